@@ -1,0 +1,163 @@
+"""LLM agent runs as live notebook widgets, with inline forms where a tool asks."""
+
+import sys as _sys
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from .core import agent as _agent
+from .core import answers as _answers
+from .core import host as _host
+from .core.agent import Agent, open_run
+from .core.answers import tool_rejection, tool_response, tool_restart
+from .core.context import ToolContext
+from .core.errors import (
+    BudgetExceeded,
+    Cancelled,
+    Conflict,
+    Expired,
+    FormCancelled,
+    HumanInputRequired,
+    InvalidAnswer,
+    ModelError,
+    NbagentError,
+    NotPending,
+    PendingInterrupts,
+    Rejected,
+    RunError,
+    RunNotFinished,
+    StoreError,
+    TurnLimit,
+)
+from .core.external import answer_external
+from .core.interrupts import (
+    Ask,
+    Choose,
+    Confirm,
+    Edit,
+    Interrupt,
+    Option,
+    PendingInterrupt,
+    Reject,
+    Respond,
+    Restart,
+    Resumed,
+)
+from .core.journal import MemoryStore
+from .core.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
+from .core.policy import allow, deny, review
+from .core.result import Result
+from .core.run import Run
+from .core.spec import Budget
+from .core.steps import Response
+from .core.tools import Tool, ToolResult, interrupt_tool, tool
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Agent",
+    "Ask",
+    "Budget",
+    "BudgetExceeded",
+    "Cancelled",
+    "Choose",
+    "Confirm",
+    "Conflict",
+    "Edit",
+    "Expired",
+    "FormCancelled",
+    "FormHint",
+    "HumanInputRequired",
+    "Interrupt",
+    "InvalidAnswer",
+    "MemoryStore",
+    "ModelError",
+    "NbagentError",
+    "NotPending",
+    "OpenAIModel",
+    "Option",
+    "PendingInterrupt",
+    "PendingInterrupts",
+    "Reject",
+    "Rejected",
+    "Respond",
+    "Response",
+    "Restart",
+    "Result",
+    "Resumed",
+    "Retry",
+    "Run",
+    "RunError",
+    "RunNotFinished",
+    "SQLiteStore",
+    "ScriptedModel",
+    "StoreError",
+    "Timeout",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolErrorsToText",
+    "ToolResult",
+    "TurnLimit",
+    "__version__",
+    "allow",
+    "allow_nested",
+    "answer_external",
+    "deny",
+    "form",
+    "interrupt_tool",
+    "open_run",
+    "review",
+    "set_locale",
+    "tool",
+    "tool_rejection",
+    "tool_response",
+    "tool_restart",
+]
+
+_LATE = {
+    "FormHint": "nbagent.forms",
+    "OpenAIModel": "nbagent.models.openai",
+    "SQLiteStore": "nbagent.stores.sqlite",
+    "ScriptedModel": "nbagent.models.scripted",
+    "allow_nested": "nbagent.notebook.nested",
+    "form": "nbagent.notebook.forms",
+    "set_locale": "nbagent.notebook.locale",
+}
+
+
+def __getattr__(name: str) -> _Any:
+    """Load what a plain ``import nbagent`` should not pay for."""
+    if name not in _LATE:
+        raise AttributeError(f"module 'nbagent' has no attribute {name!r}")
+    value = getattr(_import_module(_LATE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def _notebook_host() -> _host.Host | None:
+    """The notebook, where this code runs in a kernel."""
+    if "ipykernel" not in _sys.modules:
+        return None
+    found: _host.Host | None = _import_module("nbagent.notebook.host").find()
+    return found
+
+
+def _named_model(name: str) -> _Any:
+    return _import_module("nbagent.models").resolve(name)
+
+
+_host.finders.append(_notebook_host)
+_agent.model_finders.append(_named_model)
+
+
+def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:
+    """What a JSON Schema has against an answer."""
+    found: _Any = _import_module("nbagent.forms.jsonschemas").validator_for(schema)
+    return [{"loc": tuple(e.absolute_path), "msg": e.message} for e in found.iter_errors(value)]
+
+
+_answers.schema_checkers.append(_schema_errors)

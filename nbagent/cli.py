@@ -1,0 +1,236 @@
+"""The ``nbagent`` command: ``nbagent demo`` opens the quickstart in JupyterLab."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+NOTEBOOK = "01_quickstart.ipynb"
+HOST = "127.0.0.1"
+START_SECONDS = 120
+STOP_SECONDS = 15
+
+NEEDED = ("jupyterlab", "ipykernel")
+MISSING = (
+    "nbagent demo needs {names}, which this Python ({python}) does not have. Install with:\n"
+    '  {python} -m pip install "jupyter-nbagent[demo]"\n'
+    'or, in a checkout of nbagent:\n  {python} -m pip install -e ".[demo]"'
+)
+NEWS_OFF = {
+    "@jupyterlab/apputils-extension:notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+    }
+}
+
+
+class DemoError(Exception):
+    """The demo cannot start; the text says why and what to do."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        return demo(options.dir, port=options.port, open_browser=options.browser)
+    except DemoError as error:
+        print(f"nbagent: {error}", file=sys.stderr)
+        return 1
+
+
+def demo(folder: Path, *, port: int, open_browser: bool) -> int:
+    """Serve ``folder``, with the quickstart in it, until Ctrl+C; return the exit code.
+
+    Raises:
+        DemoError: JupyterLab is missing or did not start, or the folder cannot be written.
+    """
+    _need_jupyter()
+    copy, kept = copy_quickstart(folder)
+    print(f"{'Kept your' if kept else 'Copied the quickstart to'} {copy}", flush=True)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    with tempfile.TemporaryDirectory(prefix="nbagent-demo-", ignore_cleanup_errors=True) as scratch:
+        environment = jupyter_environment(Path(scratch), os.environ)
+        command = jupyter_command(folder.resolve(), port or free_port(), open_browser=open_browser)
+        server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+        try:
+            url = _wait_for_url(server, environment["JUPYTER_TOKEN"])
+            print(f"Quickstart: {url}\nStop with Ctrl+C.", flush=True)
+            return server.wait()
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            _stop(server)
+
+
+def quickstart() -> Path:
+    """Where the notebook is: in the package of a wheel, in ``notebooks/`` of a checkout."""
+    package = Path(__file__).resolve().parent
+    shipped = package / "static" / NOTEBOOK
+    return shipped if shipped.is_file() else package.parent / "notebooks" / NOTEBOOK
+
+
+def copy_quickstart(folder: Path) -> tuple[Path, bool]:
+    """Copy the quickstart into ``folder`` unless it is there; the path, and whether it was kept.
+
+    Raises:
+        DemoError: the folder cannot be written.
+    """
+    target = folder / NOTEBOOK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            file.write(quickstart().read_bytes())
+    except FileExistsError:
+        if not target.is_file():
+            raise DemoError(f"{str(folder)!r} is in the way; choose another with --dir") from None
+        return target, True
+    except OSError as error:
+        raise DemoError(f"cannot write {str(target)!r} ({error}); use --dir") from error
+    return target, False
+
+
+def jupyter_command(folder: Path, port: int, *, open_browser: bool) -> list[str]:
+    """The command that serves ``folder`` and opens the quickstart."""
+    command = [
+        *(sys.executable, "-m", "jupyterlab", f"--ip={HOST}", f"--port={port}"),
+        f"--ServerApp.root_dir={folder}",
+        f"--LabApp.default_url=/lab/tree/{NOTEBOOK}",
+        "--ServerApp.answer_yes=True",
+        "--ServerApp.log_level=WARN",
+        "--LabApp.log_level=WARN",
+    ]
+    if not open_browser:
+        command.append("--no-browser")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")  # containers; it listens on loopback and asks for the token
+    return command
+
+
+def jupyter_environment(scratch: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """``environment`` with a token, no news pop-up, and this Python as the kernel ``python3``.
+
+    The settings and the kernel are written below ``scratch``, which must outlive the server.
+    """
+    settings = scratch / "config" / "labconfig" / "default_setting_overrides.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps(NEWS_OFF))
+    _write_kernel(scratch / "data" / "kernels" / "python3")
+    return {
+        **environment,
+        "JUPYTER_TOKEN": secrets.token_urlsafe(24),
+        "JUPYTER_CONFIG_PATH": _first(scratch / "config", environment.get("JUPYTER_CONFIG_PATH")),
+        "JUPYTER_PATH": _first(scratch / "data", environment.get("JUPYTER_PATH")),
+    }
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nbagent", description="LLM agent runs as live notebook widgets."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    demo_ = commands.add_parser(
+        "demo",
+        help="open the quickstart notebook in JupyterLab; needs no API key",
+        description="Copy the quickstart notebook into a folder and open it in JupyterLab. "
+        "It runs on a built-in demo model and needs no API key.",
+    )
+    demo_.add_argument(
+        "--port", type=_port, default=8888, metavar="N", help="default 8888; 0 takes a free one"
+    )
+    demo_.add_argument(
+        "--no-browser", dest="browser", action="store_false", help="only print the address"
+    )
+    demo_.add_argument(
+        "--dir",
+        type=Path,
+        default=Path("nbagent-demo"),
+        metavar="FOLDER",
+        help="where the notebook is copied to, default ./nbagent-demo; nothing is overwritten",
+    )
+    return parser
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"{port} is no port: it must be between 0 and 65535")
+    return port
+
+
+def _need_jupyter() -> None:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DemoError(MISSING.format(names=" and ".join(missing), python=sys.executable))
+
+
+def _write_kernel(folder: Path) -> None:
+    from ipykernel.kernelspec import write_kernel_spec  # noqa: PLC0415  (an extra, loaded late)
+
+    write_kernel_spec(str(folder))
+
+
+def _first(folder: Path, rest: str | None) -> str:
+    return os.pathsep.join(filter(None, (str(folder), rest)))
+
+
+def _wait_for_url(server: subprocess.Popen[bytes], token: str) -> str:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise DemoError(f"JupyterLab ended at its start with exit code {server.returncode}")
+        for info in _running_servers():
+            if token == info["token"] or server.pid == info["pid"]:
+                query = (
+                    f"?token={info['token']}" if info["token"] else ""
+                )  # config may say otherwise
+                return f"{info['url']}lab/tree/{NOTEBOOK}{query}"
+        time.sleep(0.1)
+    raise DemoError(f"JupyterLab did not start within {START_SECONDS} s")
+
+
+def _running_servers() -> list[dict[str, Any]]:
+    from jupyter_server.serverapp import list_running_servers  # noqa: PLC0415  (an extra, loaded late)
+
+    with suppress(json.JSONDecodeError):  # another server is just writing its file: ask again
+        return list(list_running_servers())
+    return []
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl+C must not leave it behind
+    if server.poll() is None:
+        server.terminate()
+    try:
+        server.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,494 @@
+"""Agents: a model, its instructions and tools, run live or step by step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
+
+from .answers import Answers, check_answers, interrupts_of
+from .errors import (
+    PendingInterrupts,
+    RunNotFinished,
+    ToolError,
+    UsageError,
+)
+from .host import current_host
+from .interrupts import PendingInterrupt
+from .journal import Heard, Journal, MemoryStore, Store
+from .loop import Driver
+from .messages import Message, load, user
+from .middleware import Middleware
+from .model import Model
+from .policy import Approval, Rule
+from .result import Result
+from .run import Place, Run
+from .spec import Budget, Inner, RunSpec, new_id
+from .state import RunState, restore
+from .steps import Pending, Response, replies_of, response_of, say, settle
+from .threads import private_loop, run_in_thread
+from .tools import Tool, as_tool, inner_tool, tool
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+model_finders: list[Callable[[str], Model]] = []
+"""Makes a model of a name such as ``"gpt-5"``; the package's root puts its own in."""
+
+_default_store = MemoryStore()
+
+
+class Agent:
+    """A model with instructions and tools.
+
+    Args:
+        model: a ``Model``, a model name such as ``"gpt-5"``, or ``"demo"`` (needs no key).
+        name: what people read; shown on the run card.
+        instructions: the system prompt.
+        tools: tools, or plain functions.
+        max_turns: how many times the model may answer before a person is asked whether to go on.
+        output_type: a type that the final answer must fit; it comes as ``result.output``.
+        policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``); the
+            first that matches counts, and without one a tool's own ``approval=``.
+        middleware: what surrounds tool calls, the first outermost.
+        budget: tokens, cost and time that a run may use, besides turns.
+        on_tool_error: ``"tell"`` gives a tool's failure to the model as that call's result,
+            ``"raise"`` fails the run.
+        store: where journals are kept; this process's memory by default.
+    """
+
+    def __init__(  # noqa: PLR0913 - the product's front door, keyword-only
+        self,
+        model: str | Model,
+        *,
+        name: str = "agent",
+        instructions: str | None = None,
+        tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+        max_turns: int = 20,
+        output_type: Any = None,
+        policy: Iterable[Rule] | Rule = (),
+        middleware: Iterable[Middleware] = (),
+        budget: Budget | None = None,
+        on_tool_error: Literal["tell", "raise"] = "tell",
+        store: Store | None = None,
+    ) -> None:
+        if max_turns < 1:
+            raise UsageError(f"max_turns must be at least 1, not {max_turns!r}")
+        self.name = name
+        self.model = _model(model)
+        self.instructions = instructions
+        self.max_turns = max_turns
+        self.output_type = output_type
+        if on_tool_error not in ("tell", "raise"):
+            raise UsageError(f"on_tool_error is 'tell' or 'raise', not {on_tool_error!r}")
+        self.policy = [policy] if isinstance(policy, Rule) else list(policy)
+        self.middleware = list(middleware)
+        self.budget = budget or Budget()
+        self.remembered: list[Rule] = []
+        """Approvals that a person said to remember; take one out to be asked again."""
+        self.on_tool_error = on_tool_error
+        self.store = store
+        self.tools: dict[str, Tool[..., Any]] = {}
+        local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
+        for one in tools:
+            self.add(as_tool(one, local_names))
+
+    @property
+    def journals(self) -> Store:
+        """Where its runs are kept unless they are told otherwise."""
+        return self.store or _default_store
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.name} on {self.model.name}>"
+
+    # --- tools
+
+    def add(self, one: Tool[P, R] | Callable[P, R]) -> Tool[P, R]:
+        """Register a tool; one of the same name defined in ``__main__`` (a cell run again) is replaced.
+
+        Raises:
+            ToolError: another tool has that name.
+        """
+        made = cast("Tool[P, R]", as_tool(one, sys._getframe(1).f_locals))  # noqa: SLF001
+        known = self.tools.get(made.name)
+        if known is not None and known is not made and not (_in_main(known) and _in_main(made)):
+            raise ToolError(f"{self!r} has a tool {made.name!r} already")
+        self.tools[made.name] = made
+        return made
+
+    @overload
+    def tool(self, fn: Callable[P, R], /) -> Tool[P, R]: ...
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        approval: Approval = False,
+        editable: bool | Sequence[str] = False,
+        final: bool = False,
+        thread: bool = True,
+        preview: Callable[[Any], Any] | None = None,
+    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    def tool(  # noqa: PLR0913 - keyword-only, each a property of the tool
+        self,
+        fn: Callable[P, R] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        approval: Approval = False,
+        editable: bool | Sequence[str] = False,
+        final: bool = False,
+        thread: bool = True,
+        preview: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Make a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
+        local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
+
+        make_tool = tool(
+            name=name,
+            description=description,
+            approval=approval,
+            editable=editable,
+            final=final,
+            thread=thread,
+            preview=preview,
+            local_names=local_names,
+        )
+
+        def make(function: Callable[P, R]) -> Tool[P, R]:
+            return self.add(make_tool(function))
+
+        return make if fn is None else make(fn)
+
+    def as_tool(self, *, name: str | None = None, description: str = "") -> Tool[..., Any]:
+        """This agent as a tool of another: it gets a prompt, and its answer is the result.
+
+        What it asks surfaces on the outermost run, with the path there; what it finished is not
+        repeated.
+
+        Args:
+            name: what the outer model calls it; the agent's name by default.
+            description: what the outer model is told it does; the instructions by default.
+        """
+        return inner_tool(
+            Inner(self.tools, lambda: self._spec(self.tools), _prompt_of, self.remembered),
+            name=name or self.name,
+            description=description or self.instructions or "",
+            output=str if self.output_type is None else self.output_type,
+        )
+
+    # --- live
+
+    def run(  # noqa: PLR0913 - the product's front door, keyword-only
+        self,
+        prompt: str,
+        *,
+        after: Run | None = None,
+        pending: Pending = "refuse",
+        store: Store | None = None,
+        answers: Answers = None,
+        attended: bool | None = None,
+        show: bool = True,
+        on_rerun: Literal["cancel", "keep"] = "cancel",
+    ) -> Run:
+        """Start a run at once, and show it in the calling cell where a person is attached.
+
+        Args:
+            prompt: what to do.
+            after: a run whose conversation this goes on with.
+            pending: what this does to open questions of that run: it is refused; ``"reject"`` refuses
+                them and stops that run; ``"queue"`` sends the prompt in that run, after the open
+                calls' results, and gives that run back.
+            store: where the journal is kept; the agent's by default.
+            answers: for runs that nobody watches: answers in order, by tool name, or a function of
+                the interrupt. Never used beside a form.
+            attended: whether a person can answer; detected by default.
+            show: whether the card appears at once.
+            on_rerun: what becomes of a waiting run that the same cell started before.
+
+        Raises:
+            PendingInterrupts: the run before still asks something.
+            RunNotFinished: the run before has not ended.
+        """
+        if after is not None and pending == "queue" and after.queue(_prompt(prompt)):
+            return after
+        if after is not None and pending == "reject":
+            after.dismiss()
+        return self._start(
+            [*_history(after), user(_prompt(prompt))],
+            Options(after, store, answers, attended, show, on_rerun),
+        )
+
+    def run_sync(self, prompt: str, **options: Any) -> Result:
+        """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
+
+        Takes what ``run`` takes, and raises what awaiting a run raises.
+        """
+        pending: Pending = options.pop("pending", "refuse")
+        unknown = sorted(set(options) - set(Options.__slots__))
+        if unknown:
+            raise UsageError(
+                f"run_sync takes no {unknown[0]!r}; it takes {', '.join(Options.__slots__)}, pending"
+            )
+        given = Options(**options)
+        if given.after is not None and pending == "queue" and given.after.queue(_prompt(prompt)):
+            return given.after.wait()
+        if given.after is not None and pending == "reject":
+            given.after.dismiss()
+        messages = [*_history(given.after), user(_prompt(prompt))]
+        return self._start(messages, given, blocking=True).wait()
+
+    def _start(self, messages: list[Message], options: Options, *, blocking: bool = False) -> Run:
+        host = current_host()
+        options.check(self.tools)
+        attended = host.attended() if options.attended is None else options.attended
+        loop = private_loop() if blocking else host.loop(attended=attended)
+        run_id = new_id()
+        store = options.store or self.journals
+        spec = replace(self._spec(self.tools), present=host.present)
+        run = Run(
+            spec,
+            Journal(run_id, store),
+            Place(host, attended, loop),
+            answers=options.answers,
+        )
+        host.started(run, on_rerun=options.on_rerun)
+        after = options.after
+        run.start(messages, after=after.id if after is not None else None)
+        if attended and options.show:
+            host.show(run)
+        return run
+
+    async def open(
+        self,
+        run_id: str,
+        *,
+        store: Store | None = None,
+        answers: Answers = None,
+        attended: bool | None = None,
+        show: bool = True,
+    ) -> Run:
+        """``nb.open_run`` with this agent."""
+        journal = Journal(run_id, store or self.journals)
+        await run_in_thread(journal.catch_up)
+        return self.take_up(journal, answers=answers, attended=attended, show=show)
+
+    def take_up(
+        self,
+        journal: Journal,
+        *,
+        answers: Answers = None,
+        attended: bool | None = None,
+        show: bool = True,
+    ) -> Run:
+        """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+        host = current_host()
+        attended = host.attended() if attended is None else attended
+        self._check_restarted(journal.state)
+        spec = replace(self._spec(self.tools), present=host.present)
+        place = Place(host, attended, host.loop(attended=attended))
+        run = Run(spec, journal, place, answers=answers)
+        host.started(run, on_rerun="keep")
+        run.take_up()
+        if attended and show:
+            host.show(run)
+        return run
+
+    def _check_restarted(self, state: RunState) -> None:
+        for call in state.calls.values():
+            if call.status == "ready" and call.resumed is not None and call.name not in self.tools:
+                raise ToolError(
+                    f"{self!r} has no tool {call.name!r}, which an answer of this run restarts: "
+                    "add it to the agent and open the run again"
+                )
+
+    # --- step by step
+
+    async def generate(  # noqa: PLR0913 - keyword-only, one for each documented part
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[Mapping[str, Any]] | None = None,
+        tools: Sequence[Tool[..., Any] | Callable[..., Any] | str] | None = None,
+        tool_responses: Sequence[Any] = (),
+        tool_restarts: Sequence[Any] = (),
+        tool_rejections: Sequence[Any] = (),
+        partial: bool = False,
+        pending: Pending = "refuse",
+        return_tool_calls: bool = False,
+        max_turns: int | None = None,
+        on_event: Callable[[Heard], None] | None = None,
+    ) -> Response:
+        """Go on until nothing can without an answer: the classic interrupt loop.
+
+        Args:
+            prompt: a new user message.
+            messages: the history to go on from, such as ``response.messages``.
+            tools: tools, or names of registered ones; by default all that are registered.
+            tool_responses: from ``tool_response``, for interrupts of ``messages``.
+            tool_restarts: from ``tool_restart``.
+            tool_rejections: from ``tool_rejection``.
+            partial: whether some interrupts may stay unanswered for now.
+            pending: what a new prompt does to open interrupts: it is refused, rejects them first, or
+                is queued: kept in the messages, and sent after the tool results.
+            return_tool_calls: whether to stop at tool calls instead of running them.
+            max_turns: instead of the agent's.
+            on_event: hears every event and delta as it happens.
+
+        Raises:
+            UsageError: nothing to do, or answers that do not fit; nothing ran.
+            RunError: the model or a tool failed; ``error.messages`` is the history to resume from.
+        """
+        spec = self._spec(self._chosen(tools, sys._getframe(1).f_locals))  # noqa: SLF001
+        state = restore(load(messages or ()))
+        replies = replies_of(tool_responses, tool_restarts, tool_rejections)
+        if prompt is not None and replies:
+            raise UsageError(
+                "give a prompt or answers, not both: answer first, then send the prompt"
+            )
+        state = replace(state, limit=max_turns or self.max_turns, at=spec.clock())
+        journal = Journal(new_id(), None, state)
+        if on_event is not None:
+            journal.subscribe(on_event)
+        if prompt is not None:
+            say(journal, spec, _prompt(prompt), pending)
+        else:
+            settle(journal, spec, replies, partial=partial)
+        await Driver(spec, journal, live=False).drive(one_response=return_tool_calls)
+        return response_of(journal.state, spec)
+
+    def interrupts(self, messages: Sequence[Mapping[str, Any]]) -> list[PendingInterrupt]:
+        """The open interrupts of a history, such as one that went through JSON."""
+        return interrupts_of(restore(load(messages)), self.tools, self.name)
+
+    # --- inside
+
+    def _spec(self, tools: Mapping[str, Tool[..., Any]]) -> RunSpec:
+        return RunSpec(
+            agent=self.name,
+            model=self.model,
+            tools=tools,
+            instructions=self.instructions,
+            max_turns=self.max_turns,
+            raise_errors=self.on_tool_error == "raise",
+            output_type=self.output_type,
+            policy=self.policy,
+            remembered=self.remembered,
+            middleware=self.middleware,
+            budget=self.budget,
+        )
+
+    def _chosen(
+        self, tools: Sequence[Any] | None, local_names: dict[str, Any]
+    ) -> Mapping[str, Tool[..., Any]]:
+        if tools is None:
+            return self.tools
+        chosen: dict[str, Tool[..., Any]] = {}
+        for one in tools:
+            made = self._named(one) if isinstance(one, str) else as_tool(one, local_names)
+            chosen[made.name] = made
+        return chosen
+
+    def _named(self, name: str) -> Tool[..., Any]:
+        if name not in self.tools:
+            known = ", ".join(sorted(self.tools)) or "none"
+            raise ToolError(f"{self!r} has no tool {name!r}; it has: {known}")
+        return self.tools[name]
+
+
+async def open_run(
+    run_id: str,
+    *,
+    agent: Agent,
+    store: Store | None = None,
+    answers: Answers = None,
+    attended: bool | None = None,
+    show: bool = True,
+) -> Run:
+    """A handle on a run that a store holds: paused, under way elsewhere, or ended.
+
+    What waits for a person goes on waiting. What only the engine is needed for goes on here, unless
+    another process is at it; then the handle follows what that one does. A call that was started by
+    a process that is gone is not run again: awaiting the run says so.
+
+    Args:
+        run_id: ``run.id`` of the run.
+        agent: whose model and tools go on with it.
+        store: where its journal is; the agent's by default.
+        answers: as in ``Agent.run``; also for what waits already.
+        attended: whether a person can answer; detected by default.
+        show: whether the card appears at once.
+
+    Raises:
+        UsageError: the store has no such run.
+        ToolError: an answer restarts a tool that the agent does not have.
+        StoreError: the journal cannot be read, or a newer nbagent has written it.
+    """
+    return await agent.open(run_id, store=store, answers=answers, attended=attended, show=show)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a live run was asked for; see ``Agent.run``."""
+
+    after: Run | None = None
+    store: Store | None = None
+    answers: Answers = None
+    attended: bool | None = None
+    show: bool = True
+    on_rerun: Literal["cancel", "keep"] = "cancel"
+
+    def check(self, tools: Mapping[str, Tool[..., Any]]) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            UsageError: naming the option.
+        """
+        if self.on_rerun not in ("cancel", "keep"):
+            raise UsageError(f"on_rerun is 'cancel' or 'keep', not {self.on_rerun!r}")
+        check_answers(self.answers, tools)
+
+
+def _model(model: str | Model) -> Model:
+    if not isinstance(model, str):
+        if not hasattr(model, "stream"):
+            raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
+        return model
+    for find in model_finders:
+        return find(model)
+    raise UsageError(f"no model is known by the name {model!r}: import nbagent, or give a Model")
+
+
+def _prompt_of(typed: Any) -> str:
+    prompt: str = typed.prompt
+    return prompt
+
+
+def _in_main(one: Tool[..., Any]) -> bool:
+    return one.module == "__main__"
+
+
+def _prompt(prompt: Any) -> str:
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise UsageError(f"a prompt is a text that says something, not {prompt!r:.80}")
+    return prompt
+
+
+def _history(after: Run | None) -> tuple[Message, ...]:
+    if after is None:
+        return ()
+    if not isinstance(after, Run):
+        raise UsageError(f"after= takes a run, not {after!r:.80}")
+    if after.interrupts:
+        raise PendingInterrupts(
+            f"{after!r} still asks: {', '.join(i.tool_name for i in after.interrupts)}; "
+            "answer or cancel it first, or give pending='reject' or 'queue'",
+            interrupts=after.interrupts,
+        )
+    if after.status == "running":
+        raise RunNotFinished(f"{after!r} has not ended: `await run` before going on with it")
+    return after.conversation

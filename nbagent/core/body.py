@@ -1,0 +1,108 @@
+"""Running a tool's function: in its thread or task, whole or in pieces, with its output caught."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import aclosing, closing
+from functools import partial
+from typing import Any
+
+from . import output as output_module
+from .interrupts import Interrupt
+from .messages import dumps
+from .output import CallOutput, current_call
+from .threads import run_in_thread
+from .tools import Tool, ToolResult, told
+
+
+class Body:
+    """One execution of a tool's function."""
+
+    def __init__(self, tool: Tool[..., Any], output: CallOutput, late: Callable[[], None]) -> None:
+        self.runs = False
+        """Whether it is still executing, also after it was abandoned."""
+        self._tool = tool
+        self._output = output
+        self._late = late
+
+    async def run(self, arguments: dict[str, Any]) -> Any:
+        """What the function returns; a generator's pieces come joined."""
+        tool, fn = self._tool, self._tool.fn
+        token = current_call.set(self._output)
+        try:
+            if tool.is_async or inspect.isasyncgenfunction(fn):
+                return await self._async(fn, arguments)
+            body = partial(self._sync, fn, arguments)
+            value = await run_in_thread(body) if tool.options.thread else body()
+            return await value if inspect.isawaitable(value) else value
+        finally:
+            current_call.reset(token)
+            for hook in output_module.on_call_end:
+                hook(self._output)
+
+    async def _async(self, fn: Any, arguments: dict[str, Any]) -> Any:
+        self.runs = True
+        try:
+            if not inspect.isasyncgenfunction(fn):
+                return await fn(**arguments)
+            pieces = _Pieces(self._output)
+            async with aclosing(fn(**arguments)) as stream:
+                async for piece in stream:
+                    pieces.add(piece)
+            return pieces.whole()
+        finally:
+            self.runs = False
+
+    def _sync(self, fn: Any, arguments: dict[str, Any]) -> Any:
+        self.runs = True
+        try:
+            value = fn(**arguments)
+            if not inspect.isgenerator(value):
+                return value
+            pieces = _Pieces(self._output)
+            with closing(value):
+                for piece in value:
+                    pieces.add(piece)
+            return pieces.whole()
+        finally:
+            self.runs = False
+            if self._output.closed:
+                self._late()
+
+
+class _Pieces:
+    """What a streaming tool yields: text as it comes, the whole at the end."""
+
+    def __init__(self, output: CallOutput) -> None:
+        self._output = output
+        self._values: list[Any] = []
+
+    def add(self, value: Any) -> None:
+        self._values.append(value)
+        if not isinstance(value, ToolResult):
+            self._output.chunk(value if isinstance(value, str) else dumps(told(value)))
+
+    def whole(self) -> Any:
+        if self._values and isinstance(self._values[-1], ToolResult):
+            return self._values[-1]
+        if all(isinstance(v, str) for v in self._values):
+            return "".join(self._values)
+        return self._values
+
+
+def found_in(error: BaseException) -> Interrupt | None:
+    """The interrupt that an exception is, wraps, followed from, or groups; None if there is none."""
+    seen: set[int] = set()
+    stack: list[BaseException | None] = [error]
+    while stack:
+        current = stack.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, Interrupt):
+            return current
+        stack += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            stack += current.exceptions
+    return None

@@ -1,0 +1,276 @@
+"""The durable events of a run: what the journal holds, in the words of DESIGN.
+
+Each is appended once and numbered from 0 by its place in the journal. ``scope`` is empty for the
+run itself; inside an agent that is a tool it holds the ids of the calls that lead there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from .errors import StoreError
+from .interrupts import InterruptKind, OnExpire, Resolution, digest_of
+from .messages import dumps
+
+FORMAT_VERSION = 1
+"""Of the journal; a newer one is refused, an older one is migrated."""
+
+
+class Event(BaseModel):
+    """Something that happened; ``at`` is Unix time in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    at: float
+    scope: tuple[str, ...] = ()
+
+
+class RunStarted(Event):
+    """A run began with this history; its last message is the prompt."""
+
+    type: Literal["run_started"] = "run_started"
+    version: int = FORMAT_VERSION
+    agent: str
+    model: str
+    messages: list[Any]
+    max_turns: int
+    after: str | None = None
+    """The id of the run whose conversation this one goes on with."""
+    owner: str = ""
+    """The process that drives it to begin with: host, process id and process start."""
+
+
+class CallRequested(BaseModel):
+    """One tool call of a model response; ``raw`` is the arguments' text where it was no JSON object."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    id: str
+    name: str
+    input: dict[str, Any]
+    raw: str | None = None
+    final: bool = False
+    """Whether the tool's answer ends the run."""
+
+
+class ModelResponded(Event):
+    """The model answered: text, calls, or both."""
+
+    type: Literal["model_responded"] = "model_responded"
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[CallRequested, ...] = ()
+    finish_reason: str = "stop"
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+
+
+class ToolStarted(Event):
+    """The claim to run a body: written before it runs, so that nobody runs it twice."""
+
+    type: Literal["tool_started"] = "tool_started"
+    call_id: str
+    attempt: int
+    owner: str
+    """Host, process id and process start of who runs it."""
+    input: dict[str, Any]
+    """What the body gets: the input as proposed, or as the person changed it."""
+    verdict: str | None = None
+    """The rule that let it run, where one was asked."""
+
+
+class StepFinished(Event):
+    """A named step inside a body has its value, which a later attempt takes instead of repeating it."""
+
+    type: Literal["step_finished"] = "step_finished"
+    call_id: str
+    name: str
+    value: Any = None
+
+
+class ToolFinished(Event):
+    """A call has its result."""
+
+    type: Literal["tool_finished"] = "tool_finished"
+    call_id: str
+    output: Any = None
+    """What the model is told, as JSON."""
+    error: bool = False
+    printed: str = ""
+    displays: list[dict[str, Any]] = Field(default_factory=list)
+    """Mime bundles the tool displayed while it ran."""
+    display: dict[str, Any] | None = None
+    """Mime bundle of the result itself, where it shows richer than its JSON."""
+    verdict: str | None = None
+    """The rule that denied the call, where one did."""
+
+
+class Interrupted(Event):
+    """A call waits."""
+
+    type: Literal["interrupted"] = "interrupted"
+    id: str
+    call_id: str
+    tool_name: str
+    kind: InterruptKind
+    input: dict[str, Any]
+    """What is shown, and what an approval covers."""
+    entered: dict[str, Any] | None = None
+    """The input as the call came to the middleware, where that made another of it."""
+    metadata: Any = None
+    state: Any = None
+    editable: bool | tuple[str, ...] = False
+    digest: str = ""
+    note: str | None = None
+    expires_at: float | None = None
+    on_expire: OnExpire = "reject"
+    expire_output: Any = None
+    """The answer that ``on_expire="answer"`` gives."""
+    reply_schema: Any = None
+    """JSON Schema of an answer, or None where anything goes."""
+    prefill: Any = None
+    """What the answer's form shows to begin with."""
+    ask: int | None = None
+    """For a question of ``ctx.ask``: which one of its body, counted from 0."""
+    external: str | None = None
+    """The SHA-256 of the token that answers it from outside; it has no form."""
+    verdict: str | None = None
+    """The rule that asked, for an approval."""
+    budget: str | None = None
+    """What is used up: ``turns``, ``tokens``, ``cost`` or ``seconds``."""
+    printed: str = ""
+    displays: list[dict[str, Any]] = Field(default_factory=list)
+
+
+def question_digest(event: Interrupted) -> str:
+    """What the answer to a question of ``ctx.ask`` is bound to: what was asked, and for what."""
+    return digest_of(event.tool_name, event.metadata, event.reply_schema)
+
+
+class MessageQueued(Event):
+    """A person wrote a message that is sent after the open turn's results."""
+
+    type: Literal["message_queued"] = "message_queued"
+    text: str
+    by: str
+
+
+class Resolved(Event):
+    """An interrupt has its one answer."""
+
+    type: Literal["resolved"] = "resolved"
+    id: str
+    call_id: str
+    resolution: Resolution
+    by: str
+    """Who answered: ``form``, ``code``, a user name where one is known."""
+    owner: str = ""
+    """The process that took the answer, and goes on with the run: host, process id and start."""
+
+
+class RunCompleted(Event):
+    """The run ended well; ``text`` is the final answer, ``output`` its typed form where asked for."""
+
+    type: Literal["run_completed"] = "run_completed"
+    text: str = ""
+    output: Any = None
+
+
+class RunFailed(Event):
+    """The run could not go on."""
+
+    type: Literal["run_failed"] = "run_failed"
+    error: str
+    """The exception's class name."""
+    message: str
+
+
+class RunRetried(Event):
+    """A run that had failed goes on from its last good state."""
+
+    type: Literal["run_retried"] = "run_retried"
+    by: str
+    owner: str = ""
+    """The process that goes on with it."""
+
+
+class RunCancelled(Event):
+    """Somebody stopped the run; calls named here were still running and their results are discarded."""
+
+    type: Literal["run_cancelled"] = "run_cancelled"
+    by: str
+    still_running: tuple[str, ...] = ()
+
+
+StoredEvent: TypeAlias = (
+    RunStarted
+    | ModelResponded
+    | ToolStarted
+    | StepFinished
+    | ToolFinished
+    | Interrupted
+    | MessageQueued
+    | Resolved
+    | RunCompleted
+    | RunFailed
+    | RunRetried
+    | RunCancelled
+)
+
+AnyEvent: TypeAlias = Annotated[StoredEvent, Field(discriminator="type")]
+
+_adapter: list[TypeAdapter[StoredEvent]] = []
+
+
+MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]]] = []
+"""The n-th (from 1) makes the JSON of an event of format n one of format n + 1."""
+
+
+def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
+    """An event from its JSON, written in the format ``version``.
+
+    Raises:
+        StoreError: a newer nbagent wrote it, or it is no event.
+    """
+    if not _adapter:  # built late: it costs milliseconds that an import should not pay
+        _adapter.append(TypeAdapter(AnyEvent))
+    _check_version(version)
+    if version < FORMAT_VERSION:
+        data = _migrated(data, version)
+    try:
+        event = _adapter[0].validate_json(data)
+    except ValidationError as error:
+        raise StoreError(f"the journal holds what is no event: {error}") from error
+    if isinstance(event, RunStarted):
+        _check_version(event.version)
+    return event
+
+
+def dump(event: StoredEvent) -> str:
+    """An event as JSON, without what has its default; types and the version are always told.
+
+    Raises:
+        ValueError: it holds a text that is no Unicode.
+    """
+    if isinstance(event, RunStarted | Resolved):  # the version; a resolution's type
+        return event.model_dump_json(exclude_none=True)
+    text = event.model_dump_json(exclude_defaults=True)
+    return f'{{"type":"{event.type}",{text[1:]}'  # never empty: ``at`` has no default
+
+
+def _check_version(version: int) -> None:
+    if version > FORMAT_VERSION:
+        raise StoreError(
+            f"this journal was written by a newer nbagent: it has format {version}, this nbagent "
+            f"reads up to format {FORMAT_VERSION}; upgrade with: pip install -U jupyter-nbagent"
+        )
+
+
+def _migrated(data: str | bytes, version: int) -> str:
+    plain = json.loads(data)
+    for migrate in MIGRATIONS[version - 1 :]:
+        plain = migrate(plain)
+    return dumps(plain)

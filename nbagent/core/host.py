@@ -1,0 +1,88 @@
+"""Where runs live and who watches them: the one seam between the engine and its surroundings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+
+class Host(Protocol):
+    """Surroundings of a run: a script, or a notebook kernel."""
+
+    def attended(self) -> bool:
+        """Whether a person is there who can answer."""
+
+    def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
+        """The loop a new run lives on; None for the caller's running loop or the private one."""
+
+    def started(self, run: Any, *, on_rerun: str) -> None:
+        """A run was started by the code that runs now."""
+
+    def show(self, run: Any) -> None:
+        """Show a run where the code that runs now puts its output."""
+
+    def display(self, run: Any) -> None:
+        """A run is displayed by name, as the last line of a cell does."""
+
+    async def wait(self, run: Any, future: Future[None]) -> None:
+        """Wait inside a cell, so that forms still work; if the wait is stopped, so is the run."""
+
+    def wait_sync(self, run: Any, future: Future[None]) -> None:
+        """The same for synchronous code."""
+
+    def present(self, value: Any, /) -> dict[str, Any] | None:
+        """A mime bundle of a value that shows richer than its JSON, or None."""
+
+
+class ScriptHost:
+    """No notebook: nobody watches, runs live where they are started."""
+
+    def attended(self) -> bool:
+        """Nobody is there."""
+        return False
+
+    def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:  # noqa: ARG002 - Host
+        """The caller's own."""
+        return None
+
+    def started(self, run: Any, *, on_rerun: str) -> None:
+        """Nothing to tell."""
+
+    def show(self, run: Any) -> None:
+        """Nowhere to show it."""
+
+    def display(self, run: Any) -> None:
+        """Print it."""
+        print(repr(run))  # noqa: T201 - displayed outside of a notebook
+
+    async def wait(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
+        """Just wait."""
+        await asyncio.wrap_future(future)
+
+    def wait_sync(self, run: Any, future: Future[None]) -> None:
+        """Just wait; stopping the program stops the run."""
+        try:
+            future.result()
+        except KeyboardInterrupt:
+            run.stop(by="keyboard")
+            raise
+
+    def present(self, value: Any, /) -> dict[str, Any] | None:  # noqa: ARG002 - Host
+        """Nothing is richer than text here."""
+        return None
+
+
+_script = ScriptHost()
+finders: list[Callable[[], Host | None]] = []
+"""Asked in order for the surroundings of the code that runs now."""
+
+
+def current_host() -> Host:
+    """The surroundings of the code that runs now."""
+    for find in finders:
+        host = find()
+        if host is not None:
+            return host
+    return _script

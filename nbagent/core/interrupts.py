@@ -1,0 +1,329 @@
+"""What a paused tool says, and what settles it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+
+from .errors import InvalidAnswer
+from .messages import Json, canonical, dumps, freeze
+
+T = TypeVar("T")
+
+InterruptKind = Literal["tool", "question", "approval", "ask", "budget"]
+"""``tool``: a body paused and can be re-run. ``question``: a tool with no body, only an answer settles
+it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with ``ctx.ask`` and goes on
+with the answer at that line. ``budget``: the run reached a limit (no call)."""
+
+OnExpire = Literal["reject", "answer", "fail"]
+"""What the end of its time does to an interrupt: refuse it, answer it with a default, fail the run."""
+
+
+Remember = Literal["input_in_run", "tool_in_run", "input", "tool"]
+"""What an approval may be remembered for: this tool with this input or with any, in this run alone
+or in every run of this agent object."""
+
+
+class Metadata(BaseModel):
+    """Base of the ready-made metadata; subclass one to add fields, which are shown as facts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class Option(BaseModel):
+    """One choice: the ``value`` that is answered, what the person reads, and a line of help."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    value: Any
+    label: str | None = None
+    help: str | None = None
+
+
+def _listed(choices: Any) -> Any:
+    """Choices as they are now: what a function gives, or a column's values, each once."""
+    if callable(choices):
+        choices = choices()
+    if not hasattr(choices, "tolist"):
+        return choices
+    values = dict.fromkeys(choices.tolist())
+    known = [value for value in values if value is not None and value == value]  # noqa: PLR0124 - NaN
+    return [v if isinstance(v, str) else Option(value=v, label=str(v)) for v in known]
+
+
+class Choose(Metadata):
+    """Ask for one of ``choices``, or for several.
+
+    ``choices`` may be given as a function without parameters, or as a column (a pandas ``Series``, a
+    numpy array): its values are taken when the question is asked, each once, without missing ones.
+    What is stored is that list, so a run that is opened later asks the same.
+    """
+
+    message: str
+    choices: Annotated[list[str | Option], BeforeValidator(_listed)]
+    multiple: bool = False
+    allow_other: bool = False
+    """Whether the person may write an answer that is not on the list."""
+    selected: list[Any] = Field(default_factory=list)
+    """Values that are chosen to begin with; set by code, never by a model."""
+
+
+class Confirm(Metadata):
+    """Ask whether to go on, with the exact input shown."""
+
+    message: str
+    danger: bool = False
+    """Whether approving cannot be undone; shown as such."""
+
+
+class Ask(Metadata):
+    """Ask for a value; its type is the tool's return annotation, or ``reply=``."""
+
+    message: str
+
+
+class Edit(Metadata):
+    """Ask to look over the input, which can be changed before the tool runs."""
+
+    message: str
+    fields: list[str] | None = None
+    """The inputs that may be changed; None means all."""
+
+
+class Interrupt(BaseException):
+    """Raised by a tool to pause its call; takes what ``ToolContext.interrupt`` takes.
+
+    A signal and not an error: it is no ``Exception``, so ``except Exception`` in tools and
+    middleware lets it pass.
+    """
+
+    def __init__(
+        self,
+        metadata: Any = None,
+        *,
+        state: Any = None,
+        editable: bool | Sequence[str] | None = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+    ) -> None:
+        super().__init__("the tool call waits for an answer")
+        self.metadata = metadata
+        self.state = state
+        self.editable = editable
+        self.expiry = Expiry.of(expires_in, on_expire)
+        self.external: str | None = None
+        """The token that answers it from outside; set by ``ToolContext.interrupt``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """When an interrupt stops waiting, and what becomes of it then."""
+
+    seconds: float
+    then: OnExpire = "reject"
+    output: Any = None
+    """The answer that ``answer`` gives."""
+
+    @classmethod
+    def of(cls, expires_in: float | timedelta | None, on_expire: Any) -> Expiry | None:
+        """From what a tool says; None without a time.
+
+        Args:
+            expires_in: seconds, or a timedelta.
+            on_expire: ``"reject"``, ``"fail"``, or a ``Respond`` whose output is the default answer.
+
+        Raises:
+            ValueError: the time is not positive, or ``on_expire`` is something else.
+        """
+        if expires_in is None:
+            return None
+        seconds = expires_in.total_seconds() if isinstance(expires_in, timedelta) else expires_in
+        if seconds <= 0:
+            raise ValueError(f"expires_in must be positive, not {expires_in!r}")
+        if isinstance(on_expire, Respond):
+            return cls(seconds, "answer", on_expire.output)
+        if on_expire in (None, "reject"):
+            return cls(seconds)
+        if on_expire == "fail":
+            return cls(seconds, "fail")
+        raise ValueError(
+            f"on_expire is 'reject', 'fail' or nb.Respond(default answer), not {on_expire!r}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a restart carries to the tool; always truthy, also without data."""
+
+    data: Json = None
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class Respond(BaseModel):
+    """Answer as if the tool had returned ``output``."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    type: Literal["respond"] = "respond"
+    output: Any = None
+
+
+class Restart(BaseModel):
+    """Run the tool (again), with the input replaced where ``input`` is given."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    type: Literal["restart"] = "restart"
+    input: dict[str, Any] | None = None
+    data: Any = None
+    remember: Remember | None = None
+    """For an approval: what not to ask about again."""
+
+
+class Reject(BaseModel):
+    """Refuse: the tool never runs, and the model is told, with the reason where there is one."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    type: Literal["reject"] = "reject"
+    reason: str | None = None
+
+
+Resolution: TypeAlias = Annotated[Respond | Restart | Reject, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingInterrupt:
+    """An interrupt that waits: what a person, a form or code answers.
+
+    ``tool`` is the tool it is bound to in this process, if it is, so that helpers can validate early.
+    """
+
+    id: str
+    tool_name: str
+    call_id: str
+    input: dict[str, Any]
+    metadata: Json = None
+    kind: InterruptKind = "tool"
+    path: tuple[str, ...] = ()
+    """Names from the outermost agent to the tool."""
+    editable: bool | tuple[str, ...] = False
+    expires_at: float | None = None
+    """Unix time in seconds, or None."""
+    digest: str = ""
+    """Of tool name, input and schema as displayed: what an approval is bound to."""
+    external: bool = False
+    """Whether an outside system answers it with a token, so that it has no form."""
+    note: str | None = None
+    """Something the person should know, such as that the tool changed since it was last approved."""
+    original_input: dict[str, Any] | None = None
+    state: Json = None
+    reply_schema: Json = None
+    """JSON Schema of an answer, or None where anything goes."""
+    tool: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def restartable(self) -> bool:
+        """Whether the tool has a body that an answer can run."""
+        return self.kind in ("tool", "approval")
+
+    def metadata_as(self, type_: type[T]) -> T | None:
+        """The metadata as ``type_``, or None where there is none or it has another shape."""
+        return value_as(self.metadata, type_)
+
+    def respond(self, value: Any) -> tuple[PendingInterrupt, Respond]:
+        """An answer for ``generate(tool_responses=[…])``, validated where the tool is known."""
+        resolution = Respond(output=value)
+        return self, self._checked(resolution)
+
+    def restart(
+        self, *, new_input: Any = None, data: Any = None
+    ) -> tuple[PendingInterrupt, Restart]:
+        """A restart for ``generate(tool_restarts=[…])``, validated where the tool is known."""
+        return self, self._checked(restart_of(new_input, data))
+
+    def reject(self, reason: str | None = None) -> tuple[PendingInterrupt, Reject]:
+        """A refusal for ``generate(tool_rejections=[…])``."""
+        return self, reject_of(reason)
+
+    def _checked(self, resolution: Any) -> Any:
+        return self.tool.check(self, resolution) if self.tool is not None else resolution
+
+
+def value_as(value: Json, type_: type[T]) -> T | None:
+    """A stored JSON value as ``type_`` where its shape fits with no unknown keys, else None."""
+    if value is None:
+        return None
+    try:
+        typed = TypeAdapter(type_).validate_json(dumps(value))
+    except (ValidationError, TypeError, ValueError):
+        return None
+    known = set(getattr(type_, "model_fields", ()))
+    if known and isinstance(value, dict) and not set(value) <= known:
+        return None
+    return typed
+
+
+def to_json(value: Any) -> Json:
+    """A Python value (pydantic model, dataclass, plain data) as unchangeable JSON.
+
+    Raises:
+        TypeError, ValueError: it is no JSON.
+    """
+    if value is None:
+        return None
+    plain = to_jsonable_python(value)
+    dumps(plain)
+    return freeze(plain)
+
+
+def restart_of(new_input: Any, data: Any) -> Restart:
+    """A restart from Python values.
+
+    Raises:
+        InvalidAnswer: they are no JSON, or the input is no mapping.
+    """
+    try:
+        return Restart(input=input_json(new_input), data=to_json(data))
+    except (TypeError, ValueError) as error:
+        raise InvalidAnswer(f"new_input and data must be JSON-able: {error}") from error
+
+
+def reject_of(reason: Any) -> Reject:
+    """A refusal.
+
+    Raises:
+        InvalidAnswer: the reason is no text.
+    """
+    if reason is not None and not isinstance(reason, str):
+        raise InvalidAnswer(f"a reason is a text or None, not {reason!r:.80}")
+    return Reject(reason=reason)
+
+
+def input_json(value: Any) -> dict[str, Any] | None:
+    """A replacement input (a model, a mapping) as a JSON object, or None for no replacement."""
+    plain = to_json(value)
+    if plain is not None and not isinstance(plain, dict):
+        raise TypeError(f"new_input must be a mapping or a model, not {type(value).__name__}")
+    return plain
+
+
+def digest_of(tool_name: str, input_: Json, schema: Json) -> str:
+    """The SHA-256 that binds an approval to what was displayed."""
+    text = canonical([tool_name, input_, schema])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def new_token() -> str:
+    """A secret of 128 bits that answers one interrupt from outside."""
+    return secrets.token_urlsafe(16)
+
+
+def token_digest(token: str) -> str:
+    """What is stored of a token: its SHA-256."""
+    return hashlib.sha256(token.encode()).hexdigest()

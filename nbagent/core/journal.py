@@ -1,0 +1,335 @@
+"""The append-only list of a run's events, where it is kept, and who hears of it."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from .errors import Conflict, NbagentError, StoreError, UsageError
+from .events import Resolved, RunCancelled, RunRetried, RunStarted, StoredEvent, ToolStarted
+from .model import ModelDelta
+from .output import Chunk, Displayed, OutputDelta, Printed, Progressed
+from .state import RunState, apply, but
+
+_TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried)
+"""Events that say which process goes on with the run."""
+
+Heard: TypeAlias = StoredEvent | ModelDelta | OutputDelta
+Listener: TypeAlias = Callable[[Heard], None]
+logger = logging.getLogger("nbagent")
+
+
+class Store(Protocol):
+    """Keeps journals. ``append`` is the one door, and its ``expected`` gives exactly-once answers."""
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        """Add events after the first ``expected`` ones.
+
+        Raises:
+            Conflict: the journal has moved on; nothing was added.
+            StoreError: they could not be written; nothing was added.
+        """
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        """The events from number ``start`` on.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: they could not be read.
+        """
+
+    def run_ids(self) -> list[str]:
+        """The runs it holds, oldest first."""
+
+
+class Watcher(Protocol):
+    """Who wants to know when a run's journal grows."""
+
+    def grown(self) -> None:
+        """It has; called on the thread that appended, after it did."""
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A store that tells of what is written, so that nobody needs to ask it again and again."""
+
+    def watch(self, run_id: str, watcher: Watcher) -> None:
+        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
+
+
+def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
+    """The refusal of an append to a journal of ``length`` events; ``winner`` stands in its place."""
+    told = f"run {run_id!r} has moved on: it has {length} events, not {expected}"
+    if winner is None:
+        return Conflict(told)
+    who = {Resolved: "by", RunCancelled: "by", ToolStarted: "owner"}.get(type(winner))
+    by = f" by {getattr(winner, who)}" if who else ""
+    return Conflict(f"{told}; number {expected} is {winner.type!r}{by} at {moment(winner.at)}")
+
+
+def moment(at: float) -> str:
+    """A Unix time as people read it, in UTC."""
+    return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).isoformat("T", "seconds")
+
+
+class MemoryStore:
+    """Journals in this process's memory: gone when it ends."""
+
+    def __init__(self) -> None:
+        self._journals: dict[str, list[StoredEvent]] = {}
+        self._watchers: dict[str, list[weakref.ref[Watcher]]] = {}
+        self._lock = threading.Lock()
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        """Add events after the first ``expected`` ones, or raise ``Conflict``."""
+        with self._lock:
+            journal = self._journals.get(run_id, [])
+            if len(journal) != expected:
+                winner = journal[expected] if 0 <= expected < len(journal) else None
+                raise moved_on(run_id, expected, len(journal), winner)
+            if not events:
+                return
+            self._journals.setdefault(run_id, journal).extend(events)
+        for found in self._watchers.get(run_id, ()):
+            watcher = found()
+            if watcher is not None:
+                watcher.grown()
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        """The events from number ``start`` on."""
+        with self._lock:
+            if run_id not in self._journals:
+                raise UsageError(f"{self!r} has no run {run_id!r}")
+            return self._journals[run_id][start:]
+
+    def watch(self, run_id: str, watcher: Watcher) -> None:
+        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
+        with self._lock:
+            there = [one for one in self._watchers.get(run_id, ()) if one() is not None]
+            self._watchers[run_id] = [*there, weakref.ref(watcher)]
+
+    def run_ids(self) -> list[str]:
+        """The runs it holds, oldest first."""
+        with self._lock:
+            return list(self._journals)
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({len(self._journals)} runs)"
+
+
+class Journal:
+    """One run's events: appended under a lock, folded at once, told to listeners in order.
+
+    Without a store (``generate``) nothing is kept but the state. Listeners are called on the thread
+    that appends, while it holds the lock: they must be quick and wait for nobody. One that raises is
+    logged and dropped, since what it shows has a hole from then on; the run goes on.
+    """
+
+    def __init__(self, run_id: str, store: Store | None, state: RunState | None = None) -> None:
+        self.run_id = run_id
+        self.store = store
+        self.state = state if state is not None else RunState()
+        self.listeners: list[Listener] = []
+        self._lock = threading.RLock()
+        self._untold: list[StoredEvent] = []
+        self._telling = False
+        self.driver = ""
+        """The process that took the run on last: started it, answered, or ran a call."""
+        self._writer: int | None = None
+        """The thread that writes now: what the store tells on it is no news."""
+        self._on_growth: Callable[[], None] | None = None
+
+    def append(self, *events: StoredEvent) -> None:
+        """Add these events, whatever the state.
+
+        Raises:
+            Conflict: another process has written meanwhile; the state is up to date again.
+            StoreError: the store failed; nothing was added.
+        """
+        with self._lock:
+            self._write(events)
+
+    def commit(self, decide: Callable[[RunState], Sequence[StoredEvent]]) -> Sequence[StoredEvent]:
+        """Add what ``decide`` makes of the state; decided again whenever the journal has moved on.
+
+        ``decide`` may raise to refuse, and then nothing is written.
+
+        Raises:
+            StoreError: the store failed; nothing was added.
+        """
+        with self._lock:
+            while True:
+                position = self.state.position
+                events = decide(self.state)
+                try:
+                    self._write(events)
+                except Conflict as error:
+                    if self.state.position == position:
+                        raise StoreError(
+                            f"the store refuses, but has nothing new: {error}"
+                        ) from error
+                    continue
+                return events
+
+    def end(self, event: StoredEvent) -> None:
+        """Add the event that ends the run; in memory alone where the store takes nothing any more.
+
+        Does nothing where the run has ended already.
+        """
+        with self._lock:
+            try:
+                self.commit(lambda state: [event] if state.outcome is None else [])
+            except StoreError:
+                logger.exception("run %s: its end could not be stored", self.run_id)
+                self._fold([event])
+
+    def subscribe(self, listener: Listener) -> list[StoredEvent]:
+        """Tell ``listener`` what comes from now on; gives back all that came before."""
+        with self._lock:
+            self.listeners = [*self.listeners, listener]
+            return self.read()
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Tell ``listener`` nothing any more."""
+        with self._lock:
+            self.listeners = [one for one in self.listeners if one is not listener]
+
+    def emit(self, delta: ModelDelta | OutputDelta) -> None:
+        """Tell listeners something that is not stored."""
+        for listener in self.listeners:
+            self._tell(listener, delta)
+
+    def read(self) -> list[StoredEvent]:
+        """All events so far."""
+        if self.store is None or not self.state.position:
+            return []
+        return self._stored(self.store, 0)
+
+    def catch_up(self) -> None:
+        """Fold in what other processes have written."""
+        with self._lock:
+            if self.store is not None:
+                self._fold(self._stored(self.store, self.state.position))
+
+    def _stored(self, store: Store, start: int) -> list[StoredEvent]:
+        try:
+            return store.read(self.run_id, start)
+        except NbagentError:
+            raise
+        except Exception as error:
+            raise StoreError(f"run {self.run_id!r} could not be read: {error}") from error
+
+    def watch(self, on_growth: Callable[[], None]) -> bool:
+        """Call ``on_growth``, on any thread, when others write; False where the store doesn't tell."""
+        self._on_growth = on_growth
+        store: object = self.store
+        if not isinstance(store, Telling):
+            return False
+        store.watch(self.run_id, self)
+        return True
+
+    def grown(self) -> None:
+        """The store tells that the journal has grown."""
+        if self._on_growth is not None and self._writer != threading.get_ident():
+            self._on_growth()
+
+    def _write(self, events: Sequence[StoredEvent]) -> None:
+        if self.store is not None and events:
+            self._writer = threading.get_ident()
+            try:
+                self.store.append(self.run_id, events, self.state.position)
+            except Conflict:
+                self.catch_up()
+                raise
+            except NbagentError:
+                raise
+            except Exception as error:
+                raise StoreError(f"run {self.run_id!r} could not be written: {error}") from error
+            finally:
+                self._writer = None
+        self._fold(events)
+
+    def _fold(self, events: Sequence[StoredEvent]) -> None:
+        """Fold all in, then tell all: a listener that appends in turn is told of it afterwards."""
+        for event in events:
+            self.state = apply(self.state, event)
+            if isinstance(event, _TAKE_ON):
+                self.driver = event.owner or self.driver
+        if not self.listeners:
+            return
+        self._untold.extend(events)
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._untold:
+                event = self._untold.pop(0)
+                for listener in self.listeners:
+                    self._tell(listener, event)
+        finally:
+            self._telling = False
+
+    def _tell(self, listener: Listener, heard: Heard) -> None:
+        try:
+            listener(heard)
+        except Exception:
+            logger.exception("a listener of run %s failed and is dropped", self.run_id)
+            self.unsubscribe(listener)
+
+
+class InnerJournal:
+    """The journal of the run inside a call: the outer one's events and lock, seen from inside.
+
+    Whoever writes gives the events their scope. What the inner model streams is not told: the call's
+    row shows what its tools show, and the stored responses.
+    """
+
+    def __init__(self, outer: Journal | InnerJournal, call_id: str) -> None:
+        self.run_id: str = outer.run_id
+        self._outer = outer
+        self._call_id = call_id
+
+    @property
+    def state(self) -> RunState:
+        """The inner run's state; ended as soon as an outer one is."""
+        return self._inner(self._outer.state)
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """Who listens to the outermost run."""
+        return self._outer.listeners
+
+    def append(self, *events: StoredEvent) -> None:
+        """Add these events, whatever the state."""
+        self._outer.append(*events)
+
+    def commit(self, decide: Callable[[RunState], Sequence[StoredEvent]]) -> Sequence[StoredEvent]:
+        """Add what ``decide`` makes of the inner state; see ``Journal.commit``."""
+        return self._outer.commit(lambda state: decide(self._inner(state)))
+
+    def end(self, event: StoredEvent) -> None:
+        """Add the event that ends the inner run."""
+        self.commit(lambda state: [event] if state.outcome is None else [])
+
+    def emit(self, delta: ModelDelta | OutputDelta) -> None:
+        """Tell listeners what an inner tool shows."""
+        if isinstance(delta, Printed | Displayed | Progressed | Chunk):
+            self._outer.emit(delta)
+
+    def _inner(self, outer: RunState) -> RunState:
+        call = outer.calls.get(self._call_id)
+        if call is None or call.status == "done":  # somebody else has settled it
+            return RunState(
+                outcome=outer.outcome or RunCancelled(at=0.0, by="the call's own result")
+            )
+        inner = call.child if call.child is not None else RunState()
+        if outer.outcome is not None and inner.outcome is None:
+            return but(inner, outcome=outer.outcome)
+        return inner
+
+
+AnyJournal: TypeAlias = Journal | InnerJournal

@@ -1,0 +1,238 @@
+"""The conversation as plain, immutable, JSON-able data.
+
+A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [part, …]}``; a part is one of
+
+- ``{"type": "text", "text": str}``
+- ``{"type": "reasoning", "text": str}``, kept for the person and never sent back
+- ``{"type": "tool_call", "id": str, "name": str, "input": {…}}``, with ``"raw": str`` where the
+  model's arguments were no JSON object
+- ``{"type": "tool_result", "id": str, "name": str, "output": JSON}``, with ``"error": true`` for a failure
+
+An assistant message is followed by one tool message that answers all its calls, in call order.
+Everything under a part's ``"nbagent"`` key is nbagent's own record of a pause (on a call that still
+waits) or of how it was settled (on a result); models never see it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Never, TypeAlias
+
+from .errors import MessagesError
+
+Json: TypeAlias = Any
+Part: TypeAlias = dict[str, Any]
+
+ROLES = ("system", "user", "assistant", "tool")
+
+
+def _frozen(self: object, *_args: object, **_kwargs: object) -> Never:
+    raise TypeError(f"a {type(self).__name__} never changes; build a new one")
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed, equal to the dict of the same content."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _frozen
+    clear = pop = popitem = setdefault = update = _frozen
+
+    def __copy__(self) -> FrozenDict:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> FrozenDict:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (freeze, (dict(self),))
+
+
+class FrozenList(list[Any]):
+    """A list that cannot be changed, equal to the list of the same content."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _frozen
+    append = clear = extend = insert = pop = remove = reverse = sort = _frozen
+
+    def __copy__(self) -> FrozenList:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> FrozenList:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (freeze, (list(self),))
+
+
+class Message(FrozenDict):
+    """One message; ``wire`` keeps the bytes an adapter encoded it to, so that it is encoded once."""
+
+    __slots__ = ("wire",)
+
+    wire: tuple[str, bytes] | None
+    """``(adapter format, bytes)`` or None; never part of the message's value."""
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        super().__init__(value)
+        self.wire = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Message, (dict(self),))
+
+
+def freeze(value: Json) -> Json:
+    """The same JSON value, unchangeable all the way down."""
+    if isinstance(value, FrozenDict | FrozenList):
+        return value
+    if isinstance(value, dict):
+        return FrozenDict({k: freeze(v) for k, v in value.items()})
+    if isinstance(value, list | tuple):
+        return FrozenList([freeze(v) for v in value])
+    return value
+
+
+def message(role: str, *parts: Part) -> Message:
+    """A message of these parts."""
+    return Message({"role": role, "content": freeze(list(parts))})
+
+
+def text_part(text: str) -> Part:
+    """A text part."""
+    return {"type": "text", "text": text}
+
+
+def user(text: str) -> Message:
+    """A user message of one text."""
+    return message("user", text_part(text))
+
+
+def text_of(value: Mapping[str, Any]) -> str:
+    """All the text of a message, without reasoning, calls and results."""
+    return "".join(p["text"] for p in value["content"] if p["type"] == "text")
+
+
+def calls_of(value: Mapping[str, Any]) -> list[Part]:
+    """The tool calls of a message, in order."""
+    return [p for p in value["content"] if p["type"] == "tool_call"]
+
+
+def results_of(value: Mapping[str, Any]) -> list[Part]:
+    """The tool results of a message, in order."""
+    return [p for p in value["content"] if p["type"] == "tool_result"]
+
+
+def load(values: Iterable[Mapping[str, Any] | str]) -> tuple[Message, ...]:
+    """Messages from plain data, such as parsed JSON; a text is a user message.
+
+    Raises:
+        MessagesError: something is no message, or a tool call is unanswered or answered twice
+            anywhere but in the last message, where an open call is a pause.
+    """
+    if isinstance(values, str | Mapping):
+        raise MessagesError(f"messages must be a list of messages, not {values!r:.80}")
+    loaded = tuple(_load_one(i, v) for i, v in enumerate(values))
+    check(loaded)
+    return loaded
+
+
+def _load_one(index: int, value: Any) -> Message:
+    if isinstance(value, Message):
+        return value
+    if isinstance(value, str):
+        return user(value)
+    if not isinstance(value, Mapping) or value.get("role") not in ROLES:
+        raise MessagesError(
+            f"messages[{index}] is {value!r:.80}: expected a dict with role "
+            f"{', '.join(map(repr, ROLES))} and content"
+        )
+    content = value.get("content")
+    if isinstance(content, str):
+        content = [text_part(content)]
+    if not isinstance(content, Sequence):
+        raise MessagesError(f"messages[{index}]['content'] must be a text or a list of parts")
+    for part in content:
+        _check_part(index, part)
+    try:
+        dumps(content)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessagesError(f"messages[{index}] is no JSON: {error}") from error
+    return Message({"role": value["role"], "content": freeze(list(content))})
+
+
+_NEEDS: dict[Any, dict[str, type]] = {
+    "text": {"text": str},
+    "reasoning": {"text": str},
+    "tool_call": {"id": str, "name": str, "input": dict},
+    "tool_result": {"id": str, "name": str, "output": object},
+}
+
+
+def _check_part(index: int, part: Json) -> None:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind not in _NEEDS:
+        raise MessagesError(
+            f"messages[{index}] has the part {part!r:.80}: its 'type' must be one of "
+            f"{', '.join(map(repr, _NEEDS))}"
+        )
+    for key, type_ in _NEEDS[kind].items():
+        if key not in part:
+            raise MessagesError(f"messages[{index}]: a {kind} part has no {key!r}")
+        if not isinstance(part[key], type_):
+            raise MessagesError(
+                f"messages[{index}]: {key!r} of a {kind} part is {part[key]!r:.80}, "
+                f"not a {type_.__name__}"
+            )
+
+
+def check(messages: Sequence[Message]) -> None:
+    """Refuse a history in which a call is dangling, doubled, misplaced, or answered out of order.
+
+    Raises:
+        MessagesError: naming the first message that is wrong.
+    """
+    asked: list[str] = []
+    for index, item in enumerate(messages):
+        _check_role(index, item)
+        answered = [p["id"] for p in results_of(item)] if item["role"] == "tool" else []
+        if answered != asked:
+            raise MessagesError(
+                f"messages[{index}] answers the tool calls {answered!r}, but the message before it "
+                f"asks for {asked!r}: each call is answered exactly once, in order"
+            )
+        asked = [p["id"] for p in calls_of(item)] if item["role"] == "assistant" else []
+        if len(set(asked)) != len(asked):
+            raise MessagesError(f"messages[{index}] asks for one tool call id twice: {asked!r}")
+
+
+def dumps(value: Json) -> str:
+    """Strict, compact JSON; the one encoding that digests and journals use.
+
+    Raises:
+        TypeError, ValueError: the value is no JSON (NaN and infinity included).
+    """
+    return _encode(value)
+
+
+def _check_role(index: int, item: Message) -> None:
+    role = item["role"]
+    if (role != "assistant" and calls_of(item)) or (role != "tool" and results_of(item)):
+        raise MessagesError(
+            f"messages[{index}] is a {role} message: only the assistant calls tools, "
+            "and only tool messages hold results"
+        )
+
+
+def canonical(value: Json) -> str:
+    """The same, with keys sorted: a store may give a JSON object back in another order.
+
+    Raises:
+        TypeError, ValueError: the value is no JSON.
+    """
+    return _encode_sorted(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
+).encode

@@ -1,0 +1,116 @@
+"""What a language model is to the engine: one verb that streams deltas."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from .messages import Message
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolSpec:
+    """A tool as a model is told about it; one object per tool, so adapters may cache by identity."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one response or of several; ``cost`` is in US dollars where it is known."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        known = [c for c in (self.cost, other.cost) if c is not None]
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            sum(known) if known else None,
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request to a model."""
+
+    messages: Sequence[Message]
+    """A whole history: no call in it is open."""
+    instructions: str | None = None
+    """The system prompt, which is not among the messages."""
+    tools: Sequence[ToolSpec] = ()
+    output_schema: dict[str, Any] | None = None
+    """A JSON Schema that the final text must fit, or None for free text."""
+    stream: bool = True
+    """Whether anybody watches the deltas; without, an adapter may ask for the whole at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More text; adapters may join what arrived together."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """More of the model's reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """More of one tool call: ``id`` and ``name`` come once, ``arguments`` is JSON text in pieces."""
+
+    index: int
+    arguments: str = ""
+    id: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """What was streamed so far in this response does not count: the attempt failed and is repeated."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The response is whole; always the last delta. A stream that ends without it is broken."""
+
+    reason: FinishReason = "stop"
+    usage: Usage = field(default_factory=Usage)
+    model: str | None = None
+
+
+ModelDelta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Discarded | Finished
+
+
+class Model(Protocol):
+    """A language model."""
+
+    @property
+    def name(self) -> str:
+        """What the person reads, such as ``gpt-5``."""
+
+    def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
+        """Answer one request, piece by piece, ending with ``Finished``.
+
+        Raises:
+            ModelError: the server refused, or the stream broke and retrying did not help.
+            ModelConfigError: there is no key, or the client is misconfigured.
+        """

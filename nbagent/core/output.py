@@ -1,0 +1,140 @@
+"""What a running tool call shows besides its result: prints, displays, progress.
+
+``current_call`` tells which call the code that runs now belongs to, in its thread or task. Whoever
+captures output (the notebook layer) asks it; core itself never touches ``sys.stdout``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+MAX_PRINTED = 20_000
+"""Characters of printed text kept per call; the first and last halves of what was printed."""
+MAX_DISPLAYS = 20
+"""Displays kept per call; later ones are counted, not kept."""
+
+Stream = Literal["stdout", "stderr", "log"]
+Bundle: TypeAlias = dict[str, Any]
+"""A mime bundle: mime type to data, as IPython publishes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A tool printed, logged or warned."""
+
+    call_id: str
+    stream: Stream
+    text: str
+    scope: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Displayed:
+    """A tool displayed something; ``display_id`` names a display that a later one replaces."""
+
+    call_id: str
+    bundle: Bundle
+    display_id: str | None = None
+    scope: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """A tool told how far it is: ``fraction`` from 0 to 1, or None where it cannot know."""
+
+    call_id: str
+    fraction: float | None
+    text: str
+    scope: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A streaming tool yielded a piece of its result."""
+
+    call_id: str
+    text: str
+    scope: tuple[str, ...] = ()
+
+
+OutputDelta: TypeAlias = Printed | Displayed | Progressed | Chunk
+
+
+class CallOutput:
+    """Collects what one call shows, and tells it to whoever listens; safe from any thread."""
+
+    def __init__(
+        self, call_id: str, emit: Callable[[OutputDelta], None], scope: tuple[str, ...] = ()
+    ) -> None:
+        self.call_id = call_id
+        self._emit = emit
+        self._scope = scope
+        self._head = ""
+        self._tail = ""
+        self._dropped = 0
+        self._displays: dict[str | int, Bundle] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Ignore what comes from now on: the call has its result."""
+        self._closed = True
+
+    @property
+    def closed(self) -> bool:
+        """Whether the call is over, so that its late output belongs to nobody."""
+        return self._closed
+
+    def write(self, stream: Stream, text: str) -> None:
+        """Take printed text."""
+        if self._closed or not text:
+            return
+        room = MAX_PRINTED // 2 - len(self._head)
+        if room > 0:
+            self._head, text_left = self._head + text[:room], text[room:]
+        else:
+            text_left = text
+        tail = self._tail + text_left
+        self._dropped += max(0, len(tail) - MAX_PRINTED // 2)
+        self._tail = tail[-(MAX_PRINTED // 2) :]
+        self._emit(Printed(self.call_id, stream, text, self._scope))
+
+    def display(self, bundle: Bundle, *, display_id: str | None = None) -> None:
+        """Take a mime bundle; one with a ``display_id`` seen before replaces that one."""
+        if self._closed:
+            return
+        key: str | int = display_id if display_id is not None else len(self._displays)
+        if key in self._displays or len(self._displays) < MAX_DISPLAYS:
+            self._displays[key] = bundle
+            self._emit(Displayed(self.call_id, bundle, display_id, self._scope))
+
+    def progress(self, fraction: float | None, text: str) -> None:
+        """Take a progress report."""
+        if not self._closed:
+            self._emit(Progressed(self.call_id, fraction, text, self._scope))
+
+    def chunk(self, text: str) -> None:
+        """Take a piece of a streaming tool's result."""
+        if not self._closed:
+            self._emit(Chunk(self.call_id, text, self._scope))
+
+    @property
+    def printed(self) -> str:
+        """All printed text, with a note in the middle where some was dropped."""
+        if self._dropped:
+            return f"{self._head}\n… {self._dropped} characters left out …\n{self._tail}"
+        return self._head + self._tail
+
+    @property
+    def displays(self) -> list[Bundle]:
+        """The displays, in the order they first appeared."""
+        return list(self._displays.values())
+
+
+current_call: ContextVar[CallOutput | None] = ContextVar("nbagent_current_call", default=None)
+"""The call that the running code belongs to, or None outside of tools."""
+
+on_call_end: list[Callable[[CallOutput], None]] = []
+"""Called when a body has ended and its output is still open, so that capture can take what is left."""

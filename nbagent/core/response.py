@@ -1,0 +1,99 @@
+"""A model response as it comes together from its deltas."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any, assert_never
+
+from .errors import ModelError
+from .events import CallRequested, ModelResponded
+from .messages import dumps
+from .model import Discarded, Finished, ModelDelta, ReasoningDelta, TextDelta, ToolCallDelta
+
+
+class Collected:
+    """A model response as it comes together from deltas."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, list[Any]] = {}
+        self._finished: Finished | None = None
+
+    def add(self, delta: ModelDelta) -> None:
+        """Take one more delta."""
+        match delta:
+            case TextDelta(text=text):
+                self._text.append(text)
+            case ReasoningDelta(text=text):
+                self._reasoning.append(text)
+            case ToolCallDelta():
+                call = self._calls.setdefault(delta.index, [None, None, []])
+                call[0] = call[0] or delta.id
+                call[1] = call[1] or delta.name
+                call[2].append(delta.arguments)
+            case Discarded():
+                self.__init__()  # type: ignore[misc]
+            case Finished():
+                self._finished = delta
+            case never:
+                assert_never(never)
+
+    def event(self, at: float, used_ids: frozenset[str]) -> ModelResponded:
+        """The whole response.
+
+        Raises:
+            ModelError: the stream ended without ``Finished``.
+        """
+        if self._finished is None:
+            raise ModelError("the model's stream ended before the response was whole")
+        usage = self._finished.usage
+        return ModelResponded(
+            at=at,
+            text="".join(self._text),
+            reasoning="".join(self._reasoning),
+            calls=self._requested(used_ids),
+            finish_reason=self._finished.reason,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost=usage.cost,
+        )
+
+    def _requested(self, used_ids: frozenset[str]) -> tuple[CallRequested, ...]:
+        seen = set(used_ids)
+        requested = []
+        for _, (call_id, name, pieces) in sorted(self._calls.items()):
+            if not call_id or call_id in seen:
+                call_id = f"call_{secrets.token_hex(8)}"  # noqa: PLW2901 - made unique here
+            seen.add(call_id)
+            raw = "".join(pieces)
+            input_ = _object(raw)
+            requested.append(
+                CallRequested(
+                    id=call_id,
+                    name=name or "",
+                    input=input_ if input_ is not None else {},
+                    raw=raw if input_ is None else None,
+                )
+            )
+        return tuple(requested)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """The JSON object that a call's arguments are; no text at all is an empty one."""
+    if not text.strip():
+        return {}
+    try:
+        value = _decode(text)
+        dumps(value).encode()  # refuses 1e999 and lone surrogates, which no server would take
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_no_constant).decode

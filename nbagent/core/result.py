@@ -1,0 +1,84 @@
+"""What a run gives: its result, its calls as they stand, receipts for answers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .events import StoredEvent
+from .messages import Json, Message, calls_of, results_of
+from .model import Usage
+from .standing import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a finished run gave."""
+
+    text: str
+    output: Any
+    """The final answer as ``output_type``; None without one."""
+    messages: tuple[Message, ...]
+    usage: Usage
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<Result: {shortened(self.text)}>"
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """A text in quotes, in one line, cut where it is long."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= limit else f"{line[:limit]}…")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of a run, as it stands."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    output: Json = None
+    """What the model was told, or None while there is no result."""
+    value: Any = None
+    """The tool's own Python object, in the process that ran it; else ``output``."""
+    done: bool = False
+
+
+class Receipt:
+    """What an answer gives back: await it to be sure that the store took it."""
+
+    def __init__(self, event: StoredEvent) -> None:
+        self.event = event
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+    def __repr__(self) -> str:
+        return "<answer accepted>"
+
+
+def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[Call]]:
+    """The tool calls of a run by tool name, in order; ``values`` are Python results by call id."""
+    found: dict[str, list[Call]] = {}
+    results = {
+        part["id"]: part
+        for item in state.messages
+        if item["role"] == "tool"
+        for part in results_of(item)
+    }
+    results |= {call.id: call.result for call in state.calls.values() if call.result is not None}
+    for item in state.messages:
+        for part in calls_of(item):
+            call = Call(part["id"], part["name"], part["input"])
+            if part["id"] in results:
+                output = results[part["id"]]["output"]
+                value = values.get(part["id"], output)
+                call = replace(call, output=output, value=value, done=True)
+            found.setdefault(part["name"], []).append(call)
+    return found

@@ -1,0 +1,85 @@
+"""What a driver needs to know of its agent; the engine below never sees an ``Agent``."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from .messages import dumps
+from .middleware import Middleware
+from .model import Model, ToolSpec
+from .policy import Rule
+from .tools import Presenter, Tool
+
+
+def new_id() -> str:
+    """A random id of 128 bits: ids derived from calls would let one run's answer pass on another."""
+    return secrets.token_hex(16)
+
+
+def _nothing(_value: Any, /) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a run may use, its inner runs included; None is no limit. Waiting for a person is free."""
+
+    tokens: int | None = None
+    cost: float | None = None
+    """US dollars."""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """What runs inside a call whose tool is an agent."""
+
+    tools: Mapping[str, Tool[..., Any]]
+    spec: Callable[[], RunSpec]
+    prompt: Callable[[Any], str]
+    remembered: list[Rule]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What a driver needs to know of its agent; the engine below never sees an ``Agent``."""
+
+    agent: str
+    model: Model
+    tools: Mapping[str, Tool[..., Any]]
+    """The registry itself: a tool defined again takes effect at once."""
+    instructions: str | None = None
+    max_turns: int = 20
+    raise_errors: bool = False
+    output_type: Any = None
+    policy: Sequence[Rule] = ()
+    remembered: list[Rule] = field(default_factory=list)
+    """Approvals that a person said to remember; the agent's own list."""
+    middleware: Sequence[Middleware] = ()
+    budget: Budget = Budget()
+    present: Presenter = _nothing
+    clock: Callable[[], float] = time.time
+    new_id: Callable[[], str] = new_id
+    specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict)
+    """The last tools sent, so that the same tuple is sent as long as they are the same."""
+
+    def typed_output(self, output: Any) -> Any:
+        """A final answer's JSON as ``output_type``; None without one."""
+        if self.output_type is None or output is None:
+            return output
+        return TypeAdapter(self.output_type).validate_json(dumps(output))
+
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as the model is told about them; the same object while they don't change."""
+        current = tuple(t.spec for t in self.tools.values())
+        last = self.specs.get("last", ())
+        if len(last) != len(current) or any(a is not b for a, b in zip(last, current, strict=True)):
+            self.specs["last"] = current
+            return current
+        return last

@@ -1,0 +1,97 @@
+"""Threads of our own: one per running sync tool, and one event loop for runs that have no other.
+
+Not ``asyncio.to_thread``: its pool is small, shared with everybody, and joined at exit, so that one
+tool that hangs would hang the interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+
+MAX_THREADS = 64
+"""Sync tools that run at one time on one loop; further ones wait their turn."""
+
+_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+in_slot: ContextVar[bool] = ContextVar("nbagent_in_slot", default=False)
+"""Whether the running code is a sync tool in a thread of ours, which takes up a slot."""
+_numbers = itertools.count(1)
+_private: list[asyncio.AbstractEventLoop] = []
+_private_lock = threading.Lock()
+
+
+async def run_in_thread(fn: Callable[[], T]) -> T:
+    """Run ``fn`` in a thread of its own with this task's context, and give back what it returns.
+
+    Cancelling abandons the thread: it runs on, and what it returns is dropped.
+    """
+    loop = asyncio.get_running_loop()
+    slot = _slots.get(loop)
+    if slot is None:
+        slot = _slots[loop] = asyncio.Semaphore(MAX_THREADS)
+    async with slot:
+        future: asyncio.Future[T] = loop.create_future()
+        context = contextvars.copy_context()
+        context.run(in_slot.set, True)  # noqa: FBT003 - a ContextVar's own
+        work = partial(_work, partial(context.run, fn), loop, future)
+        threading.Thread(target=work, name=f"nbagent-tool-{next(_numbers)}", daemon=True).start()
+        return await future
+
+
+@asynccontextmanager
+async def without_slot(loop: asyncio.AbstractEventLoop) -> AsyncIterator[None]:
+    """Let another thread run in the place of one that waits for a person."""
+    slot = _slots[loop]
+    slot.release()
+    try:
+        yield
+    finally:
+        await slot.acquire()
+
+
+def _work(fn: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.Future[T]) -> None:
+    try:
+        deliver = partial(_set, future.set_result, fn())
+    except BaseException as error:
+        deliver = partial(_set, future.set_exception, _raisable(error))
+    try:
+        loop.call_soon_threadsafe(deliver, future)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        return
+
+
+def _set(put: Callable[[Any], None], value: Any, future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        put(value)
+
+
+class ThreadStopped(RuntimeError):
+    """A tool in a thread raised ``StopIteration`` or ``SystemExit``, which a future cannot carry."""
+
+
+def _raisable(error: BaseException) -> BaseException:
+    if isinstance(error, StopIteration | SystemExit | KeyboardInterrupt):
+        stopped = ThreadStopped(f"the tool raised {type(error).__name__}: {error}")
+        stopped.__cause__ = error
+        return stopped
+    return error
+
+
+def private_loop() -> asyncio.AbstractEventLoop:
+    """The one long-lived event loop, on a daemon thread, for runs that have no loop to live on."""
+    with _private_lock:
+        if not _private:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="nbagent-loop", daemon=True).start()
+            _private.append(loop)
+        return _private[0]

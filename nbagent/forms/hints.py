@@ -1,0 +1,70 @@
+"""``FormHint``: how a field is drawn, told to the form and kept from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from typing import Any
+from weakref import WeakValueDictionary
+
+from pydantic import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+HINT_KEY = "nbagent"
+"""The one key in ``json_schema_extra`` that forms read."""
+
+making_form: ContextVar[bool] = ContextVar("nbagent_making_form", default=False)
+"""True while a schema is generated for a form; a schema for the model has no hints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormHint:
+    """How to draw a field: ``Annotated[str, FormHint(widget="textarea")]``.
+
+    ``widget`` is one of ``textarea``, ``code:<language>``, ``slider``, ``radio``, ``select``,
+    ``list`` (rows where a multi-select would be drawn), ``file``, ``json``, or a function without
+    parameters that makes an ipywidget with a ``value``: in a notebook that stands below the form in
+    the field's place (for fields of models, nested ones too, and not for secrets). ``option_titles``
+    maps an option's value, as text, to what is shown. ``order`` sorts fields, small first. The schema
+    that a model reads does not change.
+    """
+
+    widget: str | Callable[[], Any] | None = None
+    order: int | None = None
+    group: str | None = None
+    option_titles: dict[str, str] | None = None
+    placeholder: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """What is set, as JSON."""
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        known = {name: value for name, value in pairs if value is not None}
+        if callable(self.widget):
+            known["widget"] = f"{_FACTORY}{id(self)}"
+            _factories[known["widget"]] = self
+        return known
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Add the hint beside the field's schema, in forms only."""
+        schema = handler(core_schema)
+        if not making_form.get():
+            return schema
+        return {**schema, HINT_KEY: {**schema.get(HINT_KEY, {}), **self.as_json()}}
+
+    def __hash__(self) -> int:
+        return hash((self.widget, self.order, self.group, self.placeholder))
+
+
+_FACTORY = "ipywidget:"
+_factories: WeakValueDictionary[str, FormHint] = WeakValueDictionary()
+"""Hints with a factory by the name that stands for it in a schema, which can hold no function."""
+
+
+def factory_of(hint: Mapping[str, Any]) -> Callable[[], Any] | None:
+    """What makes the ipywidget that a node's hint asks for, or None where it asks for none."""
+    known = _factories.get(str(hint.get("widget", "")))
+    return known.widget if known is not None and callable(known.widget) else None

@@ -1,0 +1,194 @@
+"""``$ref`` and ``allOf``, folded into one plain set of keywords; never past this document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from .texts import say
+from .values import Json, children, same
+
+MARK = "x-nbagent"
+"""Where the form's own schema generator, and ``Refs``, leave notes for the builder."""
+NAME = "x-nbagent-name"
+"""The title of a ``$ref`` target: it names the shape and says nothing about the field."""
+MAX_STEPS = 200
+"""Schemas folded into one; more is an attack or a mistake, and the rest is left to validation."""
+MAX_INDEXED = 20_000
+
+Words = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A schema's keywords with references followed, and the references that were."""
+
+    words: Words
+    refs: frozenset[str]
+
+
+class Refs:
+    """Looks up references inside one schema document."""
+
+    def __init__(self, root: Json) -> None:
+        self._root = root
+        self._named: dict[str, Json] | None = None
+        self._steps = 0
+        self._flat: dict[int, tuple[Json, Flat]] = {}
+
+    def flatten(self, schema: Json) -> Flat:
+        """Fold ``$ref`` with its siblings and ``allOf`` into one set of keywords."""
+        known = self._flat.get(id(schema))
+        if known is None:
+            self._steps = MAX_STEPS
+            known = (schema, Flat(*self._fold(schema, frozenset())))
+            self._flat[id(schema)] = known  # holds the schema, so that its id stays its own
+        return known[1]
+
+    def _fold(self, schema: Json, seen: frozenset[str]) -> tuple[Words, frozenset[str]]:
+        self._steps -= 1
+        if not isinstance(schema, dict) or self._steps < 0:
+            return ({"not": {}} if schema is False else {}), seen
+        words = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
+        ref = schema.get("$ref")
+        if isinstance(ref, str) and ref not in seen:
+            base, seen = self._follow(ref, seen)
+            words = merge(base, words)
+        parts = schema.get("allOf")
+        for part in parts if isinstance(parts, list) else ():
+            piece, seen = self._fold(part, seen)
+            words = merge(piece, words)
+        return words, seen
+
+    def _follow(self, ref: str, seen: frozenset[str]) -> tuple[Words, frozenset[str]]:
+        target = self.target(ref)
+        if target is None:
+            return {MARK: {"reason": say("not_loaded", ref=ref)}}, seen
+        words, seen = self._fold(target, seen | {ref})
+        words = dict(words)
+        title = words.pop("title", None)
+        if isinstance(title, str):
+            words.setdefault(NAME, title)
+        return words, seen
+
+    def target(self, ref: str) -> Json | None:
+        """What a reference points to inside this document, or None."""
+        base, _, fragment = ref.partition("#")
+        root = self._root if not base else self._names().get(base)
+        if root is None or not fragment:
+            return root
+        if not fragment.startswith("/"):
+            return self._names().get(f"#{fragment}")
+        return _pointed(root, fragment)
+
+    def _names(self) -> dict[str, Json]:
+        if self._named is None:
+            self._named = _index(self._root)
+        return self._named
+
+
+def _pointed(root: Json, pointer: str) -> Json | None:
+    here = root
+    for step in pointer.split("/")[1:]:
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(here, dict) and name in here:
+            here = here[name]
+        elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
+            here = here[int(name)]
+        else:
+            return None
+    return here if isinstance(here, dict | bool) else None
+
+
+def _index(root: Json) -> dict[str, Json]:
+    """Schemas by ``$id`` and by ``#anchor``; the first of a name wins."""
+    named: dict[str, Json] = {}
+    todo = [root]
+    for _ in range(MAX_INDEXED):
+        if not todo:
+            break
+        item = todo.pop()
+        if isinstance(item, dict):
+            for word, prefix in (("$id", ""), ("$anchor", "#"), ("$dynamicAnchor", "#")):
+                if isinstance(name := item.get(word), str):
+                    named.setdefault(prefix + name.removesuffix("#"), item)
+        todo.extend(children(item))
+    return named
+
+
+def merge(base: Words, over: Words) -> Words:
+    """Both sets of keywords at once: constraints tighten, for texts and the rest ``over`` wins."""
+    if not base or not over:
+        return dict(base or over)
+    merged = {**base, **over}
+    for word, join in _JOIN.items():
+        if word in base and word in over:
+            merged[word] = join(base[word], over[word])
+    return merged
+
+
+def _join_fields(one: Json, other: Json) -> Json:
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return other if isinstance(other, dict) else one
+    both = dict(one)
+    for key, schema in other.items():
+        both[key] = {"allOf": [both[key], schema]} if key in both else schema
+    return both
+
+
+def _join_names(one: Json, other: Json) -> Json:
+    if not isinstance(one, list) or not isinstance(other, list):
+        return other if isinstance(other, list) else one
+    return [*one, *(name for name in other if name not in one)]
+
+
+def _as_list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else [value]
+
+
+def _join_types(one: Json, other: Json) -> Json:
+    allowed = _as_list(other)
+    if "number" in allowed:
+        allowed = [*allowed, "integer"]
+    both = [name for name in _as_list(one) if name in allowed]
+    if not both and "number" in _as_list(one) and "integer" in allowed:
+        both = ["integer"]
+    return (both[0] if len(both) == 1 else both) or other
+
+
+def _join_enums(one: Json, other: Json) -> Json:
+    if not isinstance(one, list) or not isinstance(other, list):
+        return other if isinstance(other, list) else one
+    return [value for value in one if any(same(value, kept) for kept in other)] or other
+
+
+def _join_schemas(one: Json, other: Json) -> Json:
+    return {"allOf": [one, other]} if isinstance(one, dict) and isinstance(other, dict) else other
+
+
+def _join_notes(one: Json, other: Json) -> Json:
+    return {**one, **other} if isinstance(one, dict) and isinstance(other, dict) else other
+
+
+def _tighter(pick: Callable[[Any, Any], Any]) -> Callable[[Json, Json], Json]:
+    def join(one: Json, other: Json) -> Json:
+        comparable = isinstance(one, int | float) and isinstance(other, int | float)
+        return pick(one, other) if comparable else other
+
+    return join
+
+
+_JOIN: dict[str, Callable[[Json, Json], Json]] = {
+    "properties": _join_fields,
+    "patternProperties": _join_fields,
+    "required": _join_names,
+    "type": _join_types,
+    "enum": _join_enums,
+    "items": _join_schemas,
+    MARK: _join_notes,
+    "nbagent": _join_notes,
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems"), _tighter(max)),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems"), _tighter(min)),
+}

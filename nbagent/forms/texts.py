@@ -1,0 +1,75 @@
+"""Every sentence that a form says by itself, in one place so that it can be translated."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXTS: Final = {
+    "answer": "Please answer.",
+    "unreadable": "This answer could not be read.",
+    "unknown": "There is no field {name!r} here.",
+    "read_only": "This cannot be changed.",
+    "not_null": "This needs a value.",
+    "not_int": "Please enter a whole number, such as 12.",
+    "not_num": "Please enter a number, such as 12.5.",
+    "too_big": "This number is too large.",
+    "not_json": "This is not JSON: {problem}.",
+    "broken_text": "This text has broken characters.",
+    "no_option": "There is no such option.",
+    "no_other": "Please pick one of the options.",
+    "no_branch": "Please pick what this is.",
+    "same_key": "The name {name!r} is used twice.",
+    "no_key": "Please give a name.",
+    "not_file": "This file could not be read.",
+    "file_too_big": "This file is too large (at most {limit} bytes).",
+    "too_deep": "This is nested too deeply.",
+    "not_checked": "This could not be checked: {problem}.",
+    "secret_wrong": "This value is not accepted.",
+    "no_shape": "This fits none of the possible shapes: {problems}.",
+    "extra": "{name!r} is not expected here.",
+    "made_when_sent": "made when sent",
+    "not_an_option": "not one of the choices",
+    "cannot_edit": "This cannot be edited here: {reason}.",
+    "not_loaded": "its definition {ref!r} is elsewhere and is not loaded",
+    "too_large": "it is too large for a form",
+    "provided": "provided",
+    "unanswered": "not answered",
+    "no_value": "no value",
+    "empty": "empty text",
+    "yes": "Yes",
+    "no": "No",
+    "item": "Item {number}",
+    "between": "{least} \u2013 {most}",
+    "least": "at least {limit}",
+    "most": "at most {limit}",
+    "above": "more than {limit}",
+    "under": "less than {limit}",
+    "multiple": "a multiple of {limit}",
+    "nothing": "\u2013",
+    "kind_object": "Fields",
+    "kind_bool": "Yes or no",
+    "kind_choice": "One of several",
+    "kind_multi": "Several of a list",
+    "kind_text": "Text",
+    "kind_int": "Whole number",
+    "kind_num": "Number",
+    "kind_decimal": "Exact number",
+    "kind_duration": "Duration",
+    "kind_const": "A fixed value",
+    "kind_list": "List",
+    "kind_table": "Table",
+    "kind_map": "Names and values",
+    "kind_tuple": "Parts",
+    "kind_union": "One of several shapes",
+    "kind_lazy": "The same again",
+    "kind_code": "Code",
+    "kind_file": "File",
+    "kind_json": "JSON",
+    "kind_widget": "Widget",
+}
+"""Key to English sentence; names in braces are filled in."""
+
+
+def say(key: str, **parts: object) -> str:
+    """The sentence for ``key``."""
+    return TEXTS[key].format(**parts)

@@ -1,0 +1,152 @@
+"""JSON values as the form layer handles them: exact, finite, with a mark for *not there*."""
+
+from __future__ import annotations
+
+import json
+import math
+from enum import Enum
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from pydantic_core import to_jsonable_python
+
+Json: TypeAlias = Any
+"""A JSON value, as ``json.loads`` gives it."""
+
+MAX_NESTING = 100
+"""Levels of lists and objects accepted in JSON that a person typed."""
+MASK = "**********"
+"""What pydantic writes for a secret; a secret that equals it is not known here."""
+
+
+class Absent(Enum):
+    """The type of ``ABSENT``."""
+
+    ABSENT = "absent"
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Literal[Absent.ABSENT] = Absent.ABSENT
+"""No value at all, which is not null."""
+
+
+def dumps(value: Json, *, indent: int | None = None) -> str:
+    """The JSON text of a value; raises ValueError for NaN and Infinity."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+def _refuse(token: str) -> NoReturn:
+    raise ValueError(f"{token} is not a JSON number")
+
+
+def loads(text: str) -> Json:
+    """The value of a strict JSON text.
+
+    Raises:
+        ValueError: it is no JSON, has NaN or Infinity, or is nested too deeply.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg}, line {error.lineno}, column {error.colno}"
+        raise ValueError(problem) from None
+    if depth_over(value, MAX_NESTING):
+        raise ValueError("nested too deeply")
+    if not finite(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+def depth_over(value: Json, limit: int) -> bool:
+    """Whether lists and objects nest deeper than ``limit``."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [child for item in level for child in children(item)]
+        if not level:
+            return False
+    return True
+
+
+def children(value: Json) -> list[Json]:
+    """What a list or object holds; nothing for anything else."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def finite(value: Json) -> bool:
+    """Whether no NaN or Infinity is anywhere inside."""
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            return False
+        todo.extend(children(item))
+    return True
+
+
+def as_document(value: Any) -> Json:
+    """A private copy of ``value`` as JSON; models, dates and the like are written as pydantic writes them.
+
+    What cannot be written at all is ``ABSENT``: a form without a prefill asks everything.
+    """
+    try:
+        return json.loads(dumps(value))
+    except (TypeError, ValueError, RecursionError):
+        pass  # not plain JSON: pydantic knows more types
+    try:
+        plain = to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="strings")
+        return json.loads(dumps(plain))
+    except (TypeError, ValueError, RecursionError):
+        return ABSENT
+
+
+def as_schema(value: Any) -> Json:
+    """A schema as plain JSON; numbers that are none and parts that cannot be written are left out."""
+    plain = as_document(_pruned(value, MAX_NESTING))
+    return plain if isinstance(plain, dict | bool) else {}
+
+
+def _pruned(value: Any, levels: int) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return ABSENT
+    if not isinstance(value, dict | list) or levels < 0:
+        return value if levels >= 0 else ABSENT
+    if isinstance(value, list):
+        items = [_pruned(each, levels - 1) for each in value]
+        return [each for each in items if each is not ABSENT]
+    pairs = {key: _pruned(each, levels - 1) for key, each in value.items()}
+    return {key: each for key, each in pairs.items() if each is not ABSENT}
+
+
+def same(one: Json, other: Json) -> bool:
+    """JSON equality: true is not 1, but 1.0 is 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+def is_number(value: Json) -> bool:
+    """Whether it is a JSON number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def shown(value: Json, *, limit: int | None = None) -> str:
+    """A value as a person reads it: text as it is, everything else as JSON."""
+    try:
+        text = value if isinstance(value, str) else dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        text = "(cannot be shown)"
+    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def broken(text: str) -> bool:
+    """Whether a text has half characters (lone surrogates) that no JSON document can carry."""
+    return any("\ud800" <= character <= "\udfff" for character in text)

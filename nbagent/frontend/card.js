@@ -1,0 +1,29 @@
+// @ts-check
+// The run card as an anywidget. The structure of what is drawn is told in markup.md: Python draws
+// the same for the static view.
+
+import { random } from "./dom.js";
+import { Store } from "./store.js";
+import { RunView } from "./view.js";
+
+/**
+ * One definition per widget: anywidget calls this once for each model on a page, so that what
+ * `initialize` keeps and what `render` draws belong to one run.
+ */
+export default function card() {
+  /** @type {Store|null} */
+  let store = null;
+  return {
+    /** @param {{model: import("./wire.js").Model, signal: AbortSignal}} context */
+    initialize({ model, signal }) {
+      store = new Store(model, signal);
+    },
+    /** @param {{model: import("./wire.js").Model, el: HTMLElement, signal: AbortSignal}} context */
+    render({ model, el, signal }) {
+      store ??= new Store(model, signal);
+      const view = new RunView(store, signal, `nba-${random().slice(0, 8)}`);
+      el.append(view.el);
+      signal.addEventListener("abort", () => view.el.remove(), { once: true });
+    },
+  };
+}

@@ -1,0 +1,82 @@
+// @ts-check
+// Building elements. Every string becomes text; markup comes in through `sanitized` alone.
+
+/** @typedef {string|Node|null|undefined|false} Child */
+
+/**
+ * An element with attributes (null, undefined and false are left out) and children.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, string|number|boolean|null|undefined>} [attributes]
+ * @param {...Child} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function h(tag, attributes = {}, ...children) {
+  const el = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) attr(el, name, value);
+  for (const child of children) if (child) el.append(child);
+  return el;
+}
+
+/**
+ * Sets an attribute, or removes it for null, undefined and false.
+ * @param {Element} el
+ * @param {string} name
+ * @param {string|number|boolean|null|undefined} value
+ */
+export function attr(el, name, value) {
+  if (value === null || value === undefined || value === false) el.removeAttribute(name);
+  else if (value === true) el.setAttribute(name, "");
+  else if (el.getAttribute(name) !== String(value)) el.setAttribute(name, String(value));
+}
+
+/**
+ * Writes text only where it differs, so that a selection in it stays.
+ * @param {Element} el
+ * @param {string} value
+ */
+export function text(el, value) {
+  if (el.textContent !== value) el.textContent = value;
+}
+
+/**
+ * Text that only ever grows is appended to; anything else is written anew.
+ * @param {Element} el
+ * @param {string} value
+ */
+export function grow(el, value) {
+  const node = el.firstChild;
+  if (node instanceof Text && el.childNodes.length === 1 && value.startsWith(node.data)) {
+    if (value.length > node.data.length) node.appendData(value.slice(node.data.length));
+  } else text(el, value);
+}
+
+/**
+ * Nodes from HTML that the kernel sanitized: TextItem.blocks, TextItem.tail and Rich html, nothing else.
+ * @param {string} html
+ */
+export function sanitized(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  return template.content;
+}
+
+/**
+ * A listener that the signal takes away.
+ * @template {keyof HTMLElementEventMap} K
+ * @param {EventTarget} target
+ * @param {K} type
+ * @param {(event: HTMLElementEventMap[K]) => void} listener
+ * @param {AbortSignal} signal
+ * @param {boolean} [capture]
+ */
+export function on(target, type, listener, signal, capture = false) {
+  target.addEventListener(type, /** @type {EventListener} */ (listener), { signal, capture });
+}
+
+/** Random hex digits; works without a secure context, unlike crypto.randomUUID. */
+export function random() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
+}

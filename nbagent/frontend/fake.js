@@ -1,0 +1,191 @@
+// A kernel for tests: a model with get, on, off and send, and messages to hand to the page.
+
+import { readFileSync } from "node:fs";
+import card from "./card.js";
+
+/** @param {string} path */
+const read = (path) => readFileSync(new URL(path, import.meta.url), "utf8");
+
+/** @param {string} name of a file that both ends check */
+export const fixture = (name) => JSON.parse(read(`../../tests/fixtures/${name}`));
+
+export const WIRE = fixture("wire.json");
+
+/** The sentences of notebook/texts.py. */
+export const TEXTS = Object.fromEntries(
+  [...read("../notebook/texts.py").matchAll(/^ {4}"(\w+)": (["'])(.*)\2,$/gm)].map((found) => [
+    found[1] ?? "",
+    (found[3] ?? "").replaceAll("\\n", "\n").replaceAll('\\"', '"'),
+  ]),
+);
+
+export class FakeModel {
+  /** @type {Map<string, Set<(content: any) => void>>} */ listeners = new Map();
+  /** @type {any[]} */ sent = [];
+  dead = false;
+
+  /** @param {object} [snapshot] */
+  constructor(snapshot = {}) {
+    this.snapshot = snapshot;
+  }
+
+  get() {
+    return this.snapshot;
+  }
+
+  /**
+   * @param {string} event
+   * @param {(content: any) => void} callback
+   */
+  on(event, callback) {
+    this.listeners.set(event, (this.listeners.get(event) ?? new Set()).add(callback));
+  }
+
+  /**
+   * @param {string} event
+   * @param {(content: any) => void} callback
+   */
+  off(event, callback) {
+    this.listeners.get(event)?.delete(callback);
+  }
+
+  /** @param {any} content */
+  send(content) {
+    if (this.dead) throw new Error("Cannot send");
+    this.sent.push(structuredClone(content));
+  }
+
+  /** @param {any} content what the kernel sends */
+  tell(content) {
+    for (const callback of [...(this.listeners.get("msg:custom") ?? [])]) callback(content);
+  }
+
+  /** @param {string} type */
+  said(type) {
+    return this.sent.filter((content) => content.type === type);
+  }
+
+  get listening() {
+    return [...this.listeners.values()].reduce((sum, set) => sum + set.size, 0);
+  }
+}
+
+export const HEAD = WIRE.from_kernel.snapshot.view.head;
+
+/**
+ * A snapshot of these items.
+ * @param {object[]} items
+ * @param {{seq?: number, head?: object}} [more]
+ */
+export function snapshot(items, { seq = 1, head = HEAD } = {}) {
+  return { type: "snapshot", seq, view: { head, items }, now: Date.now() / 1000, texts: TEXTS };
+}
+
+/**
+ * A form item around one node.
+ * @param {object|null} root
+ * @param {object} [more]
+ */
+export function form(root, more = {}) {
+  const actions = [action("submit", "Send", { primary: true })];
+  const { form: example } = { form: WIRE.from_kernel.snapshot.view.items[3] };
+  const spec = root && { root: { id: "", key: "", label: "Answer", required: true, ...root } };
+  const plain = { facts: [], drafts: null, approval: false, expires_at: null, spec, actions };
+  return { ...example, ...plain, ...more };
+}
+
+/**
+ * @param {string} name
+ * @param {string} label
+ * @param {object} [more]
+ */
+export function action(name, label, more = {}) {
+  return {
+    name,
+    label,
+    changed_label: null,
+    primary: false,
+    danger: false,
+    reason: false,
+    ...more,
+  };
+}
+
+/** Approve and reject, as a gate offers them. */
+export const GATE = [
+  action("approve", "Approve", { primary: true, changed_label: "Approve with changes" }),
+  action("reject", "Reject…", { reason: true }),
+];
+
+/**
+ * A card on a page, with these items drawn.
+ * @param {object[]} items
+ */
+export function open(items) {
+  const model = new FakeModel();
+  const controller = new AbortController();
+  const { signal } = controller;
+  const widget = card();
+  widget.initialize({ model, signal });
+  const el = document.createElement("div");
+  document.body.replaceChildren(el);
+  widget.render({ model, el, signal });
+  model.tell(snapshot(items));
+  let seq = 1;
+  return {
+    model,
+    el,
+    widget,
+    controller,
+    /** @param {...object} ops */
+    patch(...ops) {
+      seq += 1;
+      model.tell({ type: "patch", seq, ops });
+    },
+    /**
+     * @template {HTMLElement} T
+     * @param {string} selector
+     * @returns {T}
+     */
+    $: (selector) => {
+      const found = el.querySelector(selector);
+      if (!found) throw new Error(`nothing at ${selector} in ${el.innerHTML}`);
+      return /** @type {T} */ (found);
+    },
+    /** @param {string} label */
+    button: (label) => {
+      const all = [...el.querySelectorAll("button")].filter((one) => !one.closest("[hidden]"));
+      const found = all.find((one) => one.textContent === label);
+      if (!found) throw new Error(`no button ${label} among ${all.map((one) => one.textContent)}`);
+      return found;
+    },
+    /** @param {{ok: boolean, errors?: object[]}} verdict */
+    judge({ ok, errors = [] }) {
+      const { submission, interrupt } = model.said("answer").at(-1);
+      model.tell({ type: "receipt", submission, interrupt, ok, errors });
+    },
+  };
+}
+
+/**
+ * Types into a control as a person does.
+ * @param {HTMLElement} control
+ * @param {string} value
+ */
+export function type(control, value) {
+  const input = /** @type {HTMLInputElement} */ (control);
+  input.focus();
+  input.value = value;
+  input.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+/**
+ * @param {HTMLElement} target
+ * @param {string} key
+ * @param {object} [more]
+ */
+export function press(target, key, more = {}) {
+  const event = new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more });
+  target.dispatchEvent(event);
+  return event;
+}

@@ -1,0 +1,166 @@
+// @ts-check
+// What stands around fields that belong together: a fieldset that folds, "no value", undo, errors.
+
+import { attr, h, on, text } from "../dom.js";
+import { changeMark, noneBox, remarks } from "./frame.js";
+import { errorLine, helpOf } from "./help.js";
+import { holds, proposed } from "./node.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Field} Field
+ * @typedef {import("./node.js").Place} Place
+ */
+/**
+ * What is inside.
+ * @typedef {object} Inside
+ * @property {HTMLElement[]} els
+ * @property {(sent: boolean, whole: boolean) => Draft} read null where nothing was touched, unless the `whole` is wanted
+ * @property {() => void} reset
+ * @property {() => boolean} moved whether something was changed that no field inside tells
+ * @property {() => HTMLElement|null} target
+ * @property {() => [string, Field][]} children
+ * @property {(name: string) => void} [rename]
+ */
+
+/** Containers around one from which on it can be folded. */
+const FOLDS = 2;
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ * @param {(ctx: Context) => Inside} fill makes what is inside
+ * @returns {Field}
+ */
+export function box(ctx, node, saved, place, fill) {
+  const root = place.depth === 0;
+  const started = node.initial?.null === true;
+  const error = errorLine(ctx);
+  const mark = changeMark(ctx);
+  const fixed = node.read_only === true;
+  const none = node.nullable && !fixed ? noneBox(ctx) : null;
+  const leave = !root && !fixed && !node.required && !node.nullable && proposed(node);
+  const drop = h("button", { type: "button", class: "nba-link nba-drop" }, ctx.t("leave_out"));
+  const help = root ? [] : helpOf(ctx, node);
+  const about = help.length > 0 && h("div", { class: "nba-help", dir: "auto" }, ...help);
+  const body = h("div", { class: "nba-inside", id: ctx.id() });
+  const shown = !root && !place.bare;
+  const folds = shown && place.depth >= FOLDS;
+  const fold = folds ? h("button", { type: "button", class: "nba-fold" }) : null;
+  const legend = shown ? h("legend", { dir: "auto" }, fold) : null;
+  const el = h("fieldset", { class: "nba-box" }, legend);
+  if (!root) el.classList.add("nba-field", "nba-wide");
+  if (shown && node.kind === "object") el.classList.add("nba-nested");
+  if (shown) el.append(...remarks(ctx, node, !holds(node)));
+  el.append(mark.el);
+  if (none) el.append(none.el);
+  if (leave) el.append(drop, h("div", { class: "nba-help nba-left-out" }, ctx.t("left_out")));
+  if (about) el.append(about);
+  el.append(body, error.el);
+
+  /** Whether an optional answer that was there is taken out. */
+  let out = saved?.cleared === true;
+  let open = !folds || node.required === true || saved !== null || (ctx.approval && proposed(node));
+  const draw = () => {
+    const now = out || (none?.input.checked ? !started : inside.moved());
+    mark.show(now ? (holds(node) || started || ctx.approval ? "changed" : "clear") : "");
+    el.classList.toggle("nba-changed", now);
+    el.classList.toggle("nba-out", out);
+    body.hidden = out || none?.input.checked === true || !open;
+    if (fold) attr(fold, "aria-expanded", String(open));
+    if (fold) attr(fold, "aria-controls", body.id);
+  };
+  const own = {
+    ...ctx,
+    touched: () => {
+      draw();
+      ctx.touched();
+    },
+  };
+  const inside = fill(own);
+  body.append(...inside.els);
+
+  let name = "";
+  const rename = (/** @type {string} */ given) => {
+    name = given;
+    if (legend) text(fold ?? legend, name);
+    else if (root) attr(el, "aria-labelledby", ctx.titleId);
+    else attr(el, "aria-label", name);
+    mark.rename(name);
+    none?.rename(name);
+    attr(drop, "aria-label", `${ctx.t("leave_out")}: ${name}`);
+    inside.rename?.(name);
+  };
+  const reset = () => {
+    out = false;
+    if (none) none.input.checked = started;
+    inside.reset();
+    draw();
+  };
+  const draft = (/** @type {boolean} */ sent) => {
+    if (out) return /** @type {Draft} */ ({ cleared: true });
+    if (none?.input.checked) return started ? null : /** @type {Draft} */ ({ null: true });
+    return inside.read(sent, started);
+  };
+  if (none) none.input.checked = saved === null ? started : saved.null === true;
+  if (none) on(none.input, "change", own.touched, ctx.signal);
+  on(
+    drop,
+    "click",
+    () => {
+      out = true;
+      own.touched();
+      mark.button.focus();
+    },
+    ctx.signal,
+  );
+  if (fold)
+    on(
+      fold,
+      "click",
+      () => {
+        open = !open;
+        draw();
+      },
+      ctx.signal,
+    );
+  on(
+    mark.button,
+    "click",
+    () => {
+      reset();
+      (none?.input.checked ? none.input : inside.target())?.focus();
+      own.touched();
+    },
+    ctx.signal,
+  );
+  rename(place.name ?? node.label);
+  draw();
+  return {
+    node,
+    el,
+    draft,
+    reset,
+    fail: (messages) => {
+      error.show(messages);
+      el.classList.toggle("nba-bad", messages.length > 0);
+      const target = inside.target();
+      const said = messages.length > 0 ? error.el.id : null;
+      attr(el, "aria-describedby", said);
+      if (target instanceof HTMLButtonElement) attr(target, "aria-describedby", said);
+    },
+    target: () => (none?.input.checked ? none.input : inside.target()),
+    name: () => name,
+    rename,
+    problem: () => "",
+    children: () => (out || none?.input.checked ? [] : inside.children()),
+    open: () => {
+      open = true;
+      draw();
+    },
+  };
+}

@@ -1,0 +1,160 @@
+// @ts-check
+// One of several: a row of buttons where it is the whole question, radios, a list; with a write-in.
+
+import { attr, h, on } from "../dom.js";
+import { frame } from "./frame.js";
+import { hinted } from "./node.js";
+import { optionList } from "./options.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ */
+
+/** Options up to which they stand side by side, and up to which a field shows radios. */
+const FEW = 5;
+/** Options up to which a field shows a list that opens; beyond, one with a filter. */
+const MANY = 12;
+/** Characters that a closed list shows for sure in a cell of a table. */
+const CELL = 12;
+const OTHER = "other";
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {import("./node.js").Place} place
+ */
+export function choiceField(ctx, node, saved, place) {
+  const options = node.options ?? [];
+  const short = options.every((option) => option.label.length <= 40 && !option.help);
+  const hint = hinted(node);
+  const several = place.depth > 0 && options.length > FEW && options.length <= MANY && short;
+  // A closed list would cut what is approved where there is little room.
+  const cut = ctx.approval && options.some((option) => option.label.length > CELL);
+  const listed = (place.cell && !cut) || hint === "select" || (several && hint !== "radio");
+  const control = listed
+    ? selectControl(ctx, options, node.other)
+    : radioControl(ctx, node, place.depth === 0);
+  return frame(ctx, node, place, control, { initial: node.initial ?? null, saved });
+}
+
+/**
+ * @param {Context} ctx
+ * @param {import("./node.js").Option[]} options
+ * @param {boolean} [other] whether there is a write-in
+ * @returns {import("./node.js").Control}
+ */
+export function selectControl(ctx, options, other = false) {
+  const el = h(
+    "select",
+    {},
+    h("option", { value: "" }, ctx.t("choose")),
+    ...options.map((option, index) => h("option", { value: index }, option.label)),
+    other && h("option", { value: OTHER }, ctx.t("other")),
+  );
+  const input = other ? writtenInput(ctx) : null;
+  if (input)
+    on(
+      el,
+      "change",
+      () => {
+        input.hidden = el.value !== OTHER;
+        if (!input.hidden) input.focus();
+      },
+      ctx.signal,
+    );
+  return {
+    el: h("div", { class: "nba-control" }, el, input),
+    inputs: [el],
+    read: () => {
+      if (el.value === OTHER) return input?.value ? { other: input.value } : null;
+      return el.value === "" ? null : { option: Number(el.value) };
+    },
+    show: (draft) => {
+      el.value =
+        draft?.other === undefined
+          ? draft?.option === undefined
+            ? ""
+            : String(draft.option)
+          : OTHER;
+      if (!input) return;
+      input.value = draft?.other ?? "";
+      input.hidden = el.value !== OTHER;
+    },
+  };
+}
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {boolean} whole whether it is the whole question
+ * @returns {import("./node.js").Control}
+ */
+function radioControl(ctx, node, whole) {
+  const options = node.options ?? [];
+  const list = optionList(ctx, options, {
+    type: "radio",
+    row: options.length <= FEW,
+    digits: whole && !ctx.approval,
+  });
+  const other = node.other ? writeIn(ctx, list.inputs[0]?.getAttribute("name") ?? ctx.id()) : null;
+  if (other) {
+    list.list.append(other.el);
+    on(other.radio, "change", () => other.open(true), ctx.signal);
+    on(
+      list.list,
+      "change",
+      (event) => {
+        if (event.target !== other.radio && event.target !== other.input) other.open(false);
+      },
+      ctx.signal,
+    );
+  }
+  return {
+    el: h("div", { class: "nba-control" }, list.el, other?.input),
+    inputs: [...list.inputs, ...(other ? [other.radio] : [])],
+    group: true,
+    clearable: true,
+    read: () => {
+      if (other?.radio.checked)
+        return other.input.value === "" ? null : { other: other.input.value };
+      const [option] = list.picked();
+      return option === undefined ? null : { option };
+    },
+    show: (draft) => {
+      list.pick(draft?.option === undefined ? [] : [draft.option]);
+      if (!other) return;
+      other.radio.checked = draft?.other !== undefined;
+      other.input.value = draft?.other ?? "";
+      other.open(other.radio.checked);
+    },
+  };
+}
+
+/**
+ * "Other…" and the text that belongs to it.
+ * @param {Context} ctx
+ * @param {string} group
+ */
+function writeIn(ctx, group) {
+  const radio = h("input", { type: "radio", name: group });
+  const el = h("label", { class: "nba-option" }, radio, h("span", {}, ctx.t("other")));
+  const input = writtenInput(ctx);
+  const open = (/** @type {boolean} */ shown) => attr(input, "hidden", !shown);
+  return { el, radio, input, open };
+}
+
+/** @param {Context} ctx */
+function writtenInput(ctx) {
+  return h("input", {
+    type: "text",
+    class: "nba-other",
+    "aria-label": ctx.t("other_answer"),
+    placeholder: ctx.t("other_answer"),
+    autocomplete: "off",
+    dir: "auto",
+    hidden: true,
+  });
+}

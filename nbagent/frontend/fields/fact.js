@@ -1,0 +1,63 @@
+// @ts-check
+// What is only shown: facts of the metadata, read-only and constant nodes.
+
+import { h, text } from "../dom.js";
+import { difference } from "./diff.js";
+import { reveal } from "./reveal.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("../wire.js").Fact} Fact
+ */
+
+/**
+ * A definition list of facts; with a context, long ones are cut and can be opened.
+ * @param {Fact[]} facts
+ * @param {Context} [ctx]
+ */
+export function factList(facts, ctx) {
+  const list = h("dl", { class: "nba-kv" });
+  for (const fact of facts) {
+    const value = h("div", {
+      class: fact.code ? "nba-mono" : null,
+      dir: fact.code ? null : "auto",
+    });
+    if (fact.changed_from === null) text(value, fact.value);
+    else value.append(...difference(fact.changed_from, fact.value));
+    const more = ctx && reveal(ctx, value, `${fact.changed_from ?? ""}${fact.value}`);
+    list.append(h("dt", { dir: "auto" }, fact.label), h("dd", {}, value, more));
+  }
+  return list;
+}
+
+/**
+ * The text of a node that nobody can change.
+ * @param {Node} node
+ * @param {Context} ctx
+ */
+export function shown(node, ctx) {
+  const { initial } = node;
+  if (node.shown !== undefined) return node.shown;
+  if (node.secret) return node.provided ? ctx.t("secret") : "";
+  if (initial?.null) return ctx.t("no_value");
+  if (initial?.bool !== undefined) return ctx.t(initial.bool ? "yes" : "no");
+  const picked = [initial?.option ?? [], initial?.options ?? []].flat();
+  const labels = picked.map((index) => node.options?.[index]?.label ?? "");
+  const written = [
+    ...labels,
+    ...(initial?.others ?? []),
+    ...(initial?.other ? [initial.other] : []),
+  ];
+  if (written.length > 0) return written.join(", ");
+  return initial?.text ?? node.initial_json?.text ?? node.default_text ?? "";
+}
+
+/**
+ * @param {Node} node
+ * @param {Context} ctx
+ * @returns {Fact}
+ */
+export function nodeFact(node, ctx) {
+  return { label: node.label, value: shown(node, ctx), code: true, changed_from: null };
+}

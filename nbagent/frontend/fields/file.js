@@ -1,0 +1,107 @@
+// @ts-check
+// A file: read in the page, sent with the answer and never before.
+
+import { attr, h, on, text } from "../dom.js";
+import { frame } from "./frame.js";
+import { reveal } from "./reveal.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Place} Place
+ */
+
+/** Bytes: a server closes the channel on messages of 10 MiB, and base64 takes a third more. */
+export const MAX_FILE = 6 * 2 ** 20;
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} _saved a file is not kept over a reload
+ * @param {Place} place
+ */
+export function fileField(ctx, node, _saved, place) {
+  const { t } = ctx;
+  const initial = node.initial ?? null;
+  const input = h("input", { type: "file" });
+  const status = h("div", { class: "nba-status", role: "status" });
+  const there = initial?.text ?? "";
+  const before = there === "" ? null : h("div", { class: "nba-mono" }, there);
+  const more = before && reveal(ctx, before, there);
+  /** @type {Draft} */
+  let draft = initial;
+  let problem = "";
+  let picks = 0;
+  const say = (/** @type {string} */ message, bad = false) => {
+    problem = bad ? message : "";
+    text(status, message);
+    attr(status, "hidden", message === "");
+    status.classList.toggle("nba-bad", bad);
+  };
+  const told = () => el.dispatchEvent(new Event("change", { bubbles: true }));
+  const pick = async () => {
+    const [file] = input.files ?? [];
+    const pick = ++picks;
+    if (!file) return;
+    draft = initial;
+    if (file.size > MAX_FILE) return say(t("file_too_big", { n: megabytes(MAX_FILE) }), true);
+    say(t("file_reading"), true);
+    try {
+      const read = await base64(file);
+      if (pick !== picks) return; // another file was picked meanwhile
+      draft = { file: read, name: file.name };
+      say(t("file_chosen", { name: file.name, size: size(ctx, file.size) }));
+    } catch {
+      if (pick === picks) say(t("file_unreadable"), true);
+    }
+    told();
+  };
+  on(input, "change", () => void pick(), ctx.signal);
+  const el = h("div", { class: "nba-control" }, before, more, input, status);
+  /** @type {import("./node.js").Control} */
+  const control = {
+    el,
+    inputs: [input],
+    wide: true,
+    clearable: true,
+    read: () => draft,
+    show: (shown) => {
+      draft = shown;
+      picks++;
+      if (!shown?.file) input.value = "";
+      say("");
+    },
+    problem: () => problem,
+  };
+  return frame(ctx, node, place, control, { initial, saved: null });
+}
+
+/**
+ * @param {File} file
+ * @returns {Promise<string>}
+ */
+function base64(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onerror = () => reject(reader.error);
+    reader.onload = () => resolve(String(reader.result).replace(/^[^,]*,?/, ""));
+    reader.readAsDataURL(file);
+  });
+}
+
+/** @param {number} bytes */
+function megabytes(bytes) {
+  return Math.floor(bytes / 2 ** 20);
+}
+
+/**
+ * @param {Context} ctx
+ * @param {number} bytes
+ */
+function size(ctx, bytes) {
+  if (bytes < 1000) return ctx.t("bytes", { n: bytes });
+  if (bytes < 999_500)
+    return ctx.t("kilobytes", { n: (bytes / 1000).toFixed(bytes < 9950 ? 1 : 0) });
+  return ctx.t("megabytes", { n: (bytes / 1e6).toFixed(1) });
+}

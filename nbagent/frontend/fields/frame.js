@@ -1,0 +1,198 @@
+// @ts-check
+// What stands around every control: label, "changed · undo", "no value", help and error.
+
+import { attr, h, on, text } from "../dom.js";
+import { errorLine, helpOf } from "./help.js";
+import { same } from "./node.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Control} Control
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Field} Field
+ * @typedef {import("./node.js").Place} Place
+ */
+
+/** Characters of help that fit under a control that stands beside others. */
+const ROOM = 60;
+
+/**
+ * A field around a control. `initial` is what it shows untouched, `saved` what was typed earlier.
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Place} place
+ * @param {Control} control
+ * @param {{initial: Draft, saved: Draft}} drafts
+ * @returns {Field}
+ */
+export function frame(ctx, node, place, control, { initial, saved }) {
+  const { t, signal } = ctx;
+  const group = control.group === true;
+  const bare = place.depth === 0 || place.bare === true;
+  const mark = changeMark(ctx);
+  const none = node.nullable ? noneBox(ctx) : null;
+  const error = errorLine(ctx);
+  const help = place.cell ? [] : helpOf(ctx, node);
+  const about = h("div", { class: "nba-help", id: ctx.id(), dir: "auto" });
+  const label = bare ? null : h(group ? "legend" : "label", { dir: "auto" });
+  const el = h(group ? "fieldset" : "div", { class: "nba-field" }, label);
+  if (control.wide || group) el.classList.add("nba-wide");
+  else if ((node.help?.length ?? 0) > ROOM) el.classList.add("nba-roomy");
+  if (!bare) el.append(...remarks(ctx, node, initial === null));
+  const marks = [mark.el, ...(none ? [none.el] : [])];
+  // Without a label there is no line above the control that they could stand in.
+  const below = bare && place.depth > 0;
+  el.append(...(below ? [] : marks), control.el, ...(below ? marks : []), error.el, about);
+  if (node.required && !group) attr(control.inputs[0] ?? el, "aria-required", "true");
+
+  let name = "";
+  const rename = (/** @type {string} */ given) => {
+    const [input] = control.inputs;
+    name = given;
+    if (label) text(label, name);
+    if (label && !group && input) {
+      input.id ||= ctx.id();
+      attr(label, "for", input.id);
+    } else if (!label) {
+      const named = group || !input ? el : input;
+      if (place.depth === 0) attr(named, "aria-labelledby", ctx.titleId);
+      else attr(named, "aria-label", name);
+    }
+    none?.rename(name);
+    mark.rename(name);
+    control.rename?.(name);
+  };
+  /** @type {Draft} What was there before "no value" was ticked. */
+  let kept = null;
+  const draft = () => {
+    const now = none?.input.checked ? /** @type {Draft} */ ({ null: true }) : control.read();
+    if (same(now, initial)) return null;
+    return now ?? (initial === null ? null : { cleared: true });
+  };
+  const show = (/** @type {Draft} */ value) => {
+    if (none) none.input.checked = value?.null === true;
+    control.show(value?.cleared || (none && value?.null) ? null : value);
+    draw();
+  };
+  const draw = () => {
+    const now = draft();
+    const marked = now !== null && (initial !== null || ctx.approval);
+    const clear = now !== null && !marked && control.clearable === true && !node.required;
+    mark.show(marked ? "changed" : clear ? "clear" : "");
+    el.classList.toggle("nba-changed", marked);
+    el.classList.toggle("nba-null", none?.input.checked === true);
+    const out = now?.cleared && node.default_text;
+    about.replaceChildren(...(out ? [t("default_is", { value: node.default_text ?? "" })] : help));
+    about.hidden = !about.firstChild;
+    describe();
+  };
+  const describe = () => {
+    const ids = [...(error.el.hidden ? [] : [error.el.id]), ...(about.hidden ? [] : [about.id])];
+    for (const input of control.inputs) {
+      attr(input, "aria-describedby", ids.join(" ") || null);
+      attr(input, "aria-invalid", error.el.hidden ? null : "true");
+    }
+  };
+  const used = (/** @type {Event} */ event) => {
+    if (none && event.target === none.input) {
+      if (event.type === "input") return; // change follows
+      if (none.input.checked) {
+        kept = control.read();
+        control.show(null);
+      } else control.show(kept);
+    } else if (none?.input.checked && event.target !== mark.button) none.input.checked = false;
+    draw();
+    ctx.touched();
+  };
+  on(el, "input", used, signal);
+  on(el, "change", used, signal);
+  on(
+    mark.button,
+    "click",
+    (event) => {
+      show(initial);
+      (control.inputs[0] ?? el).focus();
+      used(event);
+    },
+    signal,
+  );
+  rename(place.name ?? node.label);
+  show(saved ?? initial);
+  return {
+    node,
+    el,
+    draft: (sent) => ((node.secret || node.kind === "file") && !sent ? null : draft()),
+    reset: () => show(initial),
+    fail: (messages) => {
+      error.show(messages);
+      el.classList.toggle("nba-bad", messages.length > 0);
+      describe();
+    },
+    target: () => control.inputs[0] ?? null,
+    name: () => name,
+    rename,
+    problem: () => (none?.input.checked ? "" : (control.problem?.() ?? "")),
+    children: () => [],
+  };
+}
+
+/**
+ * What stands beside a label.
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {boolean} nothing whether there is nothing to start from
+ */
+export function remarks(ctx, node, nothing) {
+  const keys = [];
+  if (!node.required && !node.has_default && nothing) keys.push(ctx.t("optional"));
+  if (node.deprecated) keys.push(ctx.t("deprecated"));
+  return keys.map((word) => h("span", { class: "nba-soft" }, word));
+}
+
+/**
+ * "changed · undo", or a way to take an answer back.
+ * @param {Context} ctx
+ */
+export function changeMark(ctx) {
+  const word = h("span");
+  const button = h("button", { type: "button", class: "nba-link" });
+  const el = h("span", { class: "nba-mark", hidden: true }, word, button);
+  let name = "";
+  let shown = "";
+  const draw = () => {
+    text(word, shown === "changed" ? `${ctx.t("changed")} · ` : "");
+    text(button, shown && ctx.t(shown === "clear" ? "clear" : "undo"));
+    attr(button, "aria-label", shown && name ? `${button.textContent}: ${name}` : null);
+    el.hidden = shown === "";
+  };
+  return {
+    el,
+    button,
+    /** @param {string} given */
+    rename(given) {
+      name = given;
+      draw();
+    },
+    /** @param {"changed"|"clear"|""} what */
+    show(what) {
+      shown = what;
+      draw();
+    },
+  };
+}
+
+/**
+ * The box that says there is no value.
+ * @param {Context} ctx
+ */
+export function noneBox(ctx) {
+  const input = h("input", { type: "checkbox" });
+  const el = h("label", { class: "nba-none" }, input, ctx.t("no_value"));
+  return {
+    el,
+    input,
+    /** @param {string} name */
+    rename: (name) => attr(input, "aria-label", `${name}: ${ctx.t("no_value")}`),
+  };
+}

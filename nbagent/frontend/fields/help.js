@@ -1,0 +1,58 @@
+// @ts-check
+// The lines under a control: what it is for, its limits, what is wrong.
+
+import { attr, h, text } from "../dom.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Context} Context
+ */
+
+/** Characters up to which a description is shown at once. */
+const SHORT = 240;
+
+/**
+ * Text with what stands in backticks as code; nothing else of it is markup.
+ * @param {string} value
+ * @returns {(string|HTMLElement)[]}
+ */
+export function inline(value) {
+  const parts = value.split(/`([^`\n]+)`/);
+  return parts.map((part, index) => (index % 2 ? h("code", {}, part) : part)).filter(Boolean);
+}
+
+/**
+ * A description with its limits; of a long one the first paragraph, the rest to be opened.
+ * @param {Context} ctx
+ * @param {Node} node
+ * @returns {(string|HTMLElement)[]}
+ */
+export function helpOf(ctx, node) {
+  const limits =
+    node.kind === "tuple" // it has the parts it has
+      ? []
+      : [node.limits ?? []].flat().filter((part) => typeof part === "string" && part);
+  const said = node.help ?? "";
+  const cut = said.length > SHORT ? said.search(/\n\s*\n|(?<=[.!?])\s/) : -1;
+  const start = cut > 0 ? said.slice(0, cut) : said;
+  const line = inline([start, ...limits].filter(Boolean).join(" · "));
+  if (cut <= 0) return line;
+  const rest = h("div", {}, ...inline(said.slice(cut).trim()));
+  return [...line, h("details", {}, h("summary", {}, ctx.t("read_on")), rest)];
+}
+
+/**
+ * Where errors of a field stand.
+ * @param {Context} ctx
+ */
+export function errorLine(ctx) {
+  const el = h("div", { class: "nba-err", id: ctx.id(), hidden: true });
+  return {
+    el,
+    /** @param {string[]} messages */
+    show(messages) {
+      text(el, messages.join("\n"));
+      attr(el, "hidden", messages.length === 0);
+    },
+  };
+}

@@ -1,0 +1,132 @@
+// @ts-check
+// A shape that repeats one around it: a button opens one more level of it.
+
+import { h, on } from "../dom.js";
+import { box } from "./box.js";
+import { added } from "./node.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Field} Field
+ * @typedef {import("./node.js").Place} Place
+ */
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ */
+export function lazyField(ctx, node, saved, place) {
+  const like = find(ctx.root, node.of ?? "");
+  return box(ctx, node, saved, place, (own) => {
+    const slot = h("div", { class: "nba-branch" });
+    const adds = h("button", { type: "button", class: "nba-button nba-small" });
+    const drops = h("button", { type: "button", class: "nba-button nba-small" });
+    /** @type {Field|null} */
+    let field = null;
+    let name = "";
+    const draw = () => {
+      adds.hidden = field !== null;
+      drops.hidden = field === null;
+    };
+    const open = (/** @type {Draft} */ draft) => {
+      const shape = { ...empty(like ?? { ...node, kind: "json" }), label: node.label };
+      field = own.make(added(own), shape, draft, { depth: place.depth + 1, bare: true, name });
+      slot.replaceChildren(field.el);
+      draw();
+    };
+    const close = () => {
+      field = null;
+      slot.replaceChildren();
+      draw();
+    };
+    on(
+      adds,
+      "click",
+      () => {
+        open(null);
+        field?.target()?.focus();
+        own.touched();
+      },
+      own.signal,
+    );
+    on(
+      drops,
+      "click",
+      () => {
+        close();
+        adds.focus();
+        own.touched();
+      },
+      own.signal,
+    );
+    if (saved?.open) open(saved.draft ?? null);
+    else draw();
+    return {
+      els: [slot, h("div", { class: "nba-addbar" }, adds, drops)],
+      read: (sent) => (field ? { open: true, draft: field.draft(sent) } : null),
+      reset: close,
+      moved: () => false,
+      target: () => field?.target() ?? adds,
+      children: () => field?.children() ?? [],
+      rename: (given) => {
+        name = given;
+        adds.textContent = own.t("add_one", { name });
+        drops.textContent = own.t("drop_one", { name });
+        field?.rename(name);
+      },
+    };
+  });
+}
+
+/**
+ * The node of this id, templates and branches included.
+ * @param {Node} node
+ * @param {string} id
+ * @returns {Node|null}
+ */
+function find(node, id) {
+  if (node.id === id) return node;
+  for (const child of below(node)) {
+    const found = find(child, id);
+    if (found) return found;
+  }
+  return null;
+}
+
+/** @param {Node} node */
+function below(node) {
+  return [
+    ...(node.fields ?? []),
+    ...(node.more ? [node.more] : []),
+    ...(node.item ? [node.item] : []),
+    ...(node.rows ?? []),
+    ...(node.entries ?? []).map((entry) => entry.node),
+    ...(node.parts ?? []),
+    ...(node.branches ?? []).map((branch) => branch.node),
+  ];
+}
+
+/**
+ * The same node without what a document put into it.
+ * @param {Node} node
+ * @returns {Node}
+ */
+function empty(node) {
+  const { initial, initial_json: _json, prefilled, provided: _provided, ...rest } = node;
+  /** @type {Node} */
+  const bare = { ...rest };
+  if (initial && !prefilled && !initial.null) bare.initial = initial;
+  if (node.fields) bare.fields = node.fields.map(empty);
+  if (node.parts) bare.parts = node.parts.map(empty);
+  if (node.rows) bare.rows = [];
+  if (node.entries) bare.entries = [];
+  if (node.branches) {
+    bare.branches = node.branches.map(({ label, node: own }) => ({ label, node: empty(own) }));
+    bare.branch = null;
+  }
+  return bare;
+}

@@ -1,0 +1,107 @@
+// @ts-check
+// Names with values: rows of a name, a value and a button that removes them.
+
+import { attr, h, on } from "../dom.js";
+import { box } from "./box.js";
+import { added } from "./node.js";
+import { editable } from "./rows.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Place} Place
+ */
+
+/** Characters of a name that a line shows for sure. */
+const SHORT = 12;
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ */
+export function mapField(ctx, node, saved, place) {
+  const entries = node.entries ?? [];
+  return box(ctx, node, saved, place, (own) => {
+    const list = h("div", { class: "nba-map" });
+    const rows = editable(own, node, saved, {
+      el: list,
+      list,
+      ordered: false,
+      make: (from, draft, key) => {
+        const entry = from === null ? undefined : entries[from];
+        const before = key ?? entry?.key ?? "";
+        const name = nameInput(from === null ? added(own) : own, node, before);
+        const shown = name.value; // a control may normalize
+        const inner = { depth: place.depth + 1, bare: true, name: " " };
+        const around = from === null ? added(own) : own;
+        const field = own.make(around, entry?.node ?? node.item ?? node, draft, inner);
+        const tools = h("span", { class: "nba-tools" });
+        const el = h("div", { class: "nba-entry" }, name, field.el, tools);
+        let n = 0;
+        const called = () => {
+          attr(name, "aria-label", own.t("name_of", { n }));
+          field.rename(name.value || own.t("value_of", { n }));
+        };
+        on(name, "input", called, own.signal);
+        on(name, "change", own.touched, own.signal);
+        on(name, "input", own.touched, own.signal);
+        const number = (/** @type {number} */ next) => {
+          n = next;
+          called();
+        };
+        const target = () => (name.value === "" ? name : field.target());
+        const named = () => (name.value === shown ? before : name.value);
+        return { from, field: { ...field, target }, el, tools, number, named };
+      },
+    });
+    const nameOf = (/** @type {import("./rows.js").Row} */ row) => row.named?.() ?? "";
+    const moved = () =>
+      rows.moved() ||
+      rows.rows().some((row) => row.from !== null && entries[row.from]?.key !== nameOf(row));
+    return {
+      ...rows,
+      moved,
+      read: (sent, whole) => {
+        const drafts = rows.rows().map((row) => ({
+          from: row.from === null ? null : (entries[row.from]?.key ?? null),
+          key: nameOf(row),
+          draft: row.field.draft(sent),
+        }));
+        const touched = whole || moved() || drafts.some((row) => row.draft !== null);
+        return touched ? { entries: drafts } : null;
+      },
+    };
+  });
+}
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {string} value
+ */
+function nameInput(ctx, node, value) {
+  const options = node.key_options ?? [];
+  if (options.length > 0 && (value === "" || options.includes(value))) {
+    const first = h("option", { value: "" }, ctx.t("choose"));
+    const select = h(
+      "select",
+      {},
+      first,
+      ...options.map((key) => h("option", { value: key }, key)),
+    );
+    select.value = value;
+    return select;
+  }
+  const common = { autocomplete: "off", spellcheck: "false", dir: "auto" };
+  // What is approved is seen whole: a line would hide its end, and lose line breaks.
+  const long = value.includes("\n") || (ctx.approval && value.length > SHORT);
+  const input = long
+    ? h("textarea", { ...common, rows: 1 })
+    : h("input", { type: "text", ...common });
+  input.placeholder = ctx.t("name");
+  input.value = value;
+  return input;
+}

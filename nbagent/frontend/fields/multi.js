@@ -1,0 +1,130 @@
+// @ts-check
+// Several of several: checkboxes with all and none, and lines of one's own.
+
+import { h, on } from "../dom.js";
+import { frame } from "./frame.js";
+import { optionList } from "./options.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ */
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {import("./node.js").Place} place
+ */
+export function multiField(ctx, node, saved, place) {
+  const options = node.options ?? [];
+  const list = optionList(ctx, options, {
+    type: "checkbox",
+    row: options.length <= 5,
+    digits: place.depth === 0 && !ctx.approval,
+  });
+  const others = node.other ? writeIns(ctx) : null;
+  let used = false;
+  const bar = h("div", { class: "nba-allnone" });
+  const el = h("div", { class: "nba-control" }, list.el, others?.el, bar);
+  const button = (/** @type {string} */ label, /** @type {number[]} */ indices) => {
+    const made = h("button", { type: "button", class: "nba-link" }, label);
+    on(
+      made,
+      "click",
+      () => {
+        used = true;
+        list.pick(indices);
+        if (indices.length === 0) others?.write([]);
+        el.dispatchEvent(new Event("change", { bubbles: true }));
+      },
+      ctx.signal,
+    );
+    return made;
+  };
+  bar.append(button(ctx.t("all"), [...options.keys()]), button(ctx.t("none"), []));
+  on(
+    el,
+    "input",
+    () => {
+      used = true;
+    },
+    ctx.signal,
+  );
+  on(
+    el,
+    "change",
+    () => {
+      used = true;
+    },
+    ctx.signal,
+  );
+  const control = {
+    el,
+    inputs: [...list.inputs, ...(others?.inputs ?? [])],
+    group: true,
+    clearable: true,
+    read: () => {
+      const written = others?.read() ?? [];
+      if (!used) return null;
+      return written.length > 0
+        ? { options: list.picked(), others: written }
+        : { options: list.picked() };
+    },
+    show: (/** @type {Draft} */ draft) => {
+      used = draft !== null;
+      list.pick(draft?.options ?? []);
+      others?.write(draft?.others ?? []);
+    },
+  };
+  return frame(ctx, node, place, control, { initial: normal(node.initial), saved });
+}
+
+/**
+ * @param {Draft|undefined} draft
+ * @returns {Draft}
+ */
+function normal(draft) {
+  if (!draft?.options && !draft?.others) return draft ?? null;
+  const options = [...(draft.options ?? [])].sort((a, b) => a - b);
+  return draft.others?.length ? { options, others: draft.others } : { options };
+}
+
+/**
+ * Text inputs for answers of one's own: there is always one more than is filled.
+ * @param {Context} ctx
+ */
+function writeIns(ctx) {
+  const el = h("div", { class: "nba-others" });
+  /** @type {HTMLInputElement[]} */
+  const inputs = [];
+  const add = () => {
+    const input = h("input", {
+      type: "text",
+      "aria-label": ctx.t("other_answer"),
+      placeholder: ctx.t("other_answer"),
+      autocomplete: "off",
+      dir: "auto",
+    });
+    inputs.push(input);
+    el.append(input);
+    return input;
+  };
+  const grow = () => {
+    if (inputs.at(-1)?.value !== "") add();
+  };
+  add();
+  on(el, "input", grow, ctx.signal);
+  return {
+    el,
+    inputs,
+    read: () => inputs.map((input) => input.value).filter(Boolean),
+    write: (/** @type {string[]} */ values) => {
+      while (inputs.length <= values.length) add();
+      inputs.forEach((input, index) => {
+        input.value = values[index] ?? "";
+      });
+    },
+  };
+}

@@ -1,0 +1,103 @@
+// @ts-check
+// An object: its fields in order, the read-only ones gathered as facts, and names beyond them.
+
+import { h } from "../dom.js";
+import { box } from "./box.js";
+import { factList, nodeFact } from "./fact.js";
+import { step } from "./node.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Field} Field
+ * @typedef {import("./node.js").Place} Place
+ */
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ */
+export function objectField(ctx, node, saved, place) {
+  return box(ctx, node, saved, place, (own) => {
+    const grid = h("div", { class: "nba-grid" });
+    const inner = { depth: place.depth + 1 };
+    const fields = children(own, node, saved, inner, grid);
+    const more = node.more && !node.read_only ? further(own, node.more, saved, inner) : null;
+    if (more) grid.append(more.el);
+    const all = [...fields, ...(more ? [more] : [])];
+    return {
+      els: [grid],
+      read: (sent, whole) => {
+        /** @type {Record<string, Draft>} */
+        const parts = {};
+        for (const field of fields) {
+          const part = field.draft(sent);
+          if (part !== null) parts[field.node.key] = part;
+        }
+        const extra = more?.draft(sent) ?? null;
+        if (!whole && extra === null && Object.keys(parts).length === 0) return null;
+        return extra === null ? { fields: parts } : { fields: parts, more: extra };
+      },
+      reset: () => {
+        for (const field of all) field.reset();
+      },
+      moved: () => false,
+      target: () => all[0]?.target() ?? null,
+      children: () => all.map((field) => [step(field.node), field]),
+    };
+  });
+}
+
+/**
+ * Draws the fields of an object into the grid; facts that follow each other share a list.
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ * @param {HTMLElement} grid
+ */
+function children(ctx, node, saved, place, grid) {
+  /** @type {Field[]} */
+  const fields = [];
+  /** @type {import("../wire.js").Fact[]} */
+  let facts = [];
+  const flush = () => {
+    if (facts.length > 0) grid.append(factList(facts, ctx));
+    facts = [];
+  };
+  for (const own of node.fields ?? []) {
+    if (own.kind === "const" && isTag(own)) continue; // the shape that was picked says it
+    const child = node.read_only ? { ...own, read_only: true } : own;
+    const fixed = child.read_only || child.kind === "const";
+    if (fixed && (child.kind !== "object" || child.initial?.null)) {
+      facts.push(nodeFact(child, ctx));
+      continue;
+    }
+    flush();
+    const field = ctx.make(ctx, child, saved?.fields?.[child.key] ?? null, place);
+    grid.append(field.el);
+    fields.push(field);
+  }
+  flush();
+  return fields;
+}
+
+/** @param {Node} node */
+function isTag(node) {
+  return /** @type {{tag?: unknown}|null|undefined} */ (node.hint)?.tag === true;
+}
+
+/**
+ * Names beyond the fields of an object.
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ */
+function further(ctx, node, saved, place) {
+  const name = ctx.t("further");
+  return ctx.make(ctx, node, saved?.more ?? null, { ...place, name, bare: true });
+}

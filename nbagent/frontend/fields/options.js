@@ -1,0 +1,155 @@
+// @ts-check
+// A list of options to pick from: radios or checkboxes, as a row, a column, or a column with a filter.
+
+import { h, on, text } from "../dom.js";
+
+/** Options drawn at once; beyond, the filter narrows. */
+const DRAWN = 200;
+/** Options above which there is a filter. */
+const FILTER = 12;
+
+/**
+ * @typedef {object} Options
+ * @property {HTMLElement} el
+ * @property {HTMLElement} list where a write-in joins
+ * @property {HTMLElement[]} inputs
+ * @property {() => number[]} picked
+ * @property {(indices: number[]) => void} pick
+ */
+
+/**
+ * @param {import("./node.js").Context} ctx
+ * @param {import("./node.js").Option[]} options
+ * @param {{type: "radio"|"checkbox", row: boolean, digits: boolean}} style
+ * @returns {Options}
+ */
+export function optionList(ctx, options, { type, row, digits }) {
+  const group = ctx.id();
+  const chosen = new Set(/** @type {number[]} */ ([]));
+  const helps = options.some((option) => option.help);
+  const list = h("div", { class: `nba-options ${row && !helps ? "nba-row" : "nba-column"}` });
+  const inputs = options.slice(0, DRAWN).map((_, index) => {
+    const input = h("input", { type, name: group, value: index });
+    input.dataset["option"] = String(index);
+    return input;
+  });
+  /** @type {number[]} Which option each input stands for. */
+  let drawn = [];
+  const rows = inputs.map((input, index) => {
+    const label = h("span", { class: "nba-option-label", dir: "auto" });
+    const help = h("span", { class: "nba-help" });
+    const key = digits && index < 9 && h("kbd", { "aria-hidden": "true" }, String(index + 1));
+    return {
+      el: h("label", { class: "nba-option" }, input, h("span", {}, label, help), key),
+      label,
+      help,
+    };
+  });
+  const draw = (/** @type {number[]} */ indices) => {
+    drawn = indices.slice(0, DRAWN);
+    rows.forEach((part, at) => {
+      const index = drawn[at];
+      const option = index === undefined ? undefined : options[index];
+      const input = inputs[at];
+      part.el.hidden = option === undefined;
+      if (!input || index === undefined || !option) return;
+      input.checked = chosen.has(index);
+      text(part.label, option.label);
+      text(part.help, option.help ?? "");
+      part.help.hidden = !option.help;
+    });
+  };
+  for (const part of rows) list.append(part.el);
+  on(
+    list,
+    "change",
+    (event) => {
+      const at = inputs.indexOf(/** @type {HTMLInputElement} */ (event.target));
+      const index = drawn[at];
+      if (type === "radio") chosen.clear();
+      if (index === undefined) return;
+      if (inputs[at]?.checked) chosen.add(index);
+      else chosen.delete(index);
+      filter?.tell(picked());
+    },
+    ctx.signal,
+  );
+  const all = options.map((_, index) => index);
+  draw(all);
+  const picked = () => [...chosen].sort((a, b) => a - b);
+  const filter =
+    options.length > FILTER ? filtered(ctx, options, list, draw, type === "checkbox") : null;
+  return {
+    el: filter?.el ?? list,
+    list,
+    inputs,
+    picked,
+    pick: (indices) => {
+      chosen.clear();
+      for (const index of indices) chosen.add(index);
+      // Of many, those that are chosen stand where they are seen.
+      if (filter) filter.start(picked());
+      else draw(drawn);
+    },
+  };
+}
+
+/**
+ * @param {import("./node.js").Context} ctx
+ * @param {import("./node.js").Option[]} options
+ * @param {HTMLElement} list
+ * @param {(indices: number[]) => void} draw
+ * @param {boolean} several whether to tell in a line what is chosen: the list shows some of it only
+ */
+function filtered(ctx, options, list, draw, several) {
+  const line = h("div", { class: "nba-help", dir: "auto" });
+  const count = h("span", { class: "nba-soft", "aria-live": "polite" });
+  const input = h("input", {
+    type: "text",
+    class: "nba-filter",
+    "aria-label": ctx.t("filter"),
+    placeholder: ctx.t("filter"),
+    autocomplete: "off",
+  });
+  let order = options.map((_, index) => index);
+  const narrow = () => {
+    const wanted = input.value.toLowerCase();
+    const hits = order.filter((index) =>
+      `${options[index]?.label} ${options[index]?.help ?? ""}`.toLowerCase().includes(wanted),
+    );
+    draw(hits);
+    text(count, ctx.t("filter_count", { n: hits.length, m: options.length }));
+  };
+  on(
+    input,
+    "input",
+    (event) => {
+      event.stopPropagation(); // a filter is no answer
+      narrow();
+    },
+    ctx.signal,
+  );
+  on(input, "change", (event) => event.stopPropagation(), ctx.signal);
+  narrow();
+  list.classList.add("nba-scroll");
+  const tell = (/** @type {number[]} */ chosen) => {
+    const what = chosen.map((index) => options[index]?.label).join(", ");
+    text(line, what && ctx.t("chosen", { what }));
+  };
+  return {
+    el: h(
+      "div",
+      { class: "nba-filtered" },
+      h("div", { class: "nba-filterbar" }, input, count),
+      list,
+      several && line,
+    ),
+    tell,
+    /** @param {number[]} first the options that stand first */
+    start(first) {
+      tell(first);
+      order = [...first, ...options.keys()].filter((index, at, all) => all.indexOf(index) === at);
+      narrow();
+    },
+  };
+}

@@ -1,0 +1,45 @@
+// @ts-check
+// Long text is shown whole or asks to be: an approval waits until the person saw all of it.
+
+import { attr, h, on, text as write } from "../dom.js";
+
+/** Lines that are shown at once. */
+const WHOLE = 12;
+
+/**
+ * How many lines a text takes at a common width.
+ * @param {string} value
+ */
+export function lines(value) {
+  return value.split("\n").reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / 88)), 0);
+}
+
+/**
+ * Cuts a long box and returns the button that opens it, or null where it is short.
+ * @param {import("./node.js").Context} ctx
+ * @param {HTMLElement} box
+ * @param {string} value
+ */
+export function reveal(ctx, box, value) {
+  const n = lines(value);
+  if (n <= WHOLE) return null;
+  const release = ctx.hold(box);
+  const button = h("button", { type: "button", class: "nba-link", "aria-expanded": "false" });
+  const draw = (/** @type {boolean} */ open) => {
+    box.classList.toggle("nba-cut", !open);
+    box.classList.toggle("nba-whole", open);
+    attr(button, "aria-expanded", String(open));
+    write(button, open ? ctx.t("show_less") : ctx.t("show_all", { n }));
+  };
+  draw(false);
+  on(
+    button,
+    "click",
+    () => {
+      draw(box.classList.contains("nba-cut"));
+      release();
+    },
+    ctx.signal,
+  );
+  return button;
+}

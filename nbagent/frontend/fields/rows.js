@@ -1,0 +1,221 @@
+// @ts-check
+// Rows that can be added, removed and moved: lists, and with another look tables and maps.
+
+import { attr, h, on } from "../dom.js";
+import { box } from "./box.js";
+import { added } from "./node.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Field} Field
+ * @typedef {import("./node.js").Place} Place
+ */
+/**
+ * A row: `from` is which of the rows it was when the form came, null for a new one.
+ * @typedef {object} Row
+ * @property {number|null} from
+ * @property {Field} field
+ * @property {HTMLElement} el
+ * @property {HTMLElement} tools where its buttons go
+ * @property {() => string} [named] the name in a map's row
+ * @property {(n: number) => void} number tells it that it is the n-th
+ */
+/**
+ * How rows look and what they are made of.
+ * @typedef {object} Look
+ * @property {HTMLElement} el around all
+ * @property {HTMLElement} list where rows stand
+ * @property {(from: number|null, saved: Draft, key?: string) => Row} make
+ * @property {boolean} ordered whether rows can be moved
+ */
+
+/** @typedef {{from: number|null, draft: Draft, key?: string}} Kept */
+
+/** Kinds that draw their own name above them. */
+const NAMED = new Set(["object", "list", "table", "map", "tuple", "union", "lazy"]);
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ */
+export function listField(ctx, node, saved, place) {
+  return box(ctx, node, saved, place, (own) => {
+    const list = h("ol", { class: "nba-rows" });
+    const inner = { depth: place.depth + 1 };
+    let called = "";
+    /** @type {(from: number|null, draft: Draft) => Row} */
+    const make = (from, draft) => {
+      const template = (from === null ? undefined : node.rows?.[from]) ?? node.item ?? node;
+      const bare = !NAMED.has(template.kind);
+      const around = from === null ? added(own) : own;
+      const field = own.make(around, template, draft, { ...inner, bare, name: " " });
+      const tools = h("span", { class: "nba-tools" });
+      const el = h("li", { class: bare ? "nba-line-row" : "nba-block-row" }, field.el, tools);
+      const number = (/** @type {number} */ n) =>
+        field.rename(bare && called ? own.t("row_of", { name: called, n }) : own.t("row", { n }));
+      return { from, field, el, tools, number };
+    };
+    const rows = editable(own, node, saved, { el: list, list, make, ordered: true });
+    return {
+      ...rows,
+      read: (sent, whole) => {
+        const drafts = rows.rows().map(({ from, field }) => ({ from, draft: field.draft(sent) }));
+        const touched = whole || rows.moved() || drafts.some((row) => row.draft !== null);
+        return touched ? { rows: drafts } : null;
+      },
+      rename: (name) => {
+        called = name;
+        rows.rename(name);
+      },
+    };
+  });
+}
+
+/**
+ * Rows with their buttons, and a button that adds one.
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Look} look
+ */
+export function editable(ctx, node, saved, look) {
+  const { t, signal } = ctx;
+  const start = (node.rows ?? node.entries ?? []).length;
+  const adds = h("button", { type: "button", class: "nba-button nba-small" }, t("add"));
+  const empty = h("button", { type: "button", class: "nba-link" }, t("use_empty_list"));
+  const said = h("span", { class: "nba-soft" }, t("empty_list"));
+  const bar = h("div", { class: "nba-addbar" }, adds, empty, said);
+  /** @type {Row[]} */
+  let rows = [];
+  /** Whether no rows at all is what the person wants. */
+  let emptied = false;
+
+  const moved = () =>
+    emptied || rows.length !== start || rows.some((row, index) => row.from !== index);
+  const draw = () => {
+    rows.forEach((row, index) => {
+      row.number(index + 1);
+      const buttons = row.tools.querySelectorAll("button");
+      const words = look.ordered ? ["move_up", "move_down", "remove_row"] : ["remove_row"];
+      words.forEach((word, at) => {
+        attr(buttons[at] ?? row.tools, "aria-label", t(word, { n: index + 1 }));
+      });
+      if (!look.ordered) return;
+      attr(buttons[0] ?? row.tools, "aria-disabled", index === 0 ? "true" : null);
+      attr(buttons[1] ?? row.tools, "aria-disabled", index === rows.length - 1 ? "true" : null);
+    });
+    look.el.hidden = rows.length === 0;
+    empty.hidden = rows.length > 0 || emptied || start > 0 || !node.required;
+    said.hidden = rows.length > 0 || !(emptied || start > 0);
+  };
+  /** @param {Kept} kept */
+  const push = ({ from, draft, key }) => {
+    const row = look.make(from, draft, key);
+    const button = (/** @type {string} */ sign, /** @type {() => void} */ act) => {
+      const made = h("button", { type: "button", class: "nba-tool" }, sign);
+      on(made, "click", act, signal);
+      row.tools.append(made);
+    };
+    if (look.ordered) {
+      button("↑", () => move(row, -1));
+      button("↓", () => move(row, 1));
+    }
+    button("✕", () => remove(row));
+    rows.push(row);
+    look.list.append(row.el);
+    return row;
+  };
+  const move = (/** @type {Row} */ row, /** @type {1|-1} */ by) => {
+    const at = rows.indexOf(row);
+    const other = rows[at + by];
+    if (!other) return;
+    rows[at] = other;
+    rows[at + by] = row;
+    const [first, second] = by < 0 ? [row, other] : [other, row];
+    second.el.before(first.el);
+    draw();
+    row.tools.querySelectorAll("button")[by < 0 ? 0 : 1]?.focus();
+    ctx.touched();
+  };
+  const remove = (/** @type {Row} */ row) => {
+    const at = rows.indexOf(row);
+    rows.splice(at, 1);
+    row.el.remove();
+    emptied = rows.length === 0;
+    draw();
+    const next = rows[at] ?? rows.at(-1);
+    const focus = next?.tools.lastElementChild ?? adds;
+    if (focus instanceof HTMLElement) focus.focus();
+    ctx.touched();
+  };
+  const fill = (/** @type {Kept[]} */ wanted) => {
+    for (const row of rows) row.el.remove();
+    rows = [];
+    wanted.forEach(push);
+    draw();
+  };
+  const reset = () => {
+    emptied = false;
+    fill(Array.from({ length: start }, (_, from) => ({ from, draft: null })));
+  };
+  on(
+    adds,
+    "click",
+    () => {
+      emptied = false;
+      const row = push({ from: null, draft: null });
+      draw();
+      row.field.target()?.focus();
+      ctx.touched();
+    },
+    signal,
+  );
+  on(
+    empty,
+    "click",
+    () => {
+      emptied = true;
+      draw();
+      adds.focus();
+      ctx.touched();
+    },
+    signal,
+  );
+  const known = kept(node, saved);
+  emptied = known?.length === 0;
+  if (known) fill(known);
+  else reset();
+  return {
+    els: [look.el, bar],
+    rows: () => rows,
+    reset,
+    moved,
+    target: () => rows[0]?.field.target() ?? adds,
+    children: () =>
+      rows.map((row, index) => /** @type {[string, Field]} */ ([`/${index}`, row.field])),
+    rename: (/** @type {string} */ name) => {
+      attr(adds, "aria-label", name ? `${t("add")}: ${name}` : null);
+      draw();
+    },
+  };
+}
+
+/**
+ * The rows that were there before a reload, or null for those of the form.
+ * @param {Node} node
+ * @param {Draft} saved
+ * @returns {Kept[]|null}
+ */
+function kept(node, saved) {
+  if (saved?.rows) return saved.rows;
+  return (
+    saved?.entries?.map(({ from, key, draft }) => {
+      const at = (node.entries ?? []).findIndex((entry) => entry.key === from);
+      return { from: at < 0 ? null : at, draft, key };
+    }) ?? null
+  );
+}

@@ -1,0 +1,24 @@
+// @ts-check
+// The line under code: its language, and where the caret is while it is in there.
+
+import { h, on, text } from "../dom.js";
+
+/**
+ * @param {import("./node.js").Context} ctx
+ * @param {HTMLTextAreaElement} input
+ * @param {string} language
+ */
+export function caretLine(ctx, input, language) {
+  const where = h("span");
+  const el = h("div", { class: "nba-status" }, language && h("span", {}, language), where);
+  const draw = () => {
+    const before = input.value.slice(0, input.selectionEnd ?? 0).split("\n");
+    const column = (before.at(-1) ?? "").length + 1;
+    text(where, ctx.t("caret", { line: before.length, column }));
+  };
+  const clear = () => text(where, "");
+  for (const type of /** @type {const} */ (["focus", "keyup", "click", "input"]))
+    on(input, type, draw, ctx.signal);
+  on(input, "blur", clear, ctx.signal);
+  return el;
+}

@@ -1,0 +1,133 @@
+// @ts-check
+// A table: one row per object, one column per field.
+
+import { h } from "../dom.js";
+import { box } from "./box.js";
+import { shown } from "./fact.js";
+import { errorLine, inline } from "./help.js";
+import { added, step } from "./node.js";
+import { editable, listField } from "./rows.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Field} Field
+ * @typedef {import("./node.js").Place} Place
+ */
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ */
+export function tableField(ctx, node, saved, place) {
+  const templates = [...(node.item ? [node.item] : []), ...(node.rows ?? [])];
+  const flat = templates.every((one) => one.fields && !one.nullable && !one.more);
+  if (!flat) return listField(ctx, node, saved, place);
+  /** @type {Map<string, Node>} */
+  const columns = new Map();
+  for (const field of templates.flatMap((one) => one.fields ?? []))
+    if (!columns.has(field.key)) columns.set(field.key, field);
+  return box(ctx, node, saved, place, (own) => {
+    const body = h("tbody", { role: "rowgroup" });
+    const heads = [...columns.values()].map((column) =>
+      h(
+        "th",
+        { scope: "col", role: "columnheader", dir: "auto", "data-kind": column.kind },
+        column.label,
+        column.help && h("div", { class: "nba-help" }, ...inline(column.help)),
+      ),
+    );
+    const tools = h("td", { role: "cell", class: "nba-tools" });
+    const head = h("tr", { role: "row" }, ...heads, tools);
+    const el = h(
+      "table",
+      { class: "nba-table", role: "table" },
+      h("thead", { role: "rowgroup" }, head),
+      body,
+    );
+    const rows = editable(own, node, saved, {
+      el,
+      list: body,
+      ordered: true,
+      make: (from, draft) => {
+        const template = (from === null ? undefined : node.rows?.[from]) ?? node.item ?? node;
+        const around = from === null ? added(own) : own;
+        return tableRow(around, template, columns, draft, { depth: place.depth + 1, from });
+      },
+    });
+    return {
+      ...rows,
+      read: (sent, whole) => {
+        const drafts = rows.rows().map(({ from, field }) => ({ from, draft: field.draft(sent) }));
+        const touched = whole || rows.moved() || drafts.some((row) => row.draft !== null);
+        return touched ? { rows: drafts } : null;
+      },
+    };
+  });
+}
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Map<string, Node>} columns
+ * @param {Draft} saved
+ * @param {{depth: number, from: number|null}} where
+ * @returns {import("./rows.js").Row}
+ */
+function tableRow(ctx, node, columns, saved, { depth, from }) {
+  const error = errorLine(ctx);
+  const tools = h("td", { class: "nba-tools", role: "cell" });
+  const own = new Map((node.fields ?? []).map((field) => [field.key, field]));
+  /** @type {Field[]} */
+  const fields = [];
+  const cells = [...columns].map(([key, column]) => {
+    const field = own.get(key);
+    const cell = h("td", { role: "cell", "data-label": column.label, dir: "auto" });
+    if (field && (field.read_only || node.read_only || field.kind === "const"))
+      cell.append(shown(field, ctx));
+    else if (field) {
+      const place = { depth: depth + 1, bare: true, cell: true, name: column.label };
+      const made = ctx.make(ctx, field, saved?.fields?.[key] ?? null, place);
+      fields.push({ ...made, name: () => column.label });
+      cell.append(made.el);
+    }
+    return cell;
+  });
+  cells[0]?.append(error.el);
+  const el = h("tr", { role: "row" }, ...cells, tools);
+  let name = "";
+  /** @type {Field} */
+  const field = {
+    node,
+    el,
+    draft: (sent) => {
+      /** @type {Record<string, Draft>} */
+      const parts = {};
+      for (const one of fields) {
+        const part = one.draft(sent);
+        if (part !== null) parts[one.node.key] = part;
+      }
+      return Object.keys(parts).length > 0 ? { fields: parts } : null;
+    },
+    reset: () => {
+      for (const one of fields) one.reset();
+    },
+    fail: (messages) => error.show(messages),
+    target: () => fields[0]?.target() ?? null,
+    name: () => name,
+    rename: (given) => {
+      name = given;
+    },
+    problem: () => "",
+    children: () => fields.map((one) => [step(one.node), one]),
+  };
+  const number = (/** @type {number} */ n) => {
+    field.rename(ctx.t("row", { n }));
+    for (const one of fields)
+      one.rename(ctx.t("row_of", { name: columns.get(one.node.key)?.label ?? "", n }));
+  };
+  return { from, field, el, tools, number };
+}

@@ -1,0 +1,262 @@
+// @ts-check
+// Everything that is typed: text, numbers, decimals, durations, code. The typed text is the state.
+
+import { attr, h, on } from "../dom.js";
+import { difference } from "./diff.js";
+import { frame } from "./frame.js";
+import { hinted } from "./node.js";
+import { lines, reveal } from "./reveal.js";
+import { caretLine } from "./status.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Place} Place
+ * @typedef {HTMLInputElement|HTMLTextAreaElement} Input
+ */
+
+/** @type {Record<string, string>} */
+const INPUT_MODES = {
+  int: "numeric",
+  num: "decimal",
+  decimal: "decimal",
+  email: "email",
+  uri: "url",
+};
+
+/** Characters that fit a line beside others, a whole line on a narrow page, a line that may scroll. */
+const [SHORT, NARROW, ROOMY] = [24, 34, 60];
+/** Characters that a cell of a table shows for sure. */
+const CELL = 12;
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ */
+export function textField(ctx, node, saved, place) {
+  const initial = node.secret ? null : (node.initial ?? null);
+  const room = !ctx.approval ? ROOMY : place.cell ? CELL : NARROW;
+  const long = isLong(node, initial?.text ?? "", room);
+  const input = long ? area(node) : line(node);
+  const control = typed(ctx, node, input, initial);
+  return frame(ctx, node, place, control, { initial, saved });
+}
+
+/**
+ * The control around a text input or a textarea.
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Input} input
+ * @param {Draft} initial
+ * @returns {import("./node.js").Control}
+ */
+function typed(ctx, node, input, initial) {
+  const start = initial?.text ?? "";
+  const crlf = /\r\n/.test(start) && !/[^\r]\n/.test(start);
+  const block = input instanceof HTMLTextAreaElement;
+  const changes = ctx.approval && block && node.kind !== "json" ? changeView(ctx, start) : null;
+  const slide = node.range ? slider(ctx, input, node.range) : null;
+  const empty = emptyText(ctx, node, input);
+  const caret = block && node.kind === "code" ? caretLine(ctx, input, language(node)) : null;
+  /** What was shown last, and the value the control made of it: a control may normalize. */
+  let last = { draft: /** @type {Draft} */ (null), value: "" };
+  const draw = () => {
+    if (block) resize(input);
+    slide?.draw();
+    changes?.draw(input.value);
+  };
+  on(input, "input", draw, ctx.signal);
+  // A hint while it is typed: what is a number is the kernel's to say.
+  const odd = () => input.classList.toggle("nba-odd", !looksRight(node, input.value));
+  on(input, "change", odd, ctx.signal);
+  return {
+    el: h(
+      "div",
+      { class: "nba-control" },
+      slide ? h("div", { class: "nba-slider" }, slide.el, input) : input,
+      block && reveal(ctx, input, start),
+      caret,
+      changes?.el,
+      empty.el,
+    ),
+    inputs: [input],
+    wide: block || start.length > SHORT || slide !== null,
+    read: () => {
+      if (empty.asked()) return { empty: true };
+      if (input.value === last.value) return last.draft;
+      if (input.value === "") return null;
+      return { text: crlf ? input.value.replace(/\n/g, "\r\n") : input.value };
+    },
+    show: (draft) => {
+      empty.set(draft?.empty === true && !initial?.empty);
+      input.value = draft?.text ?? "";
+      last = { draft, value: input.value };
+      input.classList.remove("nba-odd");
+      draw();
+    },
+    rename: (name) => slide && attr(slide.el, "aria-label", name),
+  };
+}
+
+/**
+ * The offer to answer with empty text, which is an answer, once a text was emptied.
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Input} input
+ */
+function emptyText(ctx, node, input) {
+  const plain = node.kind === "text" && !node.format && !node.secret;
+  const button = h("button", { type: "button", class: "nba-link" }, ctx.t("use_empty"));
+  const el = h("div", { class: "nba-emptied", hidden: true }, button);
+  const usual = placeholder(ctx, node);
+  let asked = false;
+  const set = (/** @type {boolean} */ on) => {
+    asked = on;
+    el.hidden = true;
+    input.placeholder = on ? ctx.t("empty_text") : usual;
+  };
+  on(
+    input,
+    "input",
+    () => {
+      set(false);
+      el.hidden = !plain || input.value !== "";
+    },
+    ctx.signal,
+  );
+  on(
+    button,
+    "click",
+    () => {
+      set(true);
+      input.focus();
+      input.dispatchEvent(new Event("change", { bubbles: true }));
+    },
+    ctx.signal,
+  );
+  return { el, set, asked: () => asked };
+}
+
+/**
+ * A slider that writes into the text.
+ * @param {Context} ctx
+ * @param {Input} input
+ * @param {{min: number, max: number, step?: number}} range
+ */
+function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
+  const el = h("input", { type: "range", min, max, step });
+  on(
+    el,
+    "input",
+    () => {
+      input.value = el.value;
+      draw();
+    },
+    ctx.signal,
+  );
+  const draw = () => {
+    const value = input.value.trim() === "" ? Number.NaN : Number(input.value);
+    el.classList.toggle("nba-unset", Number.isNaN(value));
+    if (!Number.isNaN(value)) el.value = String(value);
+  };
+  return { el, draw };
+}
+
+/**
+ * What an edit of long text changes, line by line.
+ * @param {Context} ctx
+ * @param {string} start
+ */
+function changeView(ctx, start) {
+  const box = h("div", { class: "nba-mono" });
+  const el = h("div", { class: "nba-diff", hidden: true }, box);
+  attr(el, "role", "group");
+  attr(el, "aria-label", ctx.t("changed"));
+  const draw = (/** @type {string} */ value) => {
+    const now = value.replace(/\r\n/g, "\n");
+    const old = start.replace(/\r\n/g, "\n");
+    el.hidden = old === now || old === "" || (lines(old) < 2 && lines(now) < 2);
+    box.replaceChildren(...(el.hidden ? [] : difference(old, now, 1)));
+  };
+  return { el, draw };
+}
+
+/**
+ * @param {Node} node
+ * @param {string} value
+ */
+function looksRight(node, value) {
+  if (!["int", "num", "decimal"].includes(node.kind) || value.trim() === "") return true;
+  return /^\s*[+-]?([\d_]+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i.test(value);
+}
+
+/**
+ * @param {Node} node
+ * @param {string} value
+ * @param {number} room characters that one line may have
+ */
+function isLong(node, value, room) {
+  if (node.secret || node.format) return value.includes("\n");
+  if (node.kind === "code" || node.multiline || hinted(node) === "textarea") return true;
+  return value.includes("\n") || value.length > room;
+}
+
+/** @param {Node} node */
+function line(node) {
+  const number = ["int", "num", "decimal"].includes(node.kind);
+  return h("input", {
+    type: node.secret ? "password" : "text",
+    inputmode: INPUT_MODES[node.format ?? node.kind],
+    autocomplete: node.secret ? "new-password" : "off",
+    autocapitalize: "off",
+    spellcheck: node.kind === "text" && !node.format ? null : "false",
+    class: number ? "nba-number" : null,
+    dir: "auto",
+  });
+}
+
+/** @param {Node} node */
+function area(node) {
+  const code = node.kind === "code";
+  return h("textarea", {
+    class: code ? "nba-code" : null,
+    rows: 1,
+    spellcheck: code ? "false" : null,
+    dir: code ? "ltr" : "auto",
+  });
+}
+
+/**
+ * An example, never a label and never the default.
+ * @param {Context} ctx
+ * @param {Node} node
+ */
+function placeholder(ctx, node) {
+  if (node.secret) return node.provided ? ctx.t("secret") : "";
+  const hint = /** @type {{placeholder?: unknown}|null|undefined} */ (node.hint)?.placeholder;
+  if (typeof hint === "string") return hint;
+  const example = node.examples?.[0] ?? (node.kind === "duration" ? "P1DT2H30M" : "");
+  return example && ctx.t("example", { value: String(example) });
+}
+
+/**
+ * The language of code, as it is called.
+ * @param {Node} node
+ */
+function language(node) {
+  const hint = /** @type {{code?: unknown}|null|undefined} */ (node.hint)?.code;
+  const name = typeof hint === "string" ? hint : (hinted(node).split(":")[1] ?? "");
+  return name.length <= 4 ? name.toUpperCase() : name[0]?.toUpperCase() + name.slice(1);
+}
+
+/**
+ * Rows for what is typed, where the browser cannot size a textarea by its content.
+ * @param {Input} input
+ */
+export function resize(input) {
+  if (input instanceof HTMLTextAreaElement)
+    input.rows = Math.min(Math.max(lines(input.value), 1), 40);
+}

@@ -1,0 +1,40 @@
+// @ts-check
+// A tuple: so many parts, each of its own kind.
+
+import { h } from "../dom.js";
+import { box } from "./box.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Place} Place
+ */
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ */
+export function tupleField(ctx, node, saved, place) {
+  return box(ctx, node, saved, place, (own) => {
+    const fields = (node.parts ?? []).map((part, index) => {
+      const name = /^\d*$/.test(part.label) ? own.t("part", { n: index + 1 }) : part.label;
+      return own.make(own, part, saved?.parts?.[index] ?? null, { depth: place.depth + 1, name });
+    });
+    return {
+      els: [h("div", { class: "nba-grid" }, ...fields.map((field) => field.el))],
+      read: (sent, whole) => {
+        const parts = fields.map((field) => field.draft(sent));
+        return whole || parts.some((part) => part !== null) ? { parts } : null;
+      },
+      reset: () => {
+        for (const field of fields) field.reset();
+      },
+      moved: () => false,
+      target: () => fields[0]?.target() ?? null,
+      children: () => fields.map((field, index) => [`/${index}`, field]),
+    };
+  });
+}

@@ -1,0 +1,150 @@
+// @ts-check
+// One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
+
+import { attr, h, on } from "../dom.js";
+import { box } from "./box.js";
+import { added } from "./node.js";
+
+/**
+ * @typedef {import("./node.js").Node} Node
+ * @typedef {import("./node.js").Draft} Draft
+ * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./node.js").Field} Field
+ * @typedef {import("./node.js").Place} Place
+ */
+
+/** Shapes up to which they are radios. */
+const FEW = 4;
+
+/**
+ * @param {Context} ctx
+ * @param {Node} node
+ * @param {Draft} saved
+ * @param {Place} place
+ */
+export function unionField(ctx, node, saved, place) {
+  const branches = node.branches ?? [];
+  const start = node.branch ?? null;
+  return box(ctx, node, saved, place, (own) => {
+    const slot = h("div", { class: "nba-branch" });
+    /** @type {Map<number, Field>} The shapes that were looked at, each with what was typed. */
+    const made = new Map();
+    let name = "";
+    /** @type {number|null} */
+    let taken = null;
+    const called = (/** @type {number} */ index) => {
+      const label = branches[index]?.label ?? "";
+      return name && label ? `${name}: ${label}` : name || label;
+    };
+    const field = (/** @type {number} */ index, /** @type {Draft} */ draft) => {
+      const known = made.get(index);
+      if (known) return known;
+      const branch = branches[index];
+      if (!branch) return null;
+      const inner = { depth: place.depth + 1, bare: true, name: called(index) };
+      const around = index === start ? own : added(own);
+      const fresh = own.make(around, branch.node, draft, inner);
+      made.set(index, fresh);
+      slot.append(fresh.el);
+      return fresh;
+    };
+    const take = (/** @type {number|null} */ index, /** @type {Draft} */ draft = null) => {
+      taken = index;
+      if (index !== null) field(index, draft);
+      for (const [other, one] of made) one.el.hidden = other !== index;
+      slot.hidden = index === null;
+      picker.show(index);
+    };
+    const pick = (/** @type {number|null} */ index) => {
+      take(index);
+      own.touched();
+    };
+    const labels = branches.map((branch) => branch.label);
+    const few = labels.length <= FEW && labels.join("").length <= 60;
+    const picker = (few ? radios : select)(own, labels, pick);
+    if (saved?.branch !== undefined) take(saved.branch, saved.draft ?? null);
+    else take(start, saved?.draft ?? null);
+    const current = () => (taken === null ? null : (made.get(taken) ?? null));
+    return {
+      els: [picker.el, slot],
+      read: (sent) => {
+        if (taken === null) return null;
+        const draft = current()?.draft(sent) ?? null;
+        return taken === start && draft === null ? null : { branch: taken, draft };
+      },
+      reset: () => {
+        if (start !== null) made.get(start)?.reset();
+        take(start);
+      },
+      moved: () => taken !== start,
+      target: () => current()?.target() ?? picker.first,
+      children: () => {
+        const one = current();
+        return one ? [[`|${taken}`, one]] : [];
+      },
+      rename: (given) => {
+        name = given;
+        picker.rename(own.t("shape_of", { name }));
+        for (const [index, one] of made) one.rename(called(index));
+      },
+    };
+  });
+}
+
+/**
+ * @typedef {object} Picker
+ * @property {HTMLElement} el
+ * @property {HTMLElement|null} first
+ * @property {(index: number|null) => void} show
+ * @property {(name: string) => void} rename
+ */
+
+/**
+ * @param {Context} ctx
+ * @param {string[]} labels
+ * @param {(index: number|null) => void} pick
+ * @returns {Picker}
+ */
+function select(ctx, labels, pick) {
+  const options = labels.map((label, index) => h("option", { value: index }, label));
+  const el = h("select", {}, h("option", { value: "" }, ctx.t("choose")), ...options);
+  const picked = () => pick(el.value === "" ? null : Number(el.value));
+  on(el, "change", picked, ctx.signal);
+  return {
+    el,
+    first: el,
+    show: (index) => {
+      el.value = index === null ? "" : String(index);
+    },
+    rename: (name) => attr(el, "aria-label", name),
+  };
+}
+
+/**
+ * @param {Context} ctx
+ * @param {string[]} labels
+ * @param {(index: number|null) => void} pick
+ * @returns {Picker}
+ */
+function radios(ctx, labels, pick) {
+  const group = ctx.id();
+  const inputs = labels.map((_, index) => {
+    const input = h("input", { type: "radio", name: group, value: index });
+    on(input, "change", () => pick(index), ctx.signal);
+    return input;
+  });
+  const options = labels.map((label, index) =>
+    h("label", {}, inputs[index], h("span", { dir: "auto" }, label)),
+  );
+  const el = h("div", { class: "nba-shapes", role: "radiogroup" }, ...options);
+  return {
+    el,
+    first: inputs[0] ?? null,
+    show: (index) => {
+      inputs.forEach((input, at) => {
+        input.checked = at === index;
+      });
+    },
+    rename: (name) => attr(el, "aria-label", name),
+  };
+}

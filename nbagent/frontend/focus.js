@@ -1,0 +1,75 @@
+// @ts-check
+// Tells the kernel whether a person is in the card, and keeps the host's shortcuts out of it.
+
+import { on } from "./dom.js";
+
+/** Milliseconds of quiet before the kernel is told. */
+const QUIET = 200;
+
+/**
+ * @param {HTMLElement} root
+ * @param {import("./store.js").Store} store
+ * @param {AbortSignal} signal
+ */
+export function reportFocus(root, store, signal) {
+  /** @type {ReturnType<typeof setTimeout>|undefined} */
+  let timer;
+  let told = JSON.stringify({ busy: false, opened: [] });
+  const report = () => {
+    if (store.gone) return;
+    const now = { busy: busy(root), opened: opened(root) };
+    if (JSON.stringify(now) === told) return;
+    told = JSON.stringify(now);
+    store.send({ type: "focus", ...now });
+  };
+  const soon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(report, QUIET);
+  };
+  on(root, "focusin", soon, signal);
+  on(root, "focusout", soon, signal);
+  on(root, "toggle", soon, signal, true);
+  on(document, "selectionchange", soon, signal);
+  signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+}
+
+/**
+ * Keys pressed inside the card are the card's: in JupyterLab, X on a focused radio would cut the cell.
+ * @param {HTMLElement} root
+ * @param {AbortSignal} signal
+ */
+export function keepKeys(root, signal) {
+  root.setAttribute("data-lm-suppress-shortcuts", "true");
+  on(
+    root,
+    "keydown",
+    (event) => {
+      const target = /** @type {HTMLElement} */ (event.target);
+      event.stopPropagation();
+      // Shift+Enter would run the next cell; in a textarea it is a new line.
+      if (event.key === "Enter" && event.shiftKey && !(target instanceof HTMLTextAreaElement))
+        event.preventDefault();
+    },
+    signal,
+  );
+}
+
+/** @param {HTMLElement} root */
+function busy(root) {
+  const focused = document.activeElement;
+  // After an answer its record has the focus, which the page put there: nobody works in the card.
+  if (focused && root.contains(focused) && !focused.matches(".nba-record")) return true;
+  const selection = document.getSelection();
+  if (!selection || selection.isCollapsed) return false;
+  return [selection.anchorNode, selection.focusNode].some(
+    (node) => node !== null && root.contains(node),
+  );
+}
+
+/** @param {HTMLElement} root */
+function opened(root) {
+  const keys = [...root.querySelectorAll("[data-key]")].filter(
+    (el) => el.matches("details[open]") || el.querySelector(":scope > details[open]"),
+  );
+  return keys.map((el) => el.getAttribute("data-key") ?? "");
+}

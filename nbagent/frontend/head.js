@@ -1,0 +1,112 @@
+// @ts-check
+// The frame of the card: header with prompt, status and time strip; footer with counts and Stop.
+
+import { attr, h, on, text } from "./dom.js";
+import { group } from "./store.js";
+import { drawStrip } from "./strip.js";
+
+/**
+ * @typedef {import("./wire.js").Head} Head
+ * @typedef {import("./items/env.js").Env} Env
+ */
+
+/** Characters above which a prompt is folded. */
+const LONG_PROMPT = 280;
+/** @type {ReadonlySet<string>} */
+const ENDED = new Set(["completed", "failed", "cancelled"]);
+
+/** @param {Env} env */
+export function drawHeader(env) {
+  const who = h("span", { class: "nba-who", dir: "auto" });
+  const prompt = h("span", { class: "nba-prompt", dir: "auto" });
+  const pill = h("span", { class: "nba-pill" });
+  const strip = h("div", { class: "nba-strip", "aria-hidden": "true" });
+  const el = h("header", { class: "nba-header" }, who, prompt, pill, strip);
+  const whole = h("span");
+  const folded = h("details", {}, h("summary", {}, whole));
+  /** @type {Head|null} */
+  let head = null;
+  const draw = () => {
+    if (head) drawStrip(strip, head.spans, env.store.now() - head.started_at);
+  };
+  const update = (/** @type {Head} */ next) => {
+    if (head?.prompt !== next.prompt) {
+      text(whole, next.prompt);
+      prompt.replaceChildren(next.prompt.length > LONG_PROMPT ? folded : whole.cloneNode(true));
+    }
+    head = next;
+    text(who, next.agent);
+    text(pill, next.status_text);
+    attr(pill, "data-status", next.status);
+    draw();
+  };
+  const tick = () => {
+    if (head && !ENDED.has(head.status)) draw();
+  };
+  return { el, update, tick };
+}
+
+/**
+ * @param {Env} env
+ * @param {() => void} jump goes to the next question
+ */
+export function drawFooter(env, jump) {
+  const { store, signal } = env;
+  const turns = h("span");
+  const tokens = h("span");
+  const cost = h("span");
+  const decisions = h("span");
+  const note = h("span", { class: "nba-storage", dir: "auto" });
+  const questions = h("button", { type: "button", class: "nba-link nba-jump" });
+  const stop = h("button", { type: "button", class: "nba-button nba-stop" });
+  const el = h(
+    "footer",
+    { class: "nba-footer" },
+    turns,
+    tokens,
+    cost,
+    decisions,
+    note,
+    questions,
+    stop,
+  );
+  let stopping = false;
+  on(questions, "click", jump, signal);
+  on(
+    stop,
+    "click",
+    () => {
+      if (stopping || store.gone) return;
+      stopping = store.send({ type: "stop" });
+      draw();
+    },
+    signal,
+  );
+  const draw = () => {
+    text(stop, store.t(stopping ? "stopping" : "stop"));
+    attr(stop, "aria-disabled", stopping || store.gone ? "true" : null);
+  };
+  const update = (/** @type {Head} */ head) => {
+    const ended = ENDED.has(head.status);
+    text(
+      turns,
+      ended ? store.tn("turns", head.turns) : store.t("turn", { n: head.turns, m: head.max_turns }),
+    );
+    text(tokens, head.tokens > 0 ? store.tn("tokens", head.tokens) : "");
+    text(cost, head.cost === null ? "" : store.t("cost", { n: money(head.cost) }));
+    text(decisions, head.decisions > 0 ? store.tn("decisions", head.decisions) : "");
+    text(note, head.note);
+    text(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
+    stop.hidden = ended;
+    for (const part of [turns, tokens, cost, decisions, note, questions])
+      part.hidden = !part.textContent;
+    draw();
+  };
+  return { el, update, gone: draw };
+}
+
+/** @param {number} n */
+function money(n) {
+  if (n >= 1) return group(Math.floor(n)) + n.toFixed(2).slice(-3);
+  return n === 0 ? "0" : n.toFixed(n < 0.01 ? 4 : 3);
+}

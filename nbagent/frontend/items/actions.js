@@ -1,0 +1,249 @@
+// @ts-check
+// The buttons of a form, the reason a refusal may carry, and the line at the right.
+
+import { attr, h, on, text } from "../dom.js";
+import { watchMoves } from "../guard.js";
+import { countdown } from "./env.js";
+
+/**
+ * @typedef {import("../wire.js").Action} Action
+ * @typedef {import("./env.js").Env} Env
+ */
+/**
+ * How the form stands, as far as its buttons care.
+ * @typedef {object} Standing
+ * @property {boolean} busy an answer is on its way
+ * @property {boolean} gone nobody would hear it
+ * @property {boolean} changed
+ * @property {boolean} unseen something to approve was not shown whole yet
+ * @property {boolean} empty the one question has no answer yet
+ * @property {boolean} enter Enter alone submits
+ * @property {number|null} expires
+ */
+
+/** @typedef {{reason: string|null, remember: string|null}} Said */
+
+/**
+ * @param {Env} env
+ * @param {AbortSignal} signal
+ * @param {{press: (action: Action, said: Said) => void, reset: () => void}} does
+ */
+export function actionBar(env, signal, { press, reset }) {
+  /** @type {(key: string, values?: Record<string, string|number>) => string} */
+  const say = (key, values) => env.store.t(key, values);
+  const buttons = h("div", { class: "nba-buttons" });
+  const right = h("span", { class: "nba-right" });
+  const undo = h("button", { type: "button", class: "nba-link", hidden: true }, say("undo_all"));
+  const menu = rememberMenu(env, signal);
+  const acts = h("div", { class: "nba-acts" }, buttons, undo, right, menu.button);
+  const hint = h("div", { class: "nba-hint", role: "status" });
+  const panel = reasonPanel(env, signal);
+  /** @type {{action: Action, el: HTMLButtonElement}[]} */
+  let made = [];
+  /** @type {Standing|null} */
+  let standing = null;
+  /** @type {Action|null} The refusal that waits for its reason. */
+  let asking = null;
+  const guard = watchMoves(
+    () => [...made.map((one) => one.el), panel.confirm, ...menu.choices()],
+    env.clock,
+    signal,
+  );
+
+  const blocked = (/** @type {Action} */ action) => {
+    if (!standing || standing.busy || standing.gone) return true;
+    if (action.name === "approve") return standing.unseen;
+    return action.name === "submit" && standing.empty;
+  };
+  const ask = (/** @type {Action|null} */ action) => {
+    asking = action;
+    panel.el.hidden = action === null;
+    acts.hidden = action !== null;
+    menu.close();
+    if (action) panel.open(action);
+    else (made.find((one) => one.action.reason)?.el ?? acts).focus();
+  };
+  const go = (/** @type {Action} */ action) => {
+    if (blocked(action)) return;
+    text(hint, "");
+    if (action.reason && asking !== action) ask(action);
+    else press(action, { reason: action.reason ? panel.value() : null, remember: null });
+  };
+  /** A press by pointer counts only where the button stood still; by key it is meant. */
+  const clicked = (
+    /** @type {MouseEvent} */ event,
+    /** @type {HTMLElement} */ el,
+    /** @type {Action} */ action,
+  ) => {
+    if (event.detail > 0 && !guard.stood(el)) text(hint, say("moved"));
+    else go(action);
+  };
+  on(panel.confirm, "click", (event) => asking && clicked(event, panel.confirm, asking), signal);
+  on(panel.back, "click", () => ask(null), signal);
+  on(undo, "click", () => !standing?.busy && !standing?.gone && reset(), signal);
+
+  /**
+   * @param {Action[]} actions
+   * @param {Rule[]} [rules]
+   */
+  const build = (actions, rules = []) => {
+    const order = [...actions].sort((a, b) => Number(b.primary) - Number(a.primary));
+    made = order.map((action) => {
+      const look = action.primary
+        ? "nba-go"
+        : action.danger || action.name === "reject"
+          ? "nba-no"
+          : null;
+      const el = h("button", { type: "button", class: `nba-button ${look ?? ""}` });
+      on(el, "click", (event) => clicked(event, el, action), signal);
+      return { action, el };
+    });
+    buttons.replaceChildren(...made.map((one) => one.el));
+    menu.build(rules, (event, el, rule) => {
+      const approve = made.find((one) => one.action.name === "approve")?.action;
+      if (!approve || blocked(approve) || standing?.changed) return;
+      if (event.detail > 0 && !guard.stood(el)) text(hint, say("moved"));
+      else press(approve, { reason: null, remember: rule.id });
+    });
+    asking = null;
+    panel.el.hidden = true;
+    acts.hidden = false;
+    guard.look();
+  };
+  const update = (/** @type {Standing} */ next) => {
+    standing = next;
+    for (const { action, el } of made) {
+      text(el, (next.changed && action.changed_label) || action.label);
+      attr(el, "aria-disabled", blocked(action) ? "true" : null);
+    }
+    menu.update(next.changed || next.busy || next.gone, next.unseen);
+    undo.hidden = !next.changed || !made.some((one) => one.action.changed_label);
+    attr(panel.confirm, "aria-disabled", next.busy || next.gone ? "true" : null);
+    if (next.unseen) text(hint, say("see_all_first"));
+    else if (hint.textContent === say("see_all_first")) text(hint, "");
+    tick();
+  };
+  const tick = () => {
+    if (!standing) return;
+    const left = standing.expires === null ? null : standing.expires - env.store.now();
+    const keys = standing.enter
+      ? say("key_enter")
+      : say(isApple() ? "key_cmd_enter" : "key_ctrl_enter");
+    const end =
+      left === null ? "" : left > 0 ? say("expires_in", { t: countdown(left) }) : say("expired");
+    text(right, [keys, end].filter(Boolean).join(" · "));
+  };
+  return {
+    els: [panel.el, acts, menu.panel, hint],
+    build,
+    update,
+    tick,
+    /** Presses the main button, or confirms the refusal that is being written. */
+    main() {
+      const action = asking ?? made.find((one) => one.action.primary)?.action;
+      if (action) go(action);
+    },
+    /** Closes the reason or the menu again; false where neither was open. */
+    escape() {
+      if (menu.close()) return true;
+      const open = asking !== null;
+      if (open) ask(null);
+      return open;
+    },
+    /** @param {string} message */
+    hint: (message) => text(hint, message),
+  };
+}
+
+/**
+ * @param {Env} env
+ * @param {AbortSignal} signal
+ */
+function reasonPanel(env, signal) {
+  const input = h("textarea", { rows: 2, id: env.id(), dir: "auto" });
+  const confirm = h("button", { type: "button", class: "nba-button nba-no" });
+  const back = h("button", { type: "button", class: "nba-button" }, env.store.t("back"));
+  const el = h(
+    "div",
+    { class: "nba-reason", hidden: true },
+    h("label", { for: input.id }, env.store.t("reason")),
+    input,
+    h("div", { class: "nba-buttons" }, confirm, back),
+  );
+  on(input, "input", (event) => event.stopPropagation(), signal);
+  return {
+    el,
+    confirm,
+    back,
+    value: () => input.value.trim() || null,
+    /** @param {Action} action */
+    open(action) {
+      text(confirm, action.label.replace(/…$/, ""));
+      input.focus();
+    },
+  };
+}
+
+/** @typedef {{id: string, label: string}} Rule */
+
+/**
+ * What an approval may do beyond this once: behind a button of its own, never beside the main one.
+ * @param {Env} env
+ * @param {AbortSignal} signal
+ */
+function rememberMenu(env, signal) {
+  const panel = h("div", { class: "nba-menu", id: env.id(), hidden: true });
+  const button = h(
+    "button",
+    { type: "button", class: "nba-button nba-more", hidden: true, "aria-controls": panel.id },
+    "⋯",
+  );
+  attr(button, "aria-label", env.store.t("more_ways"));
+  /** @type {HTMLButtonElement[]} */
+  let choices = [];
+  const open = (/** @type {boolean} */ wanted) => {
+    panel.hidden = !wanted;
+    attr(button, "aria-expanded", String(wanted));
+  };
+  on(button, "click", () => open(panel.hidden === true), signal);
+  open(false);
+  return {
+    button,
+    panel,
+    choices: () => choices,
+    /**
+     * @param {Rule[]} rules
+     * @param {(event: MouseEvent, el: HTMLElement, rule: Rule) => void} chosen
+     */
+    build(rules, chosen) {
+      choices = rules.map((rule) => {
+        const el = h("button", { type: "button", class: "nba-button", dir: "auto" }, rule.label);
+        on(el, "click", (event) => chosen(event, el, rule), signal);
+        return el;
+      });
+      panel.replaceChildren(...choices);
+      open(false);
+    },
+    /**
+     * @param {boolean} off whether it is not offered now
+     * @param {boolean} unseen
+     */
+    update(off, unseen) {
+      button.hidden = off || choices.length === 0;
+      if (button.hidden) open(false);
+      for (const choice of choices) attr(choice, "aria-disabled", unseen ? "true" : null);
+    },
+    /** Whether it was open. */
+    close() {
+      const was = !panel.hidden;
+      if (was) button.focus();
+      open(false);
+      return was;
+    },
+  };
+}
+
+/** Whether this keyboard has a Command key. */
+function isApple() {
+  return /Mac|iPhone|iPad/.test(navigator.platform);
+}

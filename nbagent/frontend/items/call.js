@@ -1,0 +1,130 @@
+// @ts-check
+// A tool call: one row, opened to see input, printed text, rich output and result.
+
+import { attr, grow, h, sanitized, text } from "../dom.js";
+import { factList } from "../fields/fact.js";
+import { duration } from "./env.js";
+
+/**
+ * @typedef {import("../wire.js").CallItem} CallItem
+ * @typedef {import("../wire.js").Rich} Rich
+ * @typedef {import("./env.js").Env} Env
+ */
+
+/** States that the row names in words: color alone says nothing to some. */
+const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
+
+/**
+ * @param {CallItem} first
+ * @param {Env} env
+ * @returns {import("./env.js").Drawn<CallItem>}
+ */
+export function drawCall(first, env) {
+  const { store } = env;
+  const dot = h("span", { class: "nba-dot", role: "img" });
+  const path = h("span", { class: "nba-path", dir: "auto" });
+  const name = h("span", { class: "nba-name", dir: "auto" });
+  const brief = h("span", { class: "nba-brief", dir: "auto" });
+  const state = h("span", { class: "nba-state" });
+  const time = h("span", { class: "nba-time" });
+  const bar = progressBar(store.t("progress"));
+  const body = callBody();
+  const el = h(
+    "details",
+    { class: "nba-call" },
+    h("summary", {}, dot, path, name, brief, state, time, bar.el),
+    body.el,
+  );
+  let item = first;
+  // A table or a picture is what the person came for: its row opens, unless they closed it.
+  let touched = false;
+  const openRich = () => {
+    if (!touched && item.outputs.some((output) => output.kind !== "text")) el.open = true;
+  };
+  el.firstElementChild?.addEventListener("click", () => (touched = true), { signal: env.signal });
+  const tick = () => {
+    const counting = item.state === "running" && item.started_at !== null;
+    const seconds = counting ? store.now() - (item.started_at ?? 0) : item.elapsed;
+    const known = seconds !== null && (counting || item.state !== "waiting");
+    text(time, known ? duration(store, Math.max(0, seconds), counting) : "");
+  };
+  const update = (/** @type {CallItem} */ next) => {
+    const old = item;
+    item = next;
+    attr(el, "data-state", item.state);
+    attr(dot, "aria-label", store.t(`state_${item.state}`));
+    text(path, item.path && `${item.path} ▸`);
+    path.hidden = item.path === "";
+    text(name, item.name);
+    const going = item.state === "running" && item.progress?.text;
+    text(brief, going || item.brief);
+    text(state, NAMED.has(item.state) ? store.t(`state_${item.state}`) : "");
+    bar.update(item.state === "running" ? item.progress : null);
+    body.update(item, next === first ? null : old);
+    openRich();
+    tick();
+  };
+  update(first);
+  return { el, update, tick };
+}
+
+/** @param {string} label */
+function progressBar(label) {
+  const fill = h("i");
+  const el = h("span", { class: "nba-bar", role: "progressbar", "aria-label": label }, fill);
+  const update = (/** @type {import("../wire.js").Progress|null} */ progress) => {
+    el.hidden = progress === null;
+    const fraction = progress?.fraction ?? null;
+    el.classList.toggle("nba-unknown", fraction === null);
+    const percent = fraction === null ? null : Math.round(Math.min(1, Math.max(0, fraction)) * 100);
+    attr(el, "aria-valuenow", percent);
+    fill.style.width = percent === null ? "" : `${percent}%`;
+  };
+  return { el, update };
+}
+
+/** The opened part of a row; what did not change is not drawn again. */
+function callBody() {
+  const input = h("div", { class: "nba-input" });
+  const note = h("div", { class: "nba-help", dir: "auto" });
+  const printed = h("pre", { class: "nba-printed", dir: "auto" });
+  const outputs = h("div", { class: "nba-outputs" });
+  const result = h("pre", { class: "nba-result", dir: "auto" });
+  const el = h("div", { class: "nba-body" }, input, note, printed, outputs, result);
+  const update = (/** @type {CallItem} */ item, /** @type {CallItem|null} */ old) => {
+    if (!old || !equal(old.input, item.input))
+      input.replaceChildren(...(item.input.length > 0 ? [factList(item.input)] : []));
+    text(note, (item.state === "running" && item.progress?.text) || "");
+    grow(printed, item.printed);
+    if (!old || !equal(old.outputs, item.outputs))
+      outputs.replaceChildren(...item.outputs.map(rich));
+    text(result, item.result ?? "");
+    for (const part of [input, note, printed, outputs, result])
+      part.hidden = part.childNodes.length === 0;
+  };
+  return { el, update };
+}
+
+/**
+ * One rich output. A picture is shown only where its bytes came along.
+ * @param {Rich} output
+ */
+export function rich(output) {
+  if (output.kind === "html") {
+    const el = h("div", { class: "nba-rich nba-say" });
+    el.append(sanitized(output.data));
+    return el;
+  }
+  if (output.kind === "image" && output.data.startsWith("data:image/"))
+    return h("img", { class: "nba-rich", src: output.data, alt: output.alt });
+  const shown = output.kind === "image" ? output.alt : output.data;
+  return h("pre", { class: "nba-rich", dir: "auto" }, shown);
+}
+
+/**
+ * @param {unknown} a
+ * @param {unknown} b
+ */
+function equal(a, b) {
+  return a === b || JSON.stringify(a) === JSON.stringify(b);
+}

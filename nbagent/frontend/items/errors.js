@@ -1,0 +1,128 @@
+// @ts-check
+// Errors of a refused answer: each at its field, and all of them in a summary that leads there.
+
+import { h, on, text } from "../dom.js";
+
+/**
+ * @typedef {import("../wire.js").FieldError} FieldError
+ * @typedef {import("../fields/node.js").Field} Field
+ * @typedef {import("./env.js").Env} Env
+ */
+
+/**
+ * A message with the fields that lead to where it belongs, outermost first.
+ * @typedef {{chain: Field[], message: string}} Placed
+ */
+
+/**
+ * @param {Env} env
+ * @param {AbortSignal} signal
+ */
+export function errorSummary(env, signal) {
+  const title = h("p");
+  const list = h("ul");
+  const el = h(
+    "div",
+    { class: "nba-errors", role: "alert", tabindex: "-1", hidden: true },
+    title,
+    list,
+  );
+  /**
+   * Shows the errors, and the first wrong control takes the focus. No errors clears all.
+   * @param {Placed[]} placed
+   * @param {Field|null} root
+   */
+  const show = (placed, root) => {
+    for (const field of root ? walk(root) : [])
+      field.fail(placed.filter((one) => one.chain.at(-1) === field).map((one) => one.message));
+    list.replaceChildren(...placed.map((one) => line(one, signal)));
+    text(title, placed.length > 0 ? env.store.tn("errors", placed.length) : "");
+    el.hidden = placed.length === 0;
+    const targets = placed.map((one) => one.chain.at(-1)?.target() ?? null);
+    // A single error that stands at its field is only said, not shown twice.
+    el.classList.toggle("nba-sr", placed.length === 1 && targets[0] != null);
+    if (placed.length === 0) return;
+    for (const { chain } of placed) for (const field of chain) field.open?.();
+    const found = targets.filter((target) => target !== null);
+    const first = found.reduce((one, other) => (before(other, one) ? other : one), found[0]);
+    (first ?? el).focus();
+  };
+  return { el, show };
+}
+
+/**
+ * @param {Node} one
+ * @param {Node|undefined} other
+ */
+function before(one, other) {
+  return other && one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING;
+}
+
+/**
+ * @param {Placed} placed
+ * @param {AbortSignal} signal
+ */
+function line({ chain, message }, signal) {
+  const names = chain.slice(1).map((field) => field.name().trim());
+  // "Tags, item 1" says what "Tags" said.
+  const label = names.filter((name, at) => name && !names[at + 1]?.startsWith(name)).join(" › ");
+  if (!label) return h("li", { dir: "auto" }, message);
+  const link = h("button", { type: "button", class: "nba-link" }, label);
+  const go = () => {
+    for (const field of chain) field.open?.();
+    const last = chain.at(-1);
+    (last?.target() ?? last?.el)?.focus();
+  };
+  on(link, "click", go, signal);
+  return h("li", { dir: "auto" }, link, `: ${message}`);
+}
+
+/**
+ * A field and all inside it.
+ * @param {Field} field
+ * @returns {Generator<Field>}
+ */
+export function* walk(field) {
+  yield field;
+  for (const [, child] of field.children()) yield* walk(child);
+}
+
+/**
+ * Where an error belongs: its field or the nearest one around it, with the rest of the path before the message.
+ * @param {FieldError} error
+ * @param {Field|null} root
+ * @returns {Placed}
+ */
+export function place({ field: id, message }, root) {
+  if (id === null || root === null) return { chain: [], message };
+  const chain = [root];
+  let rest = id;
+  for (;;) {
+    const step = /^[/|][^/|]*/.exec(rest)?.[0];
+    const next =
+      step &&
+      chain
+        .at(-1)
+        ?.children()
+        .find(([name]) => name === step)?.[1];
+    if (!next) break;
+    chain.push(next);
+    rest = rest.slice(step.length);
+  }
+  const whole = chain.length === 1 && root.node.kind === "object";
+  const told = rest.replace(/^\//, "");
+  return { chain: whole ? [] : chain, message: told ? `${told}: ${message}` : message };
+}
+
+/**
+ * What the page itself knows to be unfinished.
+ * @param {Field} field
+ * @param {Field[]} [around]
+ * @returns {Placed[]}
+ */
+export function unfinished(field, around = []) {
+  const chain = [...around, field];
+  const message = field.problem();
+  const inside = field.children().flatMap(([, child]) => unfinished(child, chain));
+  return message ? [{ chain, message }, ...inside] : inside;
+}

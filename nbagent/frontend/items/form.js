@@ -1,0 +1,333 @@
+// @ts-check
+// A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
+
+import { attr, h, on, random, text } from "../dom.js";
+import { factList } from "../fields/fact.js";
+import { makeField } from "../fields/index.js";
+import { actionBar } from "./actions.js";
+import { rich } from "./call.js";
+import { errorSummary, place, unfinished } from "./errors.js";
+
+/**
+ * @typedef {import("../wire.js").FormItem} FormItem
+ * @typedef {import("../wire.js").Action} Action
+ * @typedef {import("../fields/node.js").Field} Field
+ * @typedef {import("../fields/node.js").Draft} Draft
+ * @typedef {import("./env.js").Env} Env
+ */
+
+/** Milliseconds after the last key until drafts go up. */
+const DRAFTS_AFTER = 400;
+/** Milliseconds after which the person is told that no answer came. */
+const SLOW_AFTER = 8000;
+/** Kinds that are one question: Send waits for an answer, digits pick one. */
+const PICKED = new Set(["choice", "multi", "bool"]);
+
+export class FormView {
+  /** @type {FormItem} */ #item;
+  /** @type {Env} */ #env;
+  #life = new AbortController();
+  /** @type {Field|null} */ #root = null;
+  /** @type {Set<HTMLElement>} What must still be shown whole. */ #held = new Set();
+  /** @type {string|null} The submission whose receipt is awaited. */ #pending = null;
+  #accepted = false;
+  #slow = false;
+  #frozen = false;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */ #draftsTimer;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */ #slowTimer;
+
+  /**
+   * @param {FormItem} item
+   * @param {Env} env
+   */
+  constructor(item, env) {
+    this.#item = item;
+    this.#env = env;
+    const signal = this.#life.signal;
+    env.signal.addEventListener("abort", () => this.remove(), { once: true, signal });
+    this.title = h("h4", { class: "nba-title", id: env.id(), dir: "auto", tabindex: "-1" });
+    this.path = h("div", { class: "nba-path", dir: "auto" });
+    this.note = h("p", { class: "nba-note", dir: "auto" });
+    this.facts = h("div", { class: "nba-facts" });
+    this.slot = h("div", { class: "nba-fields" });
+    this.preview = h("div", { class: "nba-outputs nba-preview", hidden: true });
+    this.gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
+    this.summary = errorSummary(env, signal);
+    this.bar = actionBar(env, signal, {
+      press: (action, said) => this.#submit(action, said),
+      reset: () => this.#reset(),
+    });
+    this.el = h(
+      "form",
+      {
+        class: "nba-form",
+        novalidate: true,
+        autocomplete: "off",
+        "aria-labelledby": this.title.id,
+      },
+      h("div", { class: "nba-asking" }, this.path, this.title, this.note),
+      this.facts,
+      this.summary.el,
+      this.slot,
+      this.preview,
+      this.gone,
+      ...this.bar.els,
+    );
+    attr(this.el, "data-interrupt", item.interrupt);
+    on(this.el, "submit", (event) => event.preventDefault(), signal);
+    on(this.el, "keydown", (event) => this.#key(event), signal);
+    env.store.listen((event) => {
+      if (event.type === "receipt" && event.receipt.submission === this.#pending)
+        this.#judged(event.receipt);
+      else if (event.type === "gone") this.#draw();
+    }, signal);
+    this.#build(item.drafts);
+    this.#foresee();
+    this.bar.build(item.actions, item.remember);
+    this.#draw();
+  }
+
+  /** @param {FormItem} item */
+  update(item) {
+    const old = this.#item;
+    this.#item = item;
+    if (old.answering && !item.answering) this.#accepted = false;
+    if (this.#slow && !item.answering) this.#release();
+    const foreseen = (/** @type {FormItem} */ one) => [one.preview, one.preview_error];
+    if (JSON.stringify(foreseen(old)) !== JSON.stringify(foreseen(item))) this.#foresee();
+    const shown = (/** @type {FormItem} */ one) => [one.facts, one.spec, one.approval];
+    // What is shown is what is approved: another question is drawn anew, with what was typed.
+    if (JSON.stringify(shown(old)) !== JSON.stringify(shown(item))) this.#build(this.#drafts(true));
+    if (JSON.stringify(old.actions) !== JSON.stringify(item.actions))
+      this.bar.build(item.actions, item.remember);
+    this.#draw();
+  }
+
+  remove() {
+    this.#life.abort();
+    clearTimeout(this.#draftsTimer);
+    clearTimeout(this.#slowTimer);
+  }
+
+  tick() {
+    this.bar.tick();
+  }
+
+  get interrupt() {
+    return this.#item.interrupt;
+  }
+
+  /** For a person who asked to go to the question: its first control, never a button that decides. */
+  enter() {
+    const controls = [...this.slot.querySelectorAll("input, textarea, select")];
+    const first = controls.find((control) => control.closest("[hidden]") === null);
+    (first instanceof HTMLElement ? first : this.title).focus();
+  }
+
+  /** @param {Draft} saved */
+  #build(saved) {
+    const { store, id } = this.#env;
+    const { facts, spec, approval } = this.#item;
+    this.#held.clear();
+    /** @type {import("../fields/node.js").Context} */
+    const ctx = {
+      t: (key, values) => store.t(key, values),
+      tn: (key, n) => store.tn(key, n),
+      id,
+      signal: this.#life.signal,
+      titleId: this.title.id,
+      approval,
+      root: spec?.root ?? { id: "", key: "", kind: "object", label: "" },
+      touched: () => this.#touched(),
+      hold: (box) => {
+        if (approval) this.#held.add(box);
+        return () => {
+          if (this.#held.delete(box)) this.#draw();
+        };
+      },
+      make: makeField,
+    };
+    this.facts.replaceChildren(...(facts.length > 0 ? [factList(facts, ctx)] : []));
+    this.#root = spec ? makeField(ctx, spec.root, saved, { depth: 0 }) : null;
+    this.slot.replaceChildren(...(this.#root ? [this.#root.el] : []));
+  }
+
+  /** Show what approving would do. */
+  #foresee() {
+    const { preview, preview_error: error } = this.#item;
+    const why = error ? [h("p", { class: "nba-help", dir: "auto" }, error)] : [];
+    this.preview.replaceChildren(...(preview ?? []).map(rich), ...why);
+    this.preview.hidden = !this.preview.firstChild;
+  }
+
+  #draw() {
+    const item = this.#item;
+    const { store } = this.#env;
+    const changed = this.#drafts(true) !== null;
+    const root = this.#root?.node;
+    text(this.title, item.title);
+    text(this.path, [item.path, item.tool].filter(Boolean).join(" ▸ "));
+    text(this.note, item.note ?? "");
+    for (const part of [this.path, this.note, this.facts, this.slot])
+      part.hidden = !part.firstChild;
+    const busy = this.#pending !== null || this.#accepted || item.answering;
+    attr(this.el, "aria-busy", busy ? "true" : null);
+    attr(this.el, "data-approval", item.approval);
+    attr(
+      this.el,
+      "data-danger",
+      item.actions.some((action) => action.danger && action.primary),
+    );
+    text(this.gone, store.gone ? store.t("gone", { run: store.view?.head.run ?? "" }) : "");
+    this.gone.hidden = !store.gone;
+    if (this.#frozen !== store.gone) freeze(this.slot, store.gone);
+    this.#frozen = store.gone;
+    this.bar.update({
+      busy,
+      gone: store.gone,
+      changed,
+      // What was taken away need not be seen.
+      unseen: [...this.#held].some((box) => this.el.contains(box)),
+      empty: PICKED.has(root?.kind ?? "") && !root?.initial && !changed,
+      enter: !item.approval && this.slot.querySelector("textarea") === null,
+      expires: item.expires_at,
+    });
+  }
+
+  #touched() {
+    this.#draw();
+    clearTimeout(this.#draftsTimer);
+    this.#draftsTimer = setTimeout(() => {
+      const drafts = this.#drafts(false);
+      this.#env.store.send({ type: "drafts", interrupt: this.#item.interrupt, drafts });
+    }, DRAFTS_AFTER);
+  }
+
+  /**
+   * What the person changed; null for nothing.
+   * @param {boolean} secrets whether secrets are among it: in a submission only
+   * @returns {Draft}
+   */
+  #drafts(secrets) {
+    return this.#root?.draft(secrets) ?? null;
+  }
+
+  #reset() {
+    this.#root?.reset();
+    this.summary.show([], this.#root);
+    this.#touched();
+    this.enter();
+  }
+
+  /**
+   * @param {Action} action
+   * @param {{reason: string|null, remember: string|null}} said
+   */
+  #submit(action, { reason, remember }) {
+    const open = this.#root && action.name !== "reject" ? unfinished(this.#root) : [];
+    if (open.length > 0) {
+      this.summary.show(open, this.#root);
+      return;
+    }
+    clearTimeout(this.#draftsTimer);
+    this.#pending = random();
+    const sent = this.#env.store.send({
+      type: "answer",
+      interrupt: this.#item.interrupt,
+      submission: this.#pending,
+      action: action.name,
+      drafts: action.name === "reject" ? null : this.#drafts(true),
+      reason,
+      remember,
+    });
+    if (!sent) this.#pending = null;
+    else
+      this.#slowTimer = setTimeout(() => {
+        // The receipt may be lost: a snapshot tells how things stand.
+        this.#slow = true;
+        this.bar.hint(this.#env.store.t("slow"));
+        this.#env.store.send({ type: "hello" });
+      }, SLOW_AFTER);
+    this.#draw();
+  }
+
+  #release() {
+    clearTimeout(this.#slowTimer);
+    this.#pending = null;
+    this.#slow = false;
+    this.bar.hint("");
+  }
+
+  /** @param {import("../wire.js").Receipt} receipt */
+  #judged(receipt) {
+    this.#release();
+    this.#accepted = receipt.ok;
+    if (receipt.ok) this.#env.answered(this.#item);
+    this.#draw();
+    if (!receipt.ok && receipt.errors.length > 0) this.bar.escape();
+    const errors = receipt.ok ? [] : receipt.errors;
+    this.summary.show(
+      errors.map((error) => place(error, this.#root)),
+      this.#root,
+    );
+  }
+
+  /** @param {KeyboardEvent} event */
+  #key(event) {
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (event.isComposing) return;
+    if (event.key === "Escape" && this.bar.escape()) event.preventDefault();
+    if (event.key === "Enter") this.#enter(event, target);
+    if (/^[1-9]$/.test(event.key) && !event.ctrlKey && !event.metaKey && !event.altKey)
+      this.#digit(event, target);
+  }
+
+  /**
+   * @param {KeyboardEvent} event
+   * @param {HTMLElement} target
+   */
+  #enter(event, target) {
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      if (!event.repeat) this.bar.main();
+      return;
+    }
+    if (!(target instanceof HTMLInputElement)) return;
+    event.preventDefault();
+    const filter = target.classList.contains("nba-filter");
+    if (!this.#item.approval && !event.shiftKey && !event.repeat && !filter) this.bar.main();
+  }
+
+  /**
+   * @param {KeyboardEvent} event
+   * @param {HTMLElement} target
+   */
+  #digit(event, target) {
+    const kind = this.#item.spec?.root.kind ?? "";
+    if (this.#item.approval || !PICKED.has(kind) || typing(target)) return;
+    const input = this.slot.querySelector(`[data-option="${Number(event.key) - 1}"]`);
+    if (!(input instanceof HTMLInputElement) || input.closest("[hidden]") || input.disabled) return;
+    event.preventDefault();
+    input.focus();
+    input.click();
+  }
+}
+
+/** @param {HTMLElement} target */
+function typing(target) {
+  if (target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;
+  return target instanceof HTMLInputElement && !["radio", "checkbox"].includes(target.type);
+}
+
+/**
+ * Controls that can be read and copied from, but not changed.
+ * @param {HTMLElement} el
+ * @param {boolean} frozen
+ */
+function freeze(el, frozen) {
+  for (const input of el.querySelectorAll("input, textarea, select, button")) {
+    const readable =
+      input instanceof HTMLTextAreaElement || (input instanceof HTMLInputElement && typing(input));
+    attr(input, readable ? "readonly" : "disabled", frozen);
+  }
+}

@@ -1,0 +1,85 @@
+// @ts-check
+// What a message from the kernel does to the view: pure functions, new objects, old ones untouched.
+
+/**
+ * @typedef {import("./wire.js").View} View
+ * @typedef {import("./wire.js").Item} Item
+ * @typedef {import("./wire.js").Op} Op
+ */
+
+/** The name under which a change of the head is told. */
+export const HEAD = "\u0000head";
+
+/**
+ * The view after one operation. An operation on a key that is not there
+ * changes nothing.
+ * @param {View} view
+ * @param {Op} op
+ * @returns {View}
+ */
+export function apply(view, op) {
+  switch (op.op) {
+    case "head":
+      return { ...view, head: op.head };
+    case "put":
+      return { ...view, items: put(view.items, op.item, op.index) };
+    case "remove":
+      return { ...view, items: view.items.filter((item) => item.key !== op.key) };
+    case "raw":
+      return edit(view, op.key, (item) => {
+        if (item.type === "text") return { ...item, raw: item.raw + op.text };
+        if (item.type === "reasoning") return { ...item, text: item.text + op.text };
+        return item;
+      });
+    case "block":
+      return edit(view, op.key, (item) =>
+        item.type === "text"
+          ? { ...item, blocks: [...item.blocks, ...op.blocks], tail: op.tail, raw: op.raw }
+          : item,
+      );
+    case "print":
+      return edit(view, op.key, (item) =>
+        item.type === "call" ? { ...item, printed: item.printed + op.text } : item,
+      );
+  }
+}
+
+/**
+ * The keys whose items differ between two views, with `HEAD` where the head does.
+ * @param {View|null} before
+ * @param {View} after
+ * @returns {Set<string>}
+ */
+export function changes(before, after) {
+  const old = new Map((before?.items ?? []).map((item) => [item.key, item]));
+  /** @type {Set<string>} */
+  const keys = new Set(before?.head === after.head ? [] : [HEAD]);
+  for (const item of after.items) {
+    if (old.get(item.key) !== item) keys.add(item.key);
+    old.delete(item.key);
+  }
+  for (const key of old.keys()) keys.add(key);
+  return keys;
+}
+
+/**
+ * @param {Item[]} items
+ * @param {Item} item
+ * @param {number} index
+ * @returns {Item[]}
+ */
+function put(items, item, index) {
+  const at = items.findIndex((other) => other.key === item.key);
+  if (at >= 0) return items.with(at, item);
+  return items.toSpliced(Math.max(0, Math.min(index, items.length)), 0, item);
+}
+
+/**
+ * @param {View} view
+ * @param {string} key
+ * @param {(item: Item) => Item} change
+ * @returns {View}
+ */
+function edit(view, key, change) {
+  return { ...view, items: view.items.map((item) => (item.key === key ? change(item) : item)) };
+}

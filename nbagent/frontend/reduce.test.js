@@ -1,0 +1,25 @@
+import { expect, test } from "vitest";
+import { WIRE } from "./fake.js";
+import { apply, changes, HEAD } from "./reduce.js";
+
+const { snapshot, patch } = WIRE.from_kernel;
+
+test("the example patch leads to the state that the kernel's test expects", () => {
+  const before = structuredClone(snapshot.view);
+  expect(patch.ops.reduce(apply, snapshot.view)).toEqual(WIRE.after_patch);
+  expect(snapshot.view).toEqual(before);
+});
+
+test("only what changed is told", () => {
+  const view = snapshot.view;
+  const after = apply(view, { op: "print", key: "c1", text: "x" });
+  expect([...changes(view, after)]).toEqual(["c1"]);
+  expect([...changes(after, apply(after, { op: "remove", key: "t1" }))]).toEqual(["t1"]);
+  const head = { ...view.head, turns: 2 };
+  expect([...changes(view, apply(view, { op: "head", head }))]).toEqual([HEAD]);
+});
+
+test("an operation on an item that is not there changes nothing", () => {
+  const after = apply(snapshot.view, { op: "raw", key: "nobody", text: "x" });
+  expect([...changes(snapshot.view, after)]).toEqual([]);
+});

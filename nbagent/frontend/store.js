@@ -1,0 +1,167 @@
+// @ts-check
+// The state of one run on one page. Lives as long as the model; every view draws from it.
+
+import { apply, changes } from "./reduce.js";
+
+/**
+ * @typedef {import("./wire.js").Model} Model
+ * @typedef {import("./wire.js").View} View
+ * @typedef {import("./wire.js").Receipt} Receipt
+ * @typedef {import("./wire.js").Snapshot} Snapshot
+ * @typedef {import("./wire.js").FromKernel} FromKernel
+ * @typedef {import("./wire.js").FromFrontEnd} FromFrontEnd
+ */
+/**
+ * What a view hears. `view`: these keys changed. `receipt`: an answer was judged. `gone`: sending failed.
+ * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "gone"}} Event
+ */
+
+/** Milliseconds after which a gap asks for a snapshot once more. */
+const ASK_AGAIN = 1000;
+
+export class Store {
+  /** @type {Model} */ #model;
+  /** @type {Set<(event: Event) => void>} */ #listeners = new Set();
+  /** @type {number|null} The last number applied; null until a live snapshot came. */ #seq = null;
+  #asked = 0; // when a snapshot was last asked for, so that a lost one is asked for again
+
+  /** @type {View|null} */ view = null;
+  /** @type {Record<string, string>} */ texts = {};
+  /** Seconds to add to the page's clock to get the kernel's. */ skew = 0;
+  /** Whether sending failed: nobody hears this page any more. */ gone = false;
+
+  /**
+   * @param {Model} model
+   * @param {AbortSignal} signal aborting it takes every listener away
+   */
+  constructor(model, signal) {
+    this.#model = model;
+    const synced = () => {
+      if (this.#seq === null) this.#fromTrait(model.get("snapshot"));
+    };
+    const message = (/** @type {FromKernel} */ content) => this.#receive(content);
+    model.on("change:snapshot", synced);
+    model.on("msg:custom", message);
+    signal.addEventListener(
+      "abort",
+      () => {
+        model.off("change:snapshot", synced);
+        model.off("msg:custom", message);
+        this.#listeners.clear();
+      },
+      { once: true },
+    );
+    synced();
+    this.send({ type: "hello" });
+  }
+
+  /** The kernel's time, in Unix seconds. */
+  now() {
+    return Date.now() / 1000 + this.skew;
+  }
+
+  /**
+   * The sentence of that name, with `{name}` filled in.
+   * @param {string} key
+   * @param {Record<string, string|number>} [values]
+   */
+  t(key, values = {}) {
+    return (this.texts[key] ?? "").replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
+  }
+
+  /**
+   * The sentence for one, or for many.
+   * @param {string} key
+   * @param {number} n
+   */
+  tn(key, n) {
+    return this.t(n === 1 ? `${key}_one` : key, { n: group(n) });
+  }
+
+  /**
+   * Listens until the signal is aborted.
+   * @param {(event: Event) => void} listener
+   * @param {AbortSignal} signal
+   */
+  listen(listener, signal) {
+    if (signal.aborted) return;
+    this.#listeners.add(listener);
+    signal.addEventListener("abort", () => this.#listeners.delete(listener), { once: true });
+  }
+
+  /**
+   * Sends to the kernel. False, and `gone` for every view, where the channel is dead.
+   * @param {FromFrontEnd} content
+   */
+  send(content) {
+    try {
+      this.#model.send(content);
+      return true;
+    } catch (error) {
+      console.warn("nbagent: the kernel cannot be reached", error);
+      this.gone = true;
+      this.#tell({ type: "gone" });
+      return false;
+    }
+  }
+
+  /** @param {Partial<Snapshot>|null|undefined} snapshot */
+  #fromTrait(snapshot) {
+    if (snapshot?.view) this.#adopt(/** @type {Snapshot} */ (snapshot));
+  }
+
+  /** @param {FromKernel} content */
+  #receive(content) {
+    if (content.type === "snapshot") {
+      this.#seq = content.seq;
+      this.#asked = 0;
+      this.skew = content.now - Date.now() / 1000;
+      this.#adopt(content);
+    } else if (content.type === "patch") {
+      this.#patch(content);
+    } else if (content.type === "receipt") {
+      this.#tell({ type: "receipt", receipt: content });
+    }
+  }
+
+  /** @param {import("./wire.js").Patch} patch */
+  #patch(patch) {
+    if (this.#seq === null || this.view === null) return; // the snapshot asked for includes it
+    if (patch.seq <= this.#seq) return;
+    if (patch.seq !== this.#seq + 1) {
+      if (Date.now() - this.#asked < ASK_AGAIN) return;
+      this.#asked = Date.now();
+      this.send({ type: "hello" });
+      return;
+    }
+    this.#seq = patch.seq;
+    this.#show(patch.ops.reduce(apply, this.view));
+  }
+
+  /** @param {Snapshot} snapshot */
+  #adopt(snapshot) {
+    this.texts = { ...this.texts, ...snapshot.texts };
+    this.gone = false;
+    this.#show(snapshot.view);
+  }
+
+  /** @param {View} view */
+  #show(view) {
+    const keys = changes(this.view, view);
+    this.view = view;
+    this.#tell({ type: "view", keys });
+  }
+
+  /** @param {Event} event */
+  #tell(event) {
+    for (const listener of [...this.#listeners]) listener(event);
+  }
+}
+
+/**
+ * Digits in groups of three, the same in every locale, as the static view writes them.
+ * @param {number} n
+ */
+export function group(n) {
+  return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+}

@@ -1,0 +1,206 @@
+// @ts-check
+// One drawing of a run: follows the store item by item and never draws again what did not change.
+
+import { attr, h } from "./dom.js";
+import { keepKeys, reportFocus } from "./focus.js";
+import { drawFooter, drawHeader } from "./head.js";
+import { drawCall } from "./items/call.js";
+import { FormView } from "./items/form.js";
+import { drawNotice, drawRecord } from "./items/lines.js";
+import { drawReasoning, drawText } from "./items/prose.js";
+import { HEAD } from "./reduce.js";
+
+/**
+ * @typedef {import("./wire.js").Item} Item
+ * @typedef {import("./items/env.js").Env} Env
+ * @typedef {import("./items/env.js").Drawn<any>} Drawn
+ */
+/** @typedef {{type: Item["type"], drawn: Drawn}} Shown */
+
+export class RunView {
+  /** @type {import("./store.js").Store} */ #store;
+  /** @type {Env} */ #env;
+  /** @type {Map<string, Shown>} */ #shown = new Map();
+  /** @type {Set<string>} Interrupts this view answered: their record takes the focus. */ #answered =
+    new Set();
+  /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
+    null;
+  #jumped = "";
+
+  /**
+   * @param {import("./store.js").Store} store
+   * @param {AbortSignal} signal
+   * @param {string} prefix what the ids of this view begin with
+   */
+  constructor(store, signal, prefix) {
+    this.#store = store;
+    this.items = h("div", { class: "nba-items" });
+    this.live = h("div", { class: "nba-sr", "aria-live": "polite" });
+    this.el = h("section", { class: "nbagent" }, this.items, this.live);
+    let ids = 0;
+    this.#env = {
+      store,
+      signal,
+      id: () => `${prefix}-${++ids}`,
+      clock: () => performance.now(),
+      answered: (item) => this.#answered.add(item.interrupt),
+    };
+    const timer = setInterval(() => this.#tick(), 1000);
+    signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+    keepKeys(this.el, signal);
+    reportFocus(this.el, store, signal);
+    store.listen((event) => {
+      if (event.type === "view") this.#draw(event.keys);
+      else if (event.type === "gone") this.#frame?.footer.gone();
+    }, signal);
+    this.#draw(new Set([HEAD]));
+  }
+
+  /** @param {Set<string>} keys */
+  #draw(keys) {
+    const { view } = this.#store;
+    if (view === null) return;
+    if (keys.has(HEAD)) this.#drawHead(view.head);
+    const answered = this.#drop(new Set(view.items.map((item) => item.key)));
+    /** @type {Item[]} */
+    const fresh = [];
+    for (const [index, item] of view.items.entries()) {
+      const before = this.#shown.get(item.key);
+      if (before && !keys.has(item.key)) continue;
+      if (before && this.#fits(before, item)) {
+        before.drawn.update(item);
+        continue;
+      }
+      fresh.push(item);
+      if (before) answered.push(...this.#leave(before));
+      this.#insert(item, index, before);
+    }
+    this.#notice(fresh, answered.length > 0);
+  }
+
+  /**
+   * @param {Item} item
+   * @param {number} index
+   * @param {Shown|undefined} before
+   */
+  #insert(item, index, before) {
+    const drawn = make(item, this.#env);
+    attr(drawn.el, "data-key", item.key);
+    this.#shown.set(item.key, { type: item.type, drawn });
+    if (before) before.drawn.el.replaceWith(drawn.el);
+    else this.items.insertBefore(drawn.el, this.items.children[index] ?? null);
+  }
+
+  /**
+   * Whether what is drawn can follow this item; another question never takes over a form.
+   * @param {Shown} shown
+   * @param {Item} item
+   */
+  #fits({ type, drawn }, item) {
+    if (type !== item.type) return false;
+    return (
+      item.type !== "form" || !(drawn instanceof FormView) || drawn.interrupt === item.interrupt
+    );
+  }
+
+  /**
+   * Takes away what is no longer there, and tells which answered questions were among it.
+   * @param {Set<string>} keys
+   */
+  #drop(keys) {
+    /** @type {string[]} */
+    const answered = [];
+    for (const [key, shown] of [...this.#shown]) {
+      if (keys.has(key)) continue;
+      answered.push(...this.#leave(shown));
+      shown.drawn.el.remove();
+      this.#shown.delete(key);
+    }
+    return answered;
+  }
+
+  /** @param {Shown} shown */
+  #leave({ drawn }) {
+    drawn.remove?.();
+    if (!(drawn instanceof FormView) || !this.#answered.delete(drawn.interrupt)) return [];
+    // Who has moved on to something else is left there.
+    const active = document.activeElement;
+    return active === null || active === document.body || drawn.el.contains(active)
+      ? [drawn.interrupt]
+      : [];
+  }
+
+  /**
+   * Announces new questions; after this view's own answer its record takes the focus.
+   * @param {Item[]} fresh
+   * @param {boolean} answered
+   */
+  #notice(fresh, answered) {
+    for (const item of fresh) {
+      if (item.type !== "form") continue;
+      this.live.append(h("p", {}, this.#store.t("asked", { title: item.title })));
+      while (this.live.children.length > 3) this.live.firstElementChild?.remove();
+    }
+    const record = fresh.find((item) => item.type === "record");
+    if (answered && record) this.#shown.get(record.key)?.drawn.el.focus({ preventScroll: true });
+  }
+
+  /** @param {import("./wire.js").Head} head */
+  #drawHead(head) {
+    if (this.#frame === null) {
+      this.#frame = {
+        header: drawHeader(this.#env),
+        footer: drawFooter(this.#env, () => this.#jump()),
+      };
+      this.items.before(this.#frame.header.el);
+      this.items.after(this.#frame.footer.el);
+    }
+    attr(this.el, "aria-label", this.#store.t("card", { agent: head.agent }));
+    attr(this.el, "data-status", head.status);
+    this.#frame.header.update(head);
+    this.#frame.footer.update(head);
+  }
+
+  /** Goes to the next question, round and round. */
+  #jump() {
+    const forms = [...this.#shown.values()].flatMap(({ drawn }) =>
+      drawn instanceof FormView ? [drawn] : [],
+    );
+    const inOrder = forms.sort((a, b) =>
+      a.el.compareDocumentPosition(b.el) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1,
+    );
+    const next =
+      inOrder[inOrder.findIndex((form) => form.interrupt === this.#jumped) + 1] ?? inOrder[0];
+    if (!next) return;
+    this.#jumped = next.interrupt;
+    next.el.scrollIntoView({ block: "nearest" });
+    next.enter();
+  }
+
+  #tick() {
+    this.#frame?.header.tick();
+    for (const { drawn } of this.#shown.values()) drawn.tick?.();
+  }
+}
+
+/**
+ * @param {Item} item
+ * @param {Env} env
+ * @returns {Drawn}
+ */
+function make(item, env) {
+  switch (item.type) {
+    case "text":
+      return drawText(item);
+    case "reasoning":
+      return drawReasoning(item, env);
+    case "call":
+      return drawCall(item, env);
+    case "form":
+      return new FormView(item, env);
+    case "record":
+      return drawRecord(item, env);
+    case "notice":
+      return drawNotice(item);
+  }
+}

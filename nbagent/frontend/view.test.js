@@ -1,0 +1,248 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { form, HEAD, open, press, type, WIRE } from "./fake.js";
+
+const [text, reasoning, call, , record, notice] = WIRE.from_kernel.snapshot.view.items;
+
+beforeEach(() => vi.useFakeTimers());
+afterEach(() => vi.useRealTimers());
+
+test("hostile strings are shown and never become markup", () => {
+  const evil = '<img src=x onerror="alert(1)"><script>alert(1)</script>';
+  const { el } = open([
+    { ...text, blocks: [], raw: evil },
+    { ...reasoning, text: evil },
+    {
+      ...call,
+      name: evil,
+      path: evil,
+      brief: evil,
+      printed: evil,
+      result: evil,
+      progress: { fraction: null, text: evil },
+      input: [{ label: evil, value: evil, code: true, changed_from: evil }],
+      outputs: [{ kind: "text", data: evil, alt: "" }],
+    },
+    { ...record, title: evil, decision: evil },
+    { ...notice, text: evil },
+    form(
+      {
+        kind: "object",
+        label: evil,
+        fields: [
+          { id: "/a", key: "a", kind: "text", label: evil, help: evil, initial: { text: evil } },
+          {
+            id: "/b",
+            key: "b",
+            kind: "choice",
+            label: evil,
+            options: [{ label: evil, help: evil }],
+          },
+          { id: "/c", key: "c", kind: "list", label: evil, initial_json: { text: evil } },
+          { id: "/d", key: "d", kind: "const", label: evil, shown: evil },
+        ],
+      },
+      { title: evil, note: evil, path: evil, tool: evil },
+    ),
+  ]);
+  expect(el.querySelectorAll("img, script")).toHaveLength(0);
+  expect(el.textContent.split(evil).length).toBeGreaterThan(15);
+});
+
+test("a picture is shown only where its bytes came along", () => {
+  const outputs = [
+    { kind: "image", data: "data:image/png;base64,AA==", alt: "plot" },
+    { kind: "image", data: "https://evil.example/x.png", alt: "remote" },
+    { kind: "image", data: "data:text/html,<script>", alt: "page" },
+  ];
+  const { el } = open([{ ...call, outputs }]);
+  expect([...el.querySelectorAll("img")].map((img) => img.alt)).toEqual(["plot"]);
+  expect(el.textContent).toContain("remote");
+});
+
+test("streamed text keeps the nodes that are finished", () => {
+  const { $, el, patch } = open([{ ...text, blocks: ["<p>One</p>"], raw: "Tw" }]);
+  const first = $(".nba-say p");
+  const raw = $(".nba-raw").firstChild;
+  patch({ op: "raw", key: "t1", text: "o" });
+  expect($(".nba-raw").firstChild).toBe(raw);
+  expect(raw.data).toBe("Two");
+  patch({ op: "block", key: "t1", blocks: ["<p>Two</p>"], tail: "<p>Th</p>", raw: "r" });
+  expect($(".nba-say p")).toBe(first);
+  expect($(".nba-say").innerHTML).toBe(
+    '<p>One</p><p>Two</p><p>Th<span class="nba-raw">r</span></p>',
+  );
+  const last = el.querySelectorAll(".nba-say p")[2];
+  patch({ op: "block", key: "t1", blocks: ["<p>Th</p>"], tail: "", raw: "" });
+  expect($(".nba-say").innerHTML).toBe("<p>One</p><p>Two</p><p>Th</p>");
+  expect(el.querySelectorAll(".nba-say p")[2]).toBe(last);
+});
+
+test.each([
+  ["a paragraph", "<p>Here is a</p>", " draft", "<p>Here is a| draft</p>"],
+  ["after bold", "<p>a <strong>b</strong></p>", " c", "<p>a <strong>b</strong>| c</p>"],
+  ["a soft line break", "<p>a</p>", "\nb\n", "<p>a| b</p>"],
+  [
+    "a list in a list",
+    "<ul><li>a<ul><li>b</li></ul></li></ul>",
+    "c",
+    "<ul><li>a<ul><li>b|c</li></ul></li></ul>",
+  ],
+  [
+    "text after a list in an item",
+    "<ul><li><p>b</p></li>\n</ul>",
+    "c",
+    "<ul><li><p>b|c</p></li>\n</ul>",
+  ],
+  ["a next item", "<ul><li>a</li></ul>", "\n- b", "<ul><li>a|\n- b</li></ul>"],
+  [
+    "a cell",
+    "<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>1</td></tr></tbody></table>",
+    "2",
+    "<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>1|2</td></tr></tbody></table>",
+  ],
+  [
+    "code",
+    '<pre class="code"><code><span class="k">def</span></code></pre>',
+    " f():\n  x\n",
+    '<pre class="code"><code><span class="k">def</span>| f():\n  x\n</code></pre>',
+  ],
+  ["after a heading", "<h4>T</h4>", "\nText", "<h4>T</h4><p>|Text</p>"],
+  ["after a blank line", "<p>a</p>", "\n\nb", "<p>a</p><p>|b</p>"],
+  [
+    "after a formula",
+    '<div class="math"><math></math></div>',
+    "b",
+    '<div class="math"><math></math></div><p>|b</p>',
+  ],
+  ["nothing drawn yet", "", "b", "<p>|b</p>"],
+  ["only space so far", "<p>a</p>", " \n", "<p>a</p>"],
+])("streamed text goes on where it will stand: %s", (_, tail, raw, expected) => {
+  const { $ } = open([{ ...text, blocks: [], tail, raw }]);
+  const html = $(".nba-say").innerHTML;
+  const flat = html.replace(/<span class="nba-raw">([^<]*)<\/span>/, "|$1");
+  expect(flat).toBe(expected);
+});
+
+test("a row that is open stays open while it changes", () => {
+  const { $, patch } = open([call]);
+  $(".nba-call").open = true;
+  const row = $(".nba-call");
+  patch(
+    { op: "print", key: "c1", text: "row 2\n" },
+    { op: "put", index: 0, item: { ...call, state: "done", elapsed: 2.34, result: "ok" } },
+  );
+  expect($(".nba-call")).toBe(row);
+  expect(row.open).toBe(true);
+  expect($(".nba-time").textContent).toBe("2.3 s");
+});
+
+test("a running call counts up by the kernel's clock", () => {
+  const { $ } = open([{ ...call, started_at: Date.now() / 1000 - 3 }]);
+  expect($(".nba-time").textContent).toBe("3 s");
+  vi.advanceTimersByTime(2000);
+  expect($(".nba-time").textContent).toBe("5 s");
+});
+
+test("items keep their order through insertions and removals", () => {
+  const { el, patch } = open([text, call, record]);
+  patch(
+    { op: "put", index: 1, item: notice },
+    { op: "remove", key: "t1" },
+    { op: "put", index: 99, item: reasoning },
+  );
+  const keys = [...el.querySelectorAll(".nba-items > *")].map((one) => one.dataset.key);
+  expect(keys).toEqual(["n1", "c1", "d1", "r1"]);
+});
+
+test("the kernel hears of focus and open rows after a moment, and of each change once", () => {
+  const { model, $ } = open([call]);
+  $(".nba-call").open = true;
+  $(".nba-call").dispatchEvent(new Event("toggle"));
+  $("summary").focus();
+  vi.advanceTimersByTime(1000);
+  expect(model.said("focus")).toEqual([{ type: "focus", busy: true, opened: ["c1"] }]);
+  document.activeElement.blur();
+  vi.advanceTimersByTime(1000);
+  expect(model.said("focus").at(-1)).toEqual({ type: "focus", busy: false, opened: ["c1"] });
+});
+
+test("keys pressed in the card never reach the notebook", () => {
+  const { el, $ } = open([call, form({ kind: "bool" })]);
+  const reached = [];
+  el.addEventListener("keydown", (event) => reached.push(event.key));
+  for (const key of ["x", "d", "a", "Enter", "Escape"]) {
+    press($("summary"), key);
+    press($(".nba-form input"), key);
+  }
+  expect(press($("summary"), "Enter", { shiftKey: true }).defaultPrevented).toBe(true);
+  expect(reached).toEqual([]);
+  expect($(".nbagent").getAttribute("data-lm-suppress-shortcuts")).toBe("true");
+});
+
+test("new questions are announced, and focus stays where it is", () => {
+  const { $, patch } = open([form({ kind: "text" })]);
+  type($("input"), "half an ans");
+  patch({
+    op: "put",
+    index: 0,
+    item: form({ kind: "bool" }, { key: "f2", title: "Sure?", interrupt: "i2" }),
+  });
+  expect($("[aria-live]").textContent).toContain("Sure?");
+  expect(document.activeElement.value).toBe("half an ans");
+});
+
+test("the footer leads from question to question", () => {
+  const one = form({ kind: "text" });
+  const two = form({ kind: "text" }, { key: "f2", interrupt: "i2" });
+  const { $, el, patch } = open([one, two]);
+  patch({ op: "head", head: { ...HEAD, questions: 2 } });
+  const inputs = el.querySelectorAll(".nba-form input");
+  for (const expected of [inputs[0], inputs[1], inputs[0]]) {
+    $(".nba-jump").click();
+    expect(document.activeElement).toBe(expected);
+  }
+});
+
+test("Stop is said once", () => {
+  const { model, button, patch, el } = open([]);
+  const stop = button("Stop");
+  stop.click();
+  stop.click();
+  expect(model.said("stop")).toHaveLength(1);
+  patch({ op: "head", head: { ...HEAD, status: "cancelled", status_text: "stopped" } });
+  expect(el.querySelector(".nba-stop").hidden).toBe(true);
+});
+
+test("two views of one run draw the same, and each has ids of its own", () => {
+  const { el, model, widget, patch } = open([form({ kind: "text" }), call]);
+  const second = document.createElement("div");
+  document.body.append(second);
+  const later = new AbortController();
+  widget.render({ model, el: second, signal: later.signal });
+  patch({ op: "put", index: 2, item: notice });
+  const shape = (root) => root.innerHTML.replace(/nba-[0-9a-f]{8}-\d+/g, "id");
+  expect(shape(second)).toBe(shape(el));
+  const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
+  expect(new Set(ids).size).toBe(ids.length);
+  later.abort();
+  expect(second.innerHTML).toBe("");
+});
+
+test("aborting leaves zero listeners and zero timers", () => {
+  const added = [];
+  let base = HTMLElement.prototype;
+  while (!Object.hasOwn(base, "addEventListener")) base = Object.getPrototypeOf(base);
+  const real = base.addEventListener;
+  const spy = vi.spyOn(base, "addEventListener").mockImplementation(function (...args) {
+    if (!(this instanceof AbortSignal)) added.push(args);
+    return real.apply(this, args);
+  });
+  const { model, controller } = open([call, form({ kind: "text" }), record]);
+  spy.mockRestore();
+  expect(added.length).toBeGreaterThan(10);
+  controller.abort();
+  const alive = added.filter(([, , options]) => !options?.signal?.aborted);
+  expect(alive.map(([name]) => name)).toEqual([]);
+  expect(model.listening).toBe(0);
+  expect(vi.getTimerCount()).toBe(0);
+});

@@ -1,0 +1,131 @@
+// @ts-check
+// The wire between kernel and page: the shapes of ../notebook/wire.py, field by field.
+// ../../tests/fixtures/wire.json holds an example of each that both ends check.
+
+/** @typedef {"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
+/** @typedef {"preparing"|"running"|"waiting"|"done"|"failed"|"rejected"|"cancelled"} CallState */
+/** @typedef {{label: string, value: string, code: boolean, changed_from: string|null}} Fact */
+/** @typedef {{kind: "html"|"image"|"text", data: string, alt: string}} Rich */
+/** @typedef {{fraction: number|null, text: string}} Progress */
+
+/** @typedef {{type: "text", key: string, blocks: string[], tail: string, raw: string}} TextItem */
+/** @typedef {{type: "reasoning", key: string, text: string}} ReasoningItem */
+/**
+ * @typedef {object} CallItem
+ * @property {"call"} type
+ * @property {string} key
+ * @property {string} name
+ * @property {string} path
+ * @property {string} brief
+ * @property {CallState} state
+ * @property {Fact[]} input
+ * @property {number|null} started_at
+ * @property {number|null} elapsed
+ * @property {Progress|null} progress
+ * @property {string} printed
+ * @property {Rich[]} outputs
+ * @property {string|null} result
+ */
+/**
+ * @typedef {object} Action
+ * @property {"submit"|"approve"|"reject"} name
+ * @property {string} label
+ * @property {string|null} changed_label
+ * @property {boolean} primary
+ * @property {boolean} danger
+ * @property {boolean} reason
+ */
+/**
+ * @typedef {object} FormItem
+ * @property {"form"} type
+ * @property {string} key
+ * @property {string} interrupt
+ * @property {string} call
+ * @property {string} tool
+ * @property {string} path
+ * @property {string} title
+ * @property {string|null} note
+ * @property {Fact[]} facts
+ * @property {{root: import("./fields/node.js").Node}|null} spec
+ * @property {import("./fields/node.js").Draft} drafts
+ * @property {Action[]} actions
+ * @property {{id: string, label: string}[]} remember
+ * @property {Rich[]} [preview]
+ * @property {string|null} [preview_error]
+ * @property {boolean} approval
+ * @property {number|null} expires_at
+ * @property {boolean} answering
+ */
+/**
+ * @typedef {object} RecordItem
+ * @property {"record"} type
+ * @property {string} key
+ * @property {string} title
+ * @property {string} decision
+ * @property {"good"|"bad"|"plain"} tone
+ * @property {Fact[]} details
+ * @property {number|null} after
+ */
+/** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string}} NoticeItem */
+/** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem} Item */
+
+/** @typedef {{lane: "model"|"tool"|"wait", start: number, end: number|null}} Span */
+/**
+ * @typedef {object} Head
+ * @property {string} run
+ * @property {string} agent
+ * @property {string} prompt
+ * @property {RunStatus} status
+ * @property {string} status_text
+ * @property {number} started_at
+ * @property {number} turns
+ * @property {number} max_turns
+ * @property {number} tokens
+ * @property {number|null} cost
+ * @property {number} questions
+ * @property {number} decisions
+ * @property {string} note
+ * @property {Span[]} spans
+ */
+/** @typedef {{head: Head, items: Item[]}} View */
+
+/** @typedef {{op: "put", item: Item, index: number}} Put */
+/** @typedef {{op: "remove", key: string}} Remove */
+/** @typedef {{op: "raw", key: string, text: string}} Raw */
+/** @typedef {{op: "block", key: string, blocks: string[], tail: string, raw: string}} Block */
+/** @typedef {{op: "print", key: string, text: string}} Print */
+/** @typedef {{op: "head", head: Head}} SetHead */
+/** @typedef {Put|Remove|Raw|Block|Print|SetHead} Op */
+
+/** @typedef {{type: "snapshot", seq: number, view: View, now: number, texts: Record<string, string>}} Snapshot */
+/** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
+/** @typedef {{field: string|null, message: string}} FieldError */
+/** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
+/** @typedef {Snapshot|Patch|Receipt} FromKernel */
+
+/** @typedef {{type: "hello"}} Hello */
+/**
+ * @typedef {object} Answer
+ * @property {"answer"} type
+ * @property {string} interrupt
+ * @property {string} submission
+ * @property {"submit"|"approve"|"reject"} action
+ * @property {import("./fields/node.js").Draft} drafts
+ * @property {string|null} reason
+ * @property {string|null} remember
+ */
+/** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/node.js").Draft}} Drafts */
+/** @typedef {{type: "stop"}} Stop */
+/** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
+/** @typedef {Hello|Answer|Drafts|Stop|Focus} FromFrontEnd */
+
+/**
+ * What anywidget hands over, as far as the card uses it.
+ * @typedef {object} Model
+ * @property {(name: string) => any} get
+ * @property {(event: string, callback: (...args: any[]) => void) => void} on
+ * @property {(event: string, callback: (...args: any[]) => void) => void} off
+ * @property {(content: FromFrontEnd) => void} send
+ */
+
+export {};

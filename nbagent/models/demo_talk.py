@@ -1,0 +1,136 @@
+"""What the demo model is told: a Chat Completions body, read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_REFUSED = re.compile(r"\b(rejected|refused|declined|denied|not approved)\b", re.IGNORECASE)
+_REASON = re.compile(r"\breason: (.+)", re.DOTALL)
+_FAILED = re.compile(r"The tool \S+ failed|Error\b")
+_EDITED = re.compile(r"A person changed the arguments of this call to (\{.*\})\.\s*")
+
+
+class Malformed(ValueError):
+    """A body that a strict server refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A tool call that has its result."""
+
+    name: str
+    input: Mapping[str, Any]
+    """What ran: the model's input, or what a person made of it."""
+    text: str
+    """The result, without what is told about an edit."""
+    refused: bool = False
+    edited: bool = False
+    failed: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Why it was refused, or nothing."""
+        found = _REASON.search(self.text) if self.refused else None
+        return found[1].strip() if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as the request describes it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A conversation up to where the model speaks next."""
+
+    prompt: str
+    """The last user message."""
+    prompts: int
+    """How many user messages there are."""
+    step: int
+    """How many responses there were since the prompt."""
+    done: Sequence[Done]
+    """The calls since the prompt."""
+    earlier: Sequence[Done]
+    """The calls before it."""
+    tools: Mapping[str, Tool]
+    output_schema: Mapping[str, Any] | None
+
+
+def read(body: Mapping[str, Any]) -> Talk:
+    """The conversation in a request.
+
+    Raises:
+        Malformed: a call is unanswered, answered twice or out of order, or there is no message.
+    """
+    messages = body.get("messages") or []
+    _check(messages)
+    at = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=-1)
+    since = messages[at + 1 :]
+    functions = [tool["function"] for tool in body.get("tools") or ()]
+    response_format = body.get("response_format") or {}
+    return Talk(
+        prompt=_text(messages[at]) if at >= 0 else "",
+        prompts=sum(m["role"] == "user" for m in messages),
+        step=sum(m["role"] == "assistant" for m in since),
+        done=_done(since),
+        earlier=_done(messages[: at + 1]),
+        tools={
+            f["name"]: Tool(f["name"], f.get("description", ""), f.get("parameters") or {})
+            for f in functions
+        },
+        output_schema=response_format.get("json_schema", {}).get("schema"),
+    )
+
+
+def _check(messages: Sequence[Mapping[str, Any]]) -> None:
+    if not messages:
+        raise Malformed("messages must not be empty")
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in waiting[:1]:
+                raise Malformed(f"no call waits for {message.get('tool_call_id')!r} here")
+            waiting = waiting[1:]
+        elif waiting:
+            break
+        else:
+            waiting = [call["id"] for call in message.get("tool_calls") or ()]
+    if waiting:
+        raise Malformed(f"the tool calls {waiting!r} have no answer")
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text", "")) for part in content)
+
+
+def _done(messages: Sequence[Mapping[str, Any]]) -> list[Done]:
+    calls: dict[str, Mapping[str, Any]] = {}
+    done: list[Done] = []
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            calls[call["id"]] = call["function"]
+        if message["role"] == "tool":
+            function = calls[message["tool_call_id"]]
+            done.append(_finished(function["name"], function["arguments"], _text(message)))
+    return done
+
+
+def _finished(name: str, arguments: str, text: str) -> Done:
+    edit = _EDITED.match(text)
+    if edit:
+        arguments, text = edit[1], text[edit.end() :]
+    failed = _FAILED.match(text) is not None
+    refused = not failed and _REFUSED.search(text[:120]) is not None
+    return Done(name, json.loads(arguments), text, refused, edit is not None, failed)

@@ -1,0 +1,241 @@
+"""A model that plays a script: the double for tests, notebooks and examples.
+
+    model = nb.ScriptedModel([nb.ScriptedModel.call("get_balance", account="A1"), "You have $5."])
+
+It is as strict as a real server: it refuses a history with a dangling call, and ``check()`` complains
+about steps that were never used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from nbagent.core.errors import MessagesError, ModelError, UsageError
+from nbagent.core.messages import Message, calls_of, check, dumps
+from nbagent.core.model import (
+    Discarded,
+    Finished,
+    FinishReason,
+    ModelDelta,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedCall:
+    """A tool call in a script; ``raw`` stands in for arguments that are no JSON object."""
+
+    name: str
+    input: dict[str, Any] = field(default_factory=dict)
+    id: str | None = None
+    """The call's id, ``""`` for a server that gives none, or None to have one made up."""
+    raw: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A text in a script that arrives in ``pieces``, ``delay`` seconds before each."""
+
+    text: str
+    delay: float
+    pieces: int
+
+
+Item: TypeAlias = str | ScriptedCall | Slow | ModelDelta | BaseException
+Step: TypeAlias = (
+    Item
+    | Sequence[Item]
+    | Callable[[Sequence[Message]], "Item | Sequence[Item] | Awaitable[Item | Sequence[Item]]"]
+)
+"""One response: a text, a call, several of them, an exception to raise, deltas to send as they are,
+or a function of the messages that returns any of these (or an awaitable of it)."""
+
+
+class ScriptedModel:
+    """A model that answers its n-th request with the n-th of ``steps``.
+
+    Args:
+        steps: what to answer, see ``Step``; one function instead of a list answers every request.
+        name: what the person reads.
+        usage: the tokens that each response claims to have used.
+
+    ``requests`` holds the requests seen. As a context manager it calls ``check()`` at the end.
+    """
+
+    def __init__(
+        self,
+        steps: Iterable[Step] | Callable[[Sequence[Message]], Any],
+        *,
+        name: str = "scripted",
+        usage: Usage = Usage(),  # noqa: B008  a frozen value
+    ) -> None:
+        self.name = name
+        self.requests: list[Request] = []
+        self._every = steps if callable(steps) else None
+        self._steps: deque[Step] = deque(() if callable(steps) else steps)
+        self._usage = usage
+        self._calls = 0
+
+    @staticmethod
+    def call(name: str, /, id: str | None = None, **arguments: Any) -> ScriptedCall:  # noqa: A002  reads as the call's field
+        """A call of the tool ``name``; for a tool whose parameter is ``id``, use ``ScriptedCall``."""
+        return ScriptedCall(name, arguments, id)
+
+    @staticmethod
+    def slow(text: str, *, delay: float = 0.0, pieces: int = 4) -> Slow:
+        """A text that arrives in ``pieces``, with ``delay`` seconds before each."""
+        return Slow(text, delay, pieces)
+
+    def check(self) -> None:
+        """Complain about steps that were never used.
+
+        Raises:
+            UsageError: naming how many, and the first of them.
+        """
+        if self._steps:
+            raise UsageError(
+                f"{len(self._steps)} steps of the model {self.name!r} were never used, the first is "
+                f"{self._steps[0]!r:.200}: the run made {len(self.requests)} requests"
+            )
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+        """Answer with the next step.
+
+        Raises:
+            ModelError: the script is over, or the history is one that a server would refuse.
+            BaseException: whatever the step says to raise.
+        """
+        self.requests.append(request)
+        _check(self.name, request)
+        finished: Finished | None = None
+        calls = 0
+        for item in await self._next(request):
+            async for delta in self._play(calls, item):
+                finished = delta if isinstance(delta, Finished) else None
+                calls = _calls_after(calls, delta)
+                yield delta
+        if finished is None:
+            reason: FinishReason = "tool_calls" if calls else "stop"
+            yield Finished(reason, self._usage, self.name)
+
+    async def _next(self, request: Request) -> Sequence[Item]:
+        step: Any = self._every
+        if step is None:
+            if not self._steps:
+                raise ModelError(
+                    f"the model {self.name!r} has no step for request {len(self.requests)}: "
+                    "its script is over; give ScriptedModel one more step"
+                )
+            step = self._steps.popleft()
+        if callable(step) and not isinstance(step, type):
+            step = step(request.messages)
+        if inspect.isawaitable(step):
+            step = await step
+        if isinstance(step, type) and issubclass(step, BaseException):
+            step = step()
+        return step if isinstance(step, list | tuple) else (step,)
+
+    async def _play(self, index: int, item: Item) -> AsyncIterator[ModelDelta]:
+        match item:
+            case str():
+                yield TextDelta(item)
+            case ScriptedCall():
+                yield self._call(index, item)
+            case Slow():
+                for piece in _pieces(item.text, item.pieces):
+                    await asyncio.sleep(item.delay)
+                    yield TextDelta(piece)
+            case BaseException():
+                raise item
+            case TextDelta() | ReasoningDelta() | ToolCallDelta() | Discarded() | Finished():
+                yield item
+            case _:
+                raise UsageError(
+                    f"{item!r:.80} is no step of a ScriptedModel: expected a text, "
+                    "ScriptedModel.call(…), ScriptedModel.slow(…), a delta, an exception, "
+                    "a list of these or a function of the messages"
+                )
+
+    def _call(self, index: int, item: ScriptedCall) -> ToolCallDelta:
+        self._calls += 1
+        call_id = f"call_{self._calls}" if item.id is None else item.id
+        return ToolCallDelta(
+            index, dumps(item.input) if item.raw is None else item.raw, call_id, item.name
+        )
+
+    async def aclose(self) -> None:
+        """Nothing to close; here so that it can stand for any model."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.check()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+
+def _calls_after(calls: int, delta: ModelDelta) -> int:
+    if isinstance(delta, Discarded):
+        return 0
+    return max(calls, delta.index + 1) if isinstance(delta, ToolCallDelta) else calls
+
+
+def _pieces(text: str, count: int) -> Iterator[str]:
+    size = max(1, -(-len(text) // max(1, count)))
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
+
+
+def _check(name: str, request: Request) -> None:
+    problem = ""
+    if not request.messages:
+        problem = "there is no message"
+    else:
+        last = request.messages[-1]
+        try:
+            check(request.messages)
+            dumps(request.messages)
+        except (MessagesError, TypeError, ValueError) as error:
+            problem = str(error)
+        open_calls = calls_of(last) if last["role"] == "assistant" else []
+        if open_calls:
+            problem = f"the calls {[c['id'] for c in open_calls]!r} have no result"
+    names = [tool.name for tool in request.tools]
+    if len(set(names)) != len(names):
+        problem = f"two tools have the same name: {names!r}"
+    if problem:
+        raise ModelError(f"the model {name!r} refuses the request: {problem}")

@@ -1,0 +1,128 @@
+"""``nb.form``: one form in the calling cell, awaited."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar, overload
+
+from IPython.display import display
+
+from nbagent.core.errors import HumanInputRequired, InvalidAnswer, UsageError
+from nbagent.forms import Form, Submission
+
+from . import kernel
+from .display import Live
+from .form_card import FormCard, answered, bundle, question_of
+from .libraries import live_call
+from .questions import Question
+from .reveal import reveal
+from .texts import TEXTS
+
+T = TypeVar("T")
+
+
+class _Unset:
+    """The type of ``UNSET``."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final[Any] = _Unset()
+"""An argument that was not given; None is an answer like any other."""
+
+
+@overload
+async def form(
+    target: type[T],
+    *,
+    value: Any = UNSET,
+    title: str | None = None,
+    submit_label: str | None = None,
+    unattended: Any = UNSET,
+) -> T: ...
+@overload
+async def form(
+    target: Any,
+    *,
+    value: Any = UNSET,
+    title: str | None = None,
+    submit_label: str | None = None,
+    unattended: Any = UNSET,
+) -> Any: ...
+async def form(
+    target: Any,
+    *,
+    value: Any = UNSET,
+    title: str | None = None,
+    submit_label: str | None = None,
+    unattended: Any = UNSET,
+) -> Any:
+    """Show a form in the calling cell, and give the answer once a person has sent a valid one.
+
+    Args:
+        target: a pydantic model or any type pydantic knows, a function (its parameters), or a JSON
+            Schema. The answer is typed accordingly; for a JSON Schema it is the document.
+        value: what the form shows to begin with: an instance, or a JSON document that need not fit.
+        title: the question; the model's title by default.
+        submit_label: what the main button says.
+        unattended: the answer where nobody is attached (nbclient, nbval, papermill, scripts): an
+            instance or a JSON document, validated as a person's answer is. Not used beside a form.
+
+    Raises:
+        FormCancelled: the person pressed Cancel.
+        HumanInputRequired: nobody is attached and ``unattended`` is not given.
+        InvalidAnswer: ``unattended`` does not fit.
+        UsageError: called inside a tool, whose questions are asked with ``ctx.ask``; or this
+            ipykernel can't be waited in.
+    """
+    if live_call() is not None:
+        raise UsageError("nb.form asks in a cell; inside a tool ask with `await ctx.ask(...)`")
+    shown = Form(target) if value is UNSET else Form(target, value=value)
+    heading = reveal(title or shown.title or TEXTS["form_title"])
+    question = question_of(shown, title=heading, submit_label=submit_label)
+    if not kernel.attended():
+        return _unattended(target, question, unattended)
+    card = FormCard(question)
+    live = Live(card)
+    live.show(card.bundle()["text/plain"])
+    try:
+        return await kernel.wait(card.future, on_kernel_interrupt=None)
+    finally:
+        card.withdraw()  # does nothing once it is answered
+        live.settle(card.bundle)
+
+
+def _unattended(target: Any, question: Question, given: Any) -> Any:
+    """The answer that code gave for when nobody is there, shown as if a person had."""
+    if given is UNSET:
+        raise HumanInputRequired(
+            f"nb.form({_named(target)}) waits for a person, and no front end that can answer is "
+            "attached: give unattended=ANSWER for such runs, or run this where a person can answer"
+        )
+    submission = Form(target, value=given).submit(None)
+    if _is_instance(given, target):  # its secrets are not in its JSON
+        submission = Submission(ok=True, json_text=submission.json_text, value=given)
+    if not submission.ok:
+        told = "; ".join(
+            f"{'.'.join(map(str, path)) or 'value'}: {message}"
+            for _, path, message in submission.errors
+        )
+        raise InvalidAnswer(
+            f"unattended= does not fit nb.form({_named(target)}): {told}",
+            errors=[{"loc": path, "msg": message} for _, path, message in submission.errors],
+        )
+    if kernel.in_kernel():
+        record = answered(question, submission, by="unattended=", after=0.0)
+        display(bundle(question.title, record, "completed"), raw=True)  # type: ignore[no-untyped-call]
+    return submission.value
+
+
+def _named(target: Any) -> str:
+    """The target as an error names it."""
+    if isinstance(target, dict):
+        return f"JSON Schema {target.get('title', '')!r}" if "title" in target else "a JSON Schema"
+    return str(getattr(target, "__name__", target))
+
+
+def _is_instance(value: Any, target: Any) -> bool:
+    return isinstance(target, type) and not isinstance(value, dict) and isinstance(value, target)

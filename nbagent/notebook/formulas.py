@@ -1,0 +1,111 @@
+"""Formulas: how models write them in Markdown, and LaTeX as sanitized MathML."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+from . import sanitize
+from .sanitize import escape
+
+MAX_FORMULA = 2_000
+"""Characters of a formula that is still drawn as one."""
+
+
+def recognize(engine: MarkdownIt) -> None:
+    r"""Teach the parser ``$…$``, ``$$…$$``, ``\(…\)`` and ``\[…\]``; prices stay prices."""
+    dollarmath_plugin(
+        engine,
+        allow_labels=False,
+        allow_space=False,
+        allow_digits=False,
+        allow_blank_lines=False,
+        double_inline=True,
+    )
+    engine.inline.ruler.before("escape", "bracket_math", _bracket_math)
+    engine.block.ruler.before(
+        "fence",
+        "bracket_math_block",
+        _bracket_math_block,
+        {"alt": ["paragraph", "reference", "blockquote", "list"]},
+    )
+
+
+_ENVIRONMENTS = (("{aligned}", "{align*}"), ("{gathered}", "{gather*}"))
+_TEXT = re.compile(r"\\(?:text[a-z]*|mbox|hbox)\s*\{[^{}]*\}")
+_STAND_INS = str.maketrans({"<": "\ue0f0", ">": "\ue0f1", "&": "\ue0f2"})
+_ENTITIES = str.maketrans({"\ue0f0": "&lt;", "\ue0f1": "&gt;", "\ue0f2": "&amp;"})
+
+
+def formula(latex: str, *, display: bool) -> str:
+    """LaTeX as sanitized MathML, or its source as code where that cannot be drawn."""
+    source = latex.strip()
+    if len(source) <= MAX_FORMULA:
+        with suppress(Exception):  # what the converter does not know is shown as it was written
+            return sanitize.clean_formula(_mathml(source, "block" if display else "inline"))
+    return f"<code>{escape(source)}</code>"
+
+
+def _mathml(source: str, display: str) -> str:
+    for old, new in _ENVIRONMENTS:
+        source = source.replace(old, new)
+    # latex2mathml escapes nothing inside \text, so markup in there would come out as markup
+    source = _TEXT.sub(lambda m: m[0].translate(_STAND_INS), source)
+    return convert(source, display=display).translate(_ENTITIES)
+
+
+_CLOSE = {"(": re.compile(r"(?<!\\)\\\)"), "[": re.compile(r"(?<!\\)\\\]")}
+
+
+def _bracket_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
+    opening = state.src[state.pos : state.pos + 2]
+    if opening not in (r"\(", r"\["):
+        return False
+    close = _CLOSE[opening[1]].search(state.src, state.pos + 2, state.posMax)
+    if close is None or not state.src[state.pos + 2 : close.start()].strip():
+        return False
+    if not silent:
+        name = "math_inline" if opening == r"\(" else "math_inline_double"
+        token = state.push(name, "math", 0)
+        token.content = state.src[state.pos + 2 : close.start()]
+        token.markup = opening
+    state.pos = close.end()
+    return True
+
+
+def _bracket_math_block(
+    state: StateBlock,
+    start: int,
+    end: int,
+    silent: bool,  # noqa: FBT001 -- markdown-it calls it so
+) -> bool:
+    if state.is_code_block(start) or not _line(state, start).startswith(r"\["):
+        return False
+    lines: list[str] = []
+    for number in range(start, end):
+        line = _line(state, number) if number > start else _line(state, number)[2:]
+        if number > start and (not line.strip() or state.sCount[number] < state.blkIndent):
+            return False
+        lines.append(line)
+        if r"\]" in line:
+            break
+    if not lines[-1].rstrip().endswith(r"\]") or r"\]" in lines[-1].rstrip()[:-2]:
+        return False
+    if not silent:
+        token = state.push("math_block", "math", 0)
+        token.block = True
+        token.content = "\n".join(lines).rstrip()[:-2]
+        token.markup = r"\["
+        token.map = [start, start + len(lines)]
+        state.line = start + len(lines)
+    return True
+
+
+def _line(state: StateBlock, number: int) -> str:
+    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]

@@ -1,0 +1,109 @@
+"""The kernel as surroundings of runs: which loop they live on, where their cards stand."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any
+
+from nbagent.core.run import Run
+from nbagent.core.threads import private_loop
+
+from . import capture, kernel
+from .texts import TEXTS
+
+
+class NotebookHost:
+    """Runs in a kernel: live cards where a front end is attached, static ones where none is."""
+
+    def __init__(self) -> None:
+        self._started: dict[str, list[tuple[str | None, Run]]] = {}
+        """By cell: the runs it started, with the execution that did."""
+        self._displays: dict[str, Any] = {}
+        """By run id: where and how it is shown."""
+
+    def attended(self) -> bool:
+        """Whether a front end can answer."""
+        return kernel.attended()
+
+    def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
+        """The kernel's own with a person there; else the private one, so that cells may block."""
+        return kernel.kernel_loop() if attended else private_loop()
+
+    def started(self, run: Run, *, on_rerun: str) -> None:
+        """Cancel what an earlier execution of this cell left waiting."""
+        capture.install()
+        cell, key = kernel.cell_id(), kernel.execution_key()
+        if cell is None:
+            return
+        earlier = [r for k, r in self._started.get(cell, ()) if k != key and _goes_on(r)]
+        if on_rerun == "cancel":
+            for old in earlier:
+                if not old.executing:
+                    old.stop(by=TEXTS["cell_rerun"])
+        kept = [(k, r) for k, r in self._started.get(cell, ()) if _goes_on(r)]
+        self._started[cell] = [*kept, (key, run)]
+
+    def earlier(self, run: Run) -> list[str]:
+        """The tools that an earlier run of this run's cell is still executing."""
+        for entries in self._started.values():
+            if any(r is run for _, r in entries):
+                return [name for _, r in entries if r is not run for name in r.executing]
+        return []
+
+    def show(self, run: Run) -> None:
+        """Show the run's card in the calling cell."""
+        from .display import Shown  # noqa: PLC0415 - ipywidgets and anywidget load here, not sooner
+
+        shown = self._displays.get(run.id)
+        if shown is None:
+            shown = self._displays[run.id] = Shown(run, notices=self.earlier(run))
+        shown.show(kernel.execution_key())
+
+    def display(self, run: Run) -> None:
+        """Display a run that is a cell's last line: live, or once it has settled where nobody is."""
+        if not run.attended:
+            self._wait_settled(run)
+            self._publish(run)
+            if run.status != "completed":
+                run.wait()  # raises, so that the cell fails
+            return
+        shown = self._displays.get(run.id)
+        if shown is None or not shown.stands_in(kernel.execution_key()):
+            self.show(run)
+
+    async def wait(self, run: Run, future: Future[None]) -> None:
+        """Wait in a cell while its forms work; the kernel's stop button stops the run."""
+        await kernel.wait(future, on_kernel_interrupt=lambda: run.stop(by=TEXTS["kernel_stop"]))
+
+    def wait_sync(self, run: Run, future: Future[None]) -> None:
+        """The same in synchronous code."""
+        kernel.pump(future, on_kernel_interrupt=lambda: run.stop(by=TEXTS["kernel_stop"]))
+
+    def present(self, value: Any, /) -> dict[str, Any] | None:
+        """A mime bundle of a value that shows richer than its JSON, or None."""
+        return capture.present(value)
+
+    def _wait_settled(self, run: Run) -> None:
+        kernel.pump(run.settling())
+
+    def _publish(self, run: Run) -> None:
+        from .display import publish_static  # noqa: PLC0415 - not needed where nothing is shown
+
+        publish_static(run)
+
+
+def _goes_on(run: Run) -> bool:
+    return run.status in ("running", "interrupted")
+
+
+_host: list[NotebookHost] = []
+
+
+def find() -> NotebookHost | None:
+    """The kernel's host, or None where this process is no kernel."""
+    if not kernel.in_kernel():
+        return None
+    if not _host:
+        _host.append(NotebookHost())
+    return _host[0]

@@ -1,0 +1,363 @@
+"""The kernel this code runs in: its loop, its cells, and waiting in a cell while forms still work.
+
+The only module that touches a kernel's event loop or private names of ipykernel. Importing it
+imports neither IPython nor ipykernel nor zmq.
+
+How a form is answered while its cell runs: shell messages reach the main thread through one
+``ZMQStream`` (the shell stream on ipykernel 6, the pair behind the shell channel thread on 7).
+While somebody waits, a gate stands in for that stream's callback: comm messages are handled at
+once, in the context of the cell that waits, and everything else goes where it would have gone, in
+its order. ``wait`` leaves the reading to the loop; ``pump`` blocks the loop and reads by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import Context, copy_context
+from typing import Any, TypeVar
+
+from nbagent.core.errors import UsageError
+
+T = TypeVar("T")
+
+TICK = 0.2
+"""Seconds between looks at whether the kernel was interrupted: a cell that awaits needs them."""
+
+_COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
+_NATIVE = (7, 4)
+"""From this ipykernel on, comm messages pass a cell that awaits without help, if need be.
+
+The gate is used there too: what passes natively publishes no busy and idle (7.4.0), so ipywidgets
+holds back every change after a person's first.
+"""
+
+
+def in_kernel() -> bool:
+    """Whether this process is a Jupyter kernel."""
+    return _kernel() is not None
+
+
+def attended() -> bool:
+    """Whether a front end that can answer is attached.
+
+    False outside of kernels, and under nbclient, nbval and papermill, which cannot type either.
+    """
+    kernel = _kernel()
+    return kernel is not None and bool(_need(kernel, "_allow_stdin"))
+
+
+def cell_id() -> str | None:
+    """The id of the cell that is executing, where the front end tells it."""
+    found = _request().get("metadata", {}).get("cellId")
+    return found if isinstance(found, str) else None
+
+
+def execution_key() -> str | None:
+    """What tells one execution of a cell from any other, or None where no cell started this code.
+
+    Code that runs in a task or thread gets the key of the cell that started it, as far as
+    ipykernel knows.
+    """
+    header = _request().get("header") or {}
+    return header["msg_id"] if header.get("msg_type") == "execute_request" else None
+
+
+def kernel_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop that cells await on, or None outside of kernels.
+
+    From any other thread (a subshell, a tool) use only its ``call_soon_threadsafe``.
+
+    Raises:
+        UsageError: this ipykernel keeps its loop where nobody looked before.
+    """
+    kernel = _kernel()
+    if kernel is None:
+        return None
+    loop: asyncio.AbstractEventLoop = _need(_need(kernel, "io_loop"), "asyncio_loop")
+    return loop
+
+
+async def wait(
+    future: asyncio.Future[T] | concurrent.futures.Future[T],
+    *,
+    on_kernel_interrupt: Callable[[], object] | None,
+) -> T:
+    """Await a future in a cell, with widget messages handled meanwhile.
+
+    The future itself is never cancelled. When the cell is (the Stop button of Jupyter),
+    ``on_kernel_interrupt`` is called and the ``CancelledError`` goes on; None only stops waiting.
+    An asyncio future must belong to the running loop; for one that doesn't, pass a concurrent one.
+
+    Raises:
+        UsageError: this ipykernel can't be waited in; the message names what is missing.
+        BaseException: whatever the future raises.
+    """
+    if isinstance(future, concurrent.futures.Future):
+        inner = asyncio.wrap_future(future)
+        inner.add_done_callback(_retrieve)
+    else:
+        inner = future
+    with comms_pass():
+        try:
+            while not inner.done():
+                await asyncio.wait((inner,), timeout=TICK)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            if on_kernel_interrupt is not None:
+                on_kernel_interrupt()
+            raise
+    return inner.result()
+
+
+def pump(
+    future: concurrent.futures.Future[T], *, on_kernel_interrupt: Callable[[], object] | None = None
+) -> T:
+    """Block until a future of another thread is done, with widget messages handled meanwhile.
+
+    Off the kernel's main thread, and outside of kernels, this only blocks. On
+    ``KeyboardInterrupt``, ``on_kernel_interrupt`` is called and the exception goes on. The main
+    loop stands still meanwhile, so the future must not need it.
+
+    Raises:
+        UsageError: this ipykernel can't be waited in; the message names what is missing.
+        BaseException: whatever the future raises.
+    """
+    kernel = _kernel()
+    try:
+        if kernel is not None and _on_shell_thread(kernel):
+            _pump(kernel, future)
+        while not future.done():
+            concurrent.futures.wait((future,), timeout=TICK)
+    except KeyboardInterrupt:
+        if on_kernel_interrupt is not None:
+            on_kernel_interrupt()
+        raise
+    return future.result()
+
+
+@contextlib.contextmanager
+def comms_pass() -> Iterator[None]:
+    """Let comm messages pass the cell that is running, as far as it awaits or pumps.
+
+    ``wait`` and ``pump`` do this by themselves. Hold it longer (while a form is open) and an answer
+    also gets through while a cell awaits something else; without that, on ipykernel 7.0 to 7.3 with a
+    front end that has no subshells, it would stay behind that cell even if the cell waits later.
+    May be nested and overlap. Does nothing outside of kernels and off the kernel's main thread,
+    where nothing stands in the way.
+
+    Raises:
+        UsageError: this ipykernel keeps its messages where nobody looked before.
+    """
+    kernel = _kernel()
+    if kernel is None or not _on_shell_thread(kernel):
+        yield
+        return
+    try:
+        gate = _Gate.of(kernel)
+    except UsageError:
+        if not _passes_natively():
+            raise
+        yield
+        return
+    context = copy_context()
+    gate.open(context)
+    try:
+        yield
+    finally:
+        gate.close(context)
+
+
+class _Gate:
+    """Stands in for the callback of the stream that brings shell messages to the main thread.
+
+    Used on that thread only, so it needs no lock.
+    """
+
+    _current: _Gate | None = None
+
+    def __init__(self, kernel: Any, stream: Any) -> None:
+        self._kernel = kernel
+        self.stream = stream
+        self._usual: Callable[[list[Any]], object] | None = None
+        self._contexts: list[Context] = []
+
+    @classmethod
+    def of(cls, kernel: Any) -> _Gate:
+        """The one gate of a kernel."""
+        stream = _shell_stream(kernel)
+        if cls._current is None or cls._current.stream is not stream:
+            cls._current = cls(kernel, stream)
+        return cls._current
+
+    def open(self, context: Context) -> None:
+        """Let comm messages through, to be handled in the context of who waits."""
+        self._contexts.append(context)
+        if self._usual is None:
+            usual = _need(self.stream, "_recv_callback")
+            if usual is None:
+                raise _missing("the callback of the shell stream")
+            self._usual = usual
+            self.stream.on_recv(self._receive, copy=False)
+        self._take_queued()
+
+    def close(self, context: Context) -> None:
+        """Stop, unless somebody else still waits."""
+        self._contexts.remove(context)
+        if not self._contexts and _need(self.stream, "_recv_callback") == self._receive:
+            self.stream.on_recv(self._usual, copy=False)
+            self._usual = None
+
+    def _receive(self, frames: list[Any]) -> object:
+        if self._contexts and self._is_comm(frames):
+            self._contexts[-1].copy().run(self._handle, frames)
+            return None
+        assert self._usual is not None  # set by open, before the stream knows this method
+        return self._usual(frames)
+
+    def _take_queued(self) -> None:
+        """Handle what ipykernel 6 had already queued behind the cell when the gate opened."""
+        queue = getattr(self._kernel, "msg_queue", None)
+        if queue is None:
+            return
+        items = [queue.get_nowait() for _ in range(queue.qsize())]
+        passing = [item for item in items if item[2] and self._is_comm(item[2][0])]
+        for item in items:
+            if item not in passing:
+                queue.put_nowait(item)
+        for item in passing:
+            self._receive(item[2][0])
+
+    def _is_comm(self, frames: Any) -> bool:
+        if not isinstance(frames, list) or len(frames) < 2:
+            return False
+        session = self._kernel.session
+        try:
+            _, rest = session.feed_identities(frames, copy=False)
+            header = session.deserialize(rest, content=False, copy=False)["header"]
+        except (ValueError, TypeError, KeyError):
+            return False  # the usual way reports what is malformed
+        return header.get("msg_type") in _COMMS
+
+    def _handle(self, frames: list[Any]) -> None:
+        """Run one comm handler; the cell stays the parent, so what the handler prints shows."""
+        kernel = self._kernel
+        idents, rest = kernel.session.feed_identities(frames, copy=False)
+        message = kernel.session.deserialize(rest, content=True, copy=False)
+        handler = kernel.shell_handlers[message["header"]["msg_type"]]
+        publish = _need(kernel, "_publish_status")
+        publish("busy", "shell", parent=message)
+        try:
+            handler(self.stream, idents, message)
+        except Exception:  # as ipykernel does: one widget's mistake must not end the cell
+            kernel.log.exception("Exception in message handler:")
+        finally:
+            # ipywidgets holds back further changes until it sees this idle.
+            publish("idle", "shell", parent=message)
+
+
+def _pump(kernel: Any, future: concurrent.futures.Future[Any]) -> None:
+    import zmq  # noqa: PLC0415  only a kernel has it
+
+    stream = _shell_stream(kernel)
+    try:
+        with comms_pass(), _interruptible(), _bell(future) as bell:
+            poller = zmq.Poller()
+            poller.register(stream.socket, zmq.POLLIN)
+            poller.register(bell, zmq.POLLIN)
+            while not future.done():
+                poller.poll(int(TICK * 1000))
+                stream.flush(zmq.POLLIN)
+    finally:
+        # What came last goes the usual way, and the stream watches its socket again.
+        stream.flush(zmq.POLLIN)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Make SIGINT raise here: in a cell that awaits, ipykernel leaves it to the loop we block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def _bell(future: concurrent.futures.Future[Any]) -> Iterator[socket.socket]:
+    """A socket that becomes readable when the future is done."""
+    ours, theirs = socket.socketpair()
+
+    def ring(_: object) -> None:
+        with contextlib.suppress(OSError):  # closed: nobody polls any more
+            theirs.send(b"!")
+
+    with ours, theirs:
+        future.add_done_callback(ring)
+        yield ours
+
+
+def _kernel() -> Any | None:
+    ipython = sys.modules.get("IPython")
+    if ipython is None:
+        return None
+    return getattr(ipython.get_ipython(), "kernel", None)
+
+
+def _request() -> dict[str, Any]:
+    """The shell request that is handled now, or an empty dict."""
+    kernel = _kernel()
+    found: dict[str, Any] | None = None if kernel is None else kernel.get_parent("shell")
+    return found or {}
+
+
+def _on_shell_thread(kernel: Any) -> bool:
+    channel = getattr(kernel, "shell_channel_thread", None)
+    # Named since ipykernel 7.1; before, it was always the main thread.
+    return threading.current_thread() is getattr(channel, "parent_thread", threading.main_thread())
+
+
+def _shell_stream(kernel: Any) -> Any:
+    channel = getattr(kernel, "shell_channel_thread", None)
+    if channel is None:
+        stream = _need(kernel, "shell_stream")
+    else:
+        stream = _need(_need(_need(channel, "manager"), "_shell_channel_to_main"), "to_stream")
+    if stream is None:
+        raise _missing("a shell stream")
+    return stream
+
+
+def _passes_natively() -> bool:
+    ipykernel = sys.modules["ipykernel"]
+    return tuple(ipykernel.version_info[:2]) >= _NATIVE
+
+
+def _need(owner: Any, name: str) -> Any:
+    """An attribute that ipykernel, tornado or pyzmq may rename."""
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        raise _missing(f"{type(owner).__name__}.{name}") from None
+
+
+def _missing(name: str) -> UsageError:
+    version = getattr(sys.modules.get("ipykernel"), "__version__", "?")
+    return UsageError(
+        f"ipykernel {version} has no {name}, which waiting inside a cell needs. "
+        "Start the run with `run = agent.run(...)` and let the cell end, or install ipykernel 7.4."
+    )
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Look at the outcome, so that asyncio doesn't complain when nobody waits any more."""
+    if not future.cancelled():
+        future.exception()

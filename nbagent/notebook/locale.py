@@ -1,0 +1,71 @@
+"""``nb.set_locale``: every sentence that nbagent shows, in another language or other words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from string import Formatter
+from typing import Final
+
+from nbagent.core.errors import UsageError
+from nbagent.forms.texts import TEXTS as FORM_TEXTS
+
+from .texts import TEXTS
+
+PREFIX = "form."
+"""What the keys of the form layer's sentences begin with."""
+
+ENGLISH: Final[Mapping[str, str]] = {
+    **TEXTS,
+    **{f"{PREFIX}{key}": text for key, text in FORM_TEXTS.items()},
+}
+"""Every key with its English sentence; what is in braces is filled in."""
+
+
+def set_locale(mapping: Mapping[str, str]) -> None:
+    """Show these sentences from now on, in every card of this process, and English for the others.
+
+    ``nb.set_locale({})`` is English again. Cards that are open get the new sentences for what they
+    draw from then on. The keys, with their English sentences, are ``nbagent.notebook.locale.ENGLISH``.
+
+    Args:
+        mapping: key to sentence; a sentence may fill in what the English one does, such as ``{n}``.
+
+    Raises:
+        UsageError: a key is not known, or a sentence fills in what there is not; nothing was changed.
+    """
+    problems = [problem for key, text in mapping.items() if (problem := _problem(key, text))]
+    if problems:
+        raise UsageError("set_locale: " + "; ".join(problems))
+    texts = {**ENGLISH, **mapping}
+    # in place and in one step each: who holds the mappings never misses a key
+    TEXTS.update({key: texts[key] for key in TEXTS})
+    FORM_TEXTS.update({key: texts[f"{PREFIX}{key}"] for key in FORM_TEXTS})
+    _tell_open_cards()
+
+
+def _problem(key: object, text: object) -> str:
+    if not isinstance(key, str) or key not in ENGLISH:
+        return f"there is no sentence {key!r}"
+    if not isinstance(text, str):
+        return f"the sentence {key!r} must be a text, not {type(text).__name__}"
+    try:
+        unknown = _names(text) - _names(ENGLISH[key])
+    except ValueError as error:
+        return f"the sentence {key!r} has broken braces: {error}"
+    if unknown:
+        known = ", ".join(sorted(_names(ENGLISH[key]))) or "nothing"
+        return f"the sentence {key!r} fills in {', '.join(sorted(unknown))}, where there is {known}"
+    return ""
+
+
+def _names(text: str) -> set[str]:
+    """The names that a sentence fills in."""
+    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+
+
+def _tell_open_cards() -> None:
+    widget = sys.modules.get(f"{__package__}.widget")  # not loaded: no card was ever shown
+    for card in [] if widget is None else list(widget.cards):
+        if not card.loop.is_closed():
+            card.loop.call_soon_threadsafe(card.greet)

@@ -1,0 +1,16 @@
+"""The opt-in for libraries that call ``asyncio.run`` inside a tool."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+
+
+def allow_nested() -> None:
+    """Let ``asyncio.run`` be called where a loop already runs, for a synchronous library in a tool.
+
+    nbagent itself never needs it: waiting for a form works without. It patches asyncio for the whole
+    process (with ``nest_asyncio2`` where that is installed, as recent ipykernel does).
+    """
+    name = "nest_asyncio2" if find_spec("nest_asyncio2") else "nest_asyncio"
+    import_module(name).apply()

@@ -1,0 +1,158 @@
+"""The last step of all HTML: what is not on these lists does not reach a page.
+
+Everything that is ever given to ``innerHTML`` or written into static HTML as markup has passed
+``clean``. Images load from ``data:`` URLs alone, links go to the web and to mail alone, and no
+attribute can carry script, style or an id.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+import nh3
+
+
+def names(text: str) -> frozenset[str]:
+    """Names that are written with spaces between them."""
+    return frozenset(text.split())
+
+
+PROSE = names(
+    "a abbr b blockquote br caption cite code col colgroup dd del details dfn div dl dt em "
+    "figcaption figure h1 h2 h3 h4 h5 h6 hr i img ins kbd li mark ol p pre q s samp small span "
+    "strong sub summary sup table tbody td tfoot th thead tr u ul var wbr"
+)
+MATH = names(
+    "math maction menclose merror mfenced mfrac mi mmultiscripts mn mo mover mpadded mphantom "
+    "mprescripts mroot mrow ms mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder "
+    "munderover none semantics"
+)
+TOKENS = names("k s m c nf nb err gi gd gh")
+"""Classes of colored code, one of Pygments' own for each group: keyword, string, number, comment,
+name, builtin, error, inserted, deleted, heading."""
+
+_CLASSES = {
+    "span": {*TOKENS, "math"},
+    "div": {"math"},
+    "pre": {"code"},
+    "table": {"dataframe"},
+    "p": {"note"},
+}
+_ATTRIBUTES = {
+    "a": names("href title"),
+    "abbr": names("title"),
+    "col": names("span"),
+    "colgroup": names("span"),
+    "img": names("alt height src width"),
+    "ol": names("start"),
+    "td": names("colspan rowspan"),
+    "th": names("colspan rowspan"),
+}
+_MATH_ATTRIBUTES = {
+    "math": names("display xmlns"),
+    "menclose": names("notation"),
+    "mfrac": names("linethickness"),
+    "mi": names("mathvariant mathcolor"),
+    "mn": names("mathvariant"),
+    "mo": names(
+        "accent fence form largeop lspace maxsize minsize movablelimits rspace separator stretchy "
+        "symmetric"
+    ),
+    "mover": names("accent"),
+    "mpadded": names("depth height lspace voffset width"),
+    "mspace": names("depth height linebreak width"),
+    "mstyle": names("displaystyle mathbackground mathcolor scriptlevel"),
+    "mtable": names("columnalign columnlines columnspacing displaystyle frame rowlines rowspacing"),
+    "mtd": names("columnalign columnspan rowspan"),
+    "mtext": names("mathvariant"),
+    "munder": names("accentunder"),
+    "munderover": names("accent accentunder"),
+}
+_ALIGN = {"left", "right", "center"}
+_DROPPED = names(
+    "button embed iframe noscript object script select style svg template textarea title"
+)
+"""Elements that go with all they hold; of others the text stays."""
+
+IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
+_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]*={0,2}")
+_LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
+_SIZE = re.compile(r"[0-9]{1,4}%?")
+_PLAIN = re.compile(r"[A-Za-z0-9#%+. _:/-]{1,200}")
+
+
+def link_is_safe(url: str) -> bool:
+    """Whether a link may lead there: the web or a mail address, nothing else."""
+    return _LINK.fullmatch(url) is not None
+
+
+def image_is_safe(url: str) -> bool:
+    """Whether an image may be drawn: pixels that came along, nothing that is fetched."""
+    return IMAGE.fullmatch(url) is not None
+
+
+def picture_is_safe(url: str) -> bool:
+    """Whether it may be the source of an image of its own: pixels, or a drawing that runs nothing."""
+    return _PICTURE.fullmatch(url) is not None
+
+
+def _attribute(tag: str, name: str, value: str) -> str | None:
+    match name:
+        case "href":
+            return value if link_is_safe(value) else None
+        case "src":
+            return value if image_is_safe(value) else None
+        case "xmlns":
+            return value if value == "http://www.w3.org/1998/Math/MathML" else None
+        case "width" | "height" if tag == "img":
+            return value if _SIZE.fullmatch(value) else None
+        case _ if tag in MATH:
+            return value if _PLAIN.fullmatch(value) else None
+        case _:
+            return value
+
+
+_HTML = nh3.Cleaner(
+    tags=set(PROSE | MATH),
+    clean_content_tags=set(_DROPPED),
+    attributes={k: set(v) for k, v in (_ATTRIBUTES | _MATH_ATTRIBUTES).items()},
+    tag_attribute_values={
+        "td": {"align": _ALIGN},
+        "th": {"align": _ALIGN, "scope": {"row", "col"}},
+    },
+    allowed_classes=_CLASSES,
+    attribute_filter=_attribute,
+    set_tag_attribute_values={"a": {"target": "_blank"}},
+    url_schemes={"http", "https", "mailto", "data"},
+    url_relative="deny",
+)
+_FORMULA = nh3.Cleaner(
+    tags=set(MATH),
+    clean_content_tags=set(_DROPPED),
+    attributes={k: set(v) for k, v in _MATH_ATTRIBUTES.items()},
+)
+
+
+def clean(markup: str) -> str:
+    """The markup with only the elements, attributes and addresses of the lists above."""
+    return _HTML.clean(encodable(markup))
+
+
+def clean_formula(markup: str) -> str:
+    """MathML alone: elements of HTML inside a formula are taken out."""
+    return _FORMULA.clean(encodable(markup))
+
+
+def escape(text: str) -> str:
+    """Text as HTML text or as an attribute's value."""
+    return html.escape(encodable(text), quote=True)
+
+
+def encodable(text: str) -> str:
+    """The text without lone surrogates, which no page and no message can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text

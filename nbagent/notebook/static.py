@@ -1,0 +1,269 @@
+"""The card as HTML that needs no kernel: the elements and classes of the live one, and no script.
+
+It is the same for the same run, whoever renders it and whenever: no ids, no times, no token counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias, assert_never
+
+from . import sanitize
+from .linediff import line_diff
+from .sanitize import escape
+from .texts import TEXTS
+from .wire import (
+    CallItem,
+    Fact,
+    FormItem,
+    Head,
+    Item,
+    NoticeItem,
+    ReasoningItem,
+    RecordItem,
+    Rich,
+    TextItem,
+    View,
+)
+
+LONG_PROMPT = 280
+"""Characters above which a prompt is folded; the live card has the same number."""
+NAMED = ("waiting", "failed", "rejected", "cancelled")
+"""Call states that the row names in words."""
+
+
+class Html(str):
+    """Markup that is ready: everything else is escaped where it is put in."""
+
+    __slots__ = ()
+
+
+_Child: TypeAlias = str | Html | None
+
+
+def render(
+    view: View,
+    *,
+    opened: Collection[str] | None = None,
+    style: bool = True,
+    frame: bool = True,
+) -> str:
+    """The run as it stands.
+
+    Args:
+        view: what is drawn.
+        opened: keys of the items that stand open; by default those with a table or a picture.
+        style: whether the style sheet comes along.
+        frame: whether header and footer are drawn; a form that stands alone has none.
+    """
+    items = [_item(item, opened) for item in view.items]
+    card = _el(
+        "section",
+        {
+            # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
+            "class": "nbagent nba-static mathjax_ignore tex2jax_ignore",
+            "data-status": view.head.status,
+            "aria-label": TEXTS["card"].format(agent=view.head.agent),
+        },
+        _header(view.head) if frame else None,
+        _el("div", {"class": "nba-items"}, *items),
+        _footer(view.head) if frame else None,
+    )
+    return f"<style>{_css()}</style>{card}" if style else card
+
+
+@cache
+def _css() -> str:
+    text = (Path(__file__).parent.parent / "static" / "card.css").read_text(encoding="utf-8")
+    return text.replace("</", "<\\/")
+
+
+def _el(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
+    """An element; attributes of None are left out, children that are no ``Html`` are escaped."""
+    known = (f' {name}="{escape(v)}"' for name, v in attributes.items() if v is not None)
+    inner = (c if isinstance(c, Html) else escape(c) for c in children if c)
+    return Html(f"<{tag}{''.join(known)}>{''.join(inner)}</{tag}>")
+
+
+def _auto(tag: str, name: str, *children: _Child) -> Html | None:
+    """An element of this class whose text sets its own direction; None without content."""
+    return _el(tag, {"class": name, "dir": "auto"}, *children) if any(children) else None
+
+
+def _header(head: Head) -> Html:
+    prompt: Html = _el("span", {}, head.prompt)
+    if len(head.prompt) > LONG_PROMPT:
+        prompt = _el("details", {}, _el("summary", {}, prompt))
+    return _el(
+        "header",
+        {"class": "nba-header"},
+        _el("span", {"class": "nba-who", "dir": "auto"}, head.agent),
+        _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
+        _el("span", {"class": "nba-pill", "data-status": head.status}, head.status_text),
+    )
+
+
+def _footer(head: Head) -> Html:
+    parts = [_counted("turns", head.turns), _counted("decisions", head.decisions)]
+    return _el(
+        "footer", {"class": "nba-footer"}, *(_el("span", {}, part) for part in parts if part)
+    )
+
+
+def _counted(key: str, number: int) -> str:
+    text = TEXTS[f"{key}_one" if number == 1 else key]
+    return text.format(n=number) if number else ""
+
+
+def _is_open(item: Item, opened: Collection[str] | None) -> bool:
+    if opened is not None:
+        return item.key in opened
+    return isinstance(item, CallItem) and any(rich.kind != "text" for rich in item.outputs)
+
+
+def _item(item: Item, opened: Collection[str] | None) -> Html:
+    match item:
+        case TextItem():
+            return _text(item)
+        case ReasoningItem(text=text):
+            summary = _el("summary", {}, TEXTS["reasoning"])
+            body = _el("div", {"class": "nba-thought", "dir": "auto"}, text)
+            return _details("nba-think", summary, body, is_open=_is_open(item, opened))
+        case CallItem():
+            return _call(item, is_open=_is_open(item, opened))
+        case FormItem():
+            return _form(item)
+        case RecordItem():
+            return _record(item)
+        case NoticeItem(tone=tone, text=text):
+            return _el("div", {"class": "nba-notice", "dir": "auto", "data-tone": tone}, text)
+        case never:
+            assert_never(never)
+
+
+def _details(name: str, *children: _Child, is_open: bool, state: str | None = None) -> Html:
+    attributes = {"class": name, "data-state": state, "open": "" if is_open else None}
+    return _el("details", attributes, *children)
+
+
+def _text(item: TextItem) -> Html:
+    raw = _el("p", {}, _el("span", {"class": "nba-raw"}, item.raw)) if item.raw.strip() else None
+    blocks = Html("".join([*item.blocks, item.tail]))
+    return _el("div", {"class": "nba-say", "dir": "auto"}, blocks, raw)
+
+
+def _call(item: CallItem, *, is_open: bool) -> Html:
+    state = TEXTS[f"state_{item.state}"]
+    summary = _el(
+        "summary",
+        {},
+        _el("span", {"class": "nba-dot", "role": "img", "aria-label": state}),
+        _auto("span", "nba-path", item.path and f"{item.path} ▸"),
+        _el("span", {"class": "nba-name", "dir": "auto"}, item.name),
+        _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
+        _el("span", {"class": "nba-state"}, state if item.state in NAMED else ""),
+    )
+    outputs = [_rich(output) for output in item.outputs]
+    body = _el(
+        "div",
+        {"class": "nba-body"},
+        _el("div", {"class": "nba-input"}, _facts(item.input)) if item.input else None,
+        _auto("pre", "nba-printed", item.printed),
+        _el("div", {"class": "nba-outputs"}, *outputs) if outputs else None,
+        _auto("pre", "nba-result", item.result),
+    )
+    return _details("nba-call", summary, body, is_open=is_open, state=item.state)
+
+
+def _rich(output: Rich) -> Html:
+    if output.kind == "html":
+        return _el("div", {"class": "nba-rich nba-say"}, Html(output.data))
+    if output.kind == "image" and sanitize.picture_is_safe(output.data):
+        source = f'src="{escape(output.data)}" alt="{escape(output.alt)}"'
+        return Html(f'<img class="nba-rich" {source}>')
+    text = output.alt if output.kind == "image" else output.data
+    return _el("pre", {"class": "nba-rich", "dir": "auto"}, text)
+
+
+def _facts(facts: list[Fact]) -> Html:
+    rows = [part for fact in facts for part in _fact(fact)]
+    return _el("dl", {"class": "nba-kv"}, *rows)
+
+
+def _fact(fact: Fact) -> tuple[Html, Html]:
+    how: dict[str, str | None] = {"class": "nba-mono"} if fact.code else {"dir": "auto"}
+    value = (
+        [fact.value] if fact.changed_from is None else _difference(fact.changed_from, fact.value)
+    )
+    return _el("dt", {"dir": "auto"}, fact.label), _el("dd", {}, _el("div", how, *value))
+
+
+def _difference(before: str, after: str) -> list[str | Html]:
+    """Old and new in one: of several lines, those alike stand once, unmarked."""
+    if "\n" not in before + after:
+        return [_el("del", {}, before), " ", _el("ins", {}, after)]
+    tags = {"-": "del", "+": "ins"}
+    parts = [
+        line if mark == " " else _el(tags[mark], {}, line)
+        for mark, line in line_diff(before, after)
+    ]
+    return [piece for part in parts for piece in ("\n", part)][1:]
+
+
+def _record(item: RecordItem) -> Html:
+    line = (
+        _el("b", {"dir": "auto"}, item.title),
+        _el("span", {"class": "nba-decision", "dir": "auto"}, item.decision),
+        _el("span", {"class": "nba-time"}),
+    )
+    if item.details:
+        inner = _el("details", {}, _el("summary", {}, *line), _facts(item.details))
+    else:
+        inner = _el("div", {"class": "nba-line"}, *line)
+    return _el("div", {"class": "nba-record", "data-tone": item.tone}, inner)
+
+
+def _form(item: FormItem) -> Html:
+    """A question that nobody has answered: what it asks, without anything to press."""
+    path = " ▸ ".join(part for part in (item.path, item.tool) if part)
+    fields = [] if item.spec is None else asked(item.spec["root"])
+    return _el(
+        "div",
+        {"class": "nba-form"},
+        _el(
+            "div",
+            {"class": "nba-asking"},
+            _auto("div", "nba-path", path),
+            _el("h4", {"class": "nba-title", "dir": "auto"}, item.title),
+            _auto("p", "nba-note", item.note),
+        ),
+        _el("div", {"class": "nba-facts"}, _facts(item.facts)) if item.facts else None,
+        _el("div", {"class": "nba-fields"}, _facts(fields)) if fields else None,
+        _el("p", {"class": "nba-gone"}, TEXTS["waiting_static"]),
+    )
+
+
+def asked(node: dict[str, Any]) -> list[Fact]:
+    """The fields of a form as facts: each label with its prefill, or with what can be chosen."""
+    inner = [*node.get("fields", ()), *node.get("parts", ()), *node.get("rows", ())]
+    inner += [entry["node"] for entry in node.get("entries", ())]
+    if inner:
+        return [fact for child in inner for fact in asked(child)]
+    label, value = str(node.get("label", "")), _value(node)
+    return [Fact(label=label, value=value, code=False)] if label or value else []
+
+
+def _value(node: dict[str, Any]) -> str:
+    """What a field shows before anybody touched it, else what can be chosen in it."""
+    initial = node.get("initial") or {}
+    labels = [str(option.get("label", "")) for option in node.get("options", ())]
+    if node.get("secret"):
+        return ""
+    if "bool" in initial:
+        return TEXTS["yes" if initial["bool"] else "no"]
+    picked = [*initial.get("options", ()), *([initial["option"]] if "option" in initial else ())]
+    written = [labels[i] for i in picked if 0 <= i < len(labels)]
+    written += [*initial.get("others", ()), *([initial["other"]] if "other" in initial else ())]
+    return ", ".join(map(str, written)) or str(initial.get("text", "")) or " / ".join(labels)

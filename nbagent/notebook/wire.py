@@ -1,0 +1,344 @@
+"""The wire between kernel and front end: every message, typed.
+
+The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs) and
+``Receipt``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Stop``, ``Focus``. The same
+shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
+that both ends check.
+
+What is drawn is a list of items, each with a key that stays; an operation names the item it changes.
+HTML fields hold sanitized blocks made by ``notebook.markdown`` or ``notebook.rich`` and nothing else;
+every other string is data and reaches the page by ``textContent``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+RunStatus = Literal["running", "interrupted", "completed", "failed", "cancelled"]
+CallState = Literal["preparing", "running", "waiting", "done", "failed", "rejected", "cancelled"]
+
+
+class Fact(_Wire):
+    """One named value, shown and not edited; ``value`` is text, JSON where it was no string."""
+
+    label: str
+    value: str
+    code: bool = True
+    """Whether it is shown in monospace."""
+    changed_from: str | None = None
+    """The value before a person changed it."""
+
+
+class Rich(_Wire):
+    """A piece of rich output. ``html``: sanitized HTML. ``image``: a data: URL. ``text``: preformatted."""
+
+    kind: Literal["html", "image", "text"]
+    data: str
+    alt: str = ""
+
+
+class Progress(_Wire):
+    """How far a tool is; ``fraction`` None draws an indeterminate bar."""
+
+    fraction: float | None = None
+    text: str = ""
+
+
+class TextItem(_Wire):
+    """Text of the model: finished sanitized ``blocks``, and the open end: ``tail`` HTML, then ``raw`` text."""
+
+    type: Literal["text"] = "text"
+    key: str
+    blocks: list[str] = Field(default_factory=list)
+    tail: str = ""
+    raw: str = ""
+
+
+class ReasoningItem(_Wire):
+    """The model's reasoning, folded; plain text."""
+
+    type: Literal["reasoning"] = "reasoning"
+    key: str
+    text: str = ""
+
+
+class CallItem(_Wire):
+    """A tool call: one row, opened to see input, output and result."""
+
+    type: Literal["call"] = "call"
+    key: str
+    name: str
+    path: str = ""
+    """``planner ▸ banker`` for a nested call, else empty."""
+    brief: str = ""
+    """One line that tells the input."""
+    state: CallState
+    input: list[Fact] = Field(default_factory=list)
+    started_at: float | None = None
+    """Unix seconds; the front end counts up from it while the state is ``running``."""
+    elapsed: float | None = None
+    """Seconds, once known."""
+    progress: Progress | None = None
+    printed: str = ""
+    outputs: list[Rich] = Field(default_factory=list)
+    """What the tool displayed, then its result where that is rich."""
+    result: str | None = None
+    """The result as text, where no rich output shows it; the error's text if it failed."""
+
+
+class Action(_Wire):
+    """A button of a form. ``primary`` is the main one; ``reason`` asks for a text first."""
+
+    name: Literal["submit", "approve", "reject"]
+    label: str
+    changed_label: str | None = None
+    """The label once a field differs from what was proposed."""
+    primary: bool = False
+    danger: bool = False
+    reason: bool = False
+
+
+class Remember(_Wire):
+    """A rule that approving may add, such as "Always allow send_mail in this run"."""
+
+    id: str
+    label: str
+
+
+class FormItem(_Wire):
+    """A question that waits. ``spec`` is what ``forms.Form.spec()`` gave, or None without fields."""
+
+    type: Literal["form"] = "form"
+    key: str
+    interrupt: str
+    call: str
+    """The key of the call it belongs to, or empty."""
+    tool: str
+    path: str = ""
+    title: str
+    """The metadata's message, or a sentence that names the tool."""
+    note: str | None = None
+    facts: list[Fact] = Field(default_factory=list)
+    """The metadata's other fields, and the exact input where it is approved and cannot be edited."""
+    preview: list[Rich] = Field(default_factory=list)
+    """What approving would do, as the tool's ``preview`` shows it, above the buttons."""
+    preview_error: str | None = None
+    """Why there is no preview, in one line; approving still works."""
+    spec: dict[str, Any] | None = None
+    drafts: Any = None
+    """What was typed before a reload, or None for an untouched form."""
+    actions: list[Action]
+    remember: list[Remember] = Field(default_factory=list)
+    """Rules that an approval may add, offered in a menu as long as no field is changed."""
+    approval: bool = False
+    """Whether Enter never submits and digits pick nothing."""
+    expires_at: float | None = None
+    answering: bool = False
+    """True from an accepted submission until the record replaces the form."""
+
+
+class RecordItem(_Wire):
+    """An answered question, in one line: ``title`` · ``decision``, details below where there are any."""
+
+    type: Literal["record"] = "record"
+    key: str
+    title: str
+    decision: str
+    tone: Literal["good", "bad", "plain"] = "good"
+    details: list[Fact] = Field(default_factory=list)
+    after: float | None = None
+    """Seconds the person took."""
+
+
+class NoticeItem(_Wire):
+    """A line from nbagent itself: an error, a retry, an earlier run that still executes."""
+
+    type: Literal["notice"] = "notice"
+    key: str
+    tone: Literal["bad", "warn", "plain"] = "plain"
+    text: str
+
+
+Item: TypeAlias = Annotated[
+    TextItem | ReasoningItem | CallItem | FormItem | RecordItem | NoticeItem,
+    Field(discriminator="type"),
+]
+
+
+class Span(_Wire):
+    """A stretch of the time strip, in seconds from the start; ``end`` None is still going on."""
+
+    lane: Literal["model", "tool", "wait"]
+    start: float
+    end: float | None = None
+
+
+class Head(_Wire):
+    """What the card's frame shows: header, pill and footer."""
+
+    run: str
+    agent: str
+    prompt: str
+    status: RunStatus
+    status_text: str
+    started_at: float
+    turns: int = 0
+    max_turns: int = 20
+    tokens: int = 0
+    cost: float | None = None
+    questions: int = 0
+    decisions: int = 0
+    note: str = ""
+    """A quiet line in the footer, such as where the run is stored."""
+    spans: list[Span] = Field(default_factory=list)
+
+
+class View(_Wire):
+    """All of a run that is drawn."""
+
+    head: Head
+    items: list[Item] = Field(default_factory=list)
+
+
+class Put(_Wire):
+    """Insert ``item`` at ``index``, or replace the item of that key where it stands."""
+
+    op: Literal["put"] = "put"
+    item: Item
+    index: int
+
+
+class Remove(_Wire):
+    """Take the item of this key away."""
+
+    op: Literal["remove"] = "remove"
+    key: str
+
+
+class Raw(_Wire):
+    """Append ``text`` to the open end of a text or reasoning item."""
+
+    op: Literal["raw"] = "raw"
+    key: str
+    text: str
+
+
+class Block(_Wire):
+    """Finish ``blocks`` of a text item; the open end is now ``tail`` (HTML) and ``raw`` (text)."""
+
+    op: Literal["block"] = "block"
+    key: str
+    blocks: list[str] = Field(default_factory=list)
+    tail: str = ""
+    raw: str = ""
+
+
+class Print(_Wire):
+    """Append to the printed text of a call."""
+
+    op: Literal["print"] = "print"
+    key: str
+    text: str
+
+
+class SetHead(_Wire):
+    """Replace the head."""
+
+    op: Literal["head"] = "head"
+    head: Head
+
+
+Op: TypeAlias = Annotated[Put | Remove | Raw | Block | Print | SetHead, Field(discriminator="op")]
+
+
+class Snapshot(_Wire):
+    """Everything; patches go on from ``seq`` + 1."""
+
+    type: Literal["snapshot"] = "snapshot"
+    seq: int
+    view: View
+    now: float
+    """The kernel's Unix time, so that the front end's clock need not be right."""
+    texts: dict[str, str] = Field(default_factory=dict)
+    """Every string the front end shows by itself."""
+
+
+class Patch(_Wire):
+    """Operations in order; a front end whose last number is not ``seq`` - 1 says hello again."""
+
+    type: Literal["patch"] = "patch"
+    seq: int
+    ops: list[Op]
+
+
+class FieldError(_Wire):
+    """What is wrong, at the field with this id, or at the form as a whole where it is None."""
+
+    field: str | None
+    message: str
+
+
+class Receipt(_Wire):
+    """What became of a submission; to every view, which picks it by ``submission``."""
+
+    type: Literal["receipt"] = "receipt"
+    submission: str
+    interrupt: str
+    ok: bool
+    errors: list[FieldError] = Field(default_factory=list)
+
+
+FromKernel: TypeAlias = Annotated[Snapshot | Patch | Receipt, Field(discriminator="type")]
+
+
+class Hello(_Wire):
+    """A page is there (or lost count) and wants a snapshot."""
+
+    type: Literal["hello"] = "hello"
+
+
+class Answer(_Wire):
+    """A person pressed a button of a form. ``submission`` is random, made by the page per press."""
+
+    type: Literal["answer"] = "answer"
+    interrupt: str
+    submission: str
+    action: Literal["submit", "approve", "reject"]
+    drafts: Any = None
+    reason: str | None = None
+    remember: str | None = None
+    """The id of the rule that this approval adds, or None."""
+
+
+class Drafts(_Wire):
+    """What is typed so far, for a reload; never secrets."""
+
+    type: Literal["drafts"] = "drafts"
+    interrupt: str
+    drafts: Any
+
+
+class Stop(_Wire):
+    """The Stop button."""
+
+    type: Literal["stop"] = "stop"
+
+
+class Focus(_Wire):
+    """Whether anything in the card has focus or is selected, and the keys of what is open."""
+
+    type: Literal["focus"] = "focus"
+    busy: bool
+    opened: list[str] = Field(default_factory=list)
+
+
+FromFrontEnd: TypeAlias = Annotated[
+    Hello | Answer | Drafts | Stop | Focus, Field(discriminator="type")
+]

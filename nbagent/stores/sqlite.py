@@ -1,0 +1,347 @@
+"""Journals in one SQLite file: kept over restarts, shared by the processes of one machine.
+
+One row for each event, in one B-tree that a run's events stand together in: the row's key is the
+run's number and the event's position. An append is one transaction and writes the new rows alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+from nbagent.core.errors import StoreError, UsageError
+from nbagent.core.events import FORMAT_VERSION, StoredEvent, dump, parse
+from nbagent.core.journal import moved_on
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x6E626167
+"""Marks the file as nbagent's ("nbag"), in its header."""
+SCHEMA_VERSION = 1
+"""Of the tables; the format of each event stands beside it."""
+SCHEMA = """
+create table runs (number integer primary key, id text not null unique);
+create table events (key integer primary key, version integer not null, data text not null)
+"""
+CHECKPOINT = 4_000_000
+"""Bytes in the write-ahead log from which it is carried over to the file, in a thread."""
+
+_REASONS = {
+    sqlite3.SQLITE_BUSY: "another process holds it locked",
+    sqlite3.SQLITE_LOCKED: "another process holds it locked",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: is its folder there, and may you write to it?",
+}
+_POSITIONS = 32
+"""Bits of a key that hold the position in the run."""
+
+
+@dataclass(eq=False, slots=True)
+class _Handle:
+    """One process's connection. It must not be used, nor closed, in a process forked from it."""
+
+    connection: sqlite3.Connection
+    pid: int
+    logged: int
+    """Bytes in the write-ahead log, about."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class SQLiteStore:
+    """Journals in the SQLite file at ``path``, which is made, private to you, if it is missing.
+
+    Usable from any thread, from processes forked from this one, and by several processes at once.
+    A commit survives the end of the process at any point; a power failure may undo the last ones.
+
+    Args:
+        path: the file; its folder is made if it is missing. It must be on a local disk.
+        timeout: seconds to wait for another process that writes.
+
+    Raises:
+        StoreError: the file cannot be used; the message names it and says why.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 5.0) -> None:
+        self._given = os.fspath(path)
+        if self._given in ("", ":memory:"):
+            raise UsageError("SQLiteStore keeps a file; for runs in memory use nb.MemoryStore()")
+        self.path = Path(self._given).expanduser().absolute()
+        self._timeout = timeout
+        self._numbers: dict[str, int] = {}
+        self._closed = False
+        self._handle = self._opened()
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        """Add events after the first ``expected`` ones, in one transaction.
+
+        Raises:
+            Conflict: the journal has moved on, and the message says with what; nothing was added.
+            StoreError: the file could not be written; nothing was added.
+            ValueError: an event holds what is no JSON; nothing was added.
+        """
+        rows = [dump(event) for event in events]
+        with self._used() as handle, _transaction(handle.connection) as connection:
+            number = self._number(connection, run_id)
+            there = 0 if number is None else _length(connection, number)
+            if there != expected:
+                raise moved_on(run_id, expected, there, self._at(connection, number, expected))
+            if not rows:
+                return
+            if number is None:
+                made = connection.execute("insert into runs (id) values (?)", (run_id,))
+                number = made.lastrowid or 0
+            first = (number << _POSITIONS) + expected
+            connection.executemany(
+                "insert into events values (?, ?, ?)",
+                [(first + i, FORMAT_VERSION, row) for i, row in enumerate(rows)],
+            )
+        self._numbers[run_id] = number
+        self._carry_over(handle, sum(map(len, rows)) + 1024 * (len(rows) + 1))
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        """The events from number ``start`` on.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: the file cannot be read, or a newer nbagent has written these events.
+        """
+        with self._used() as handle:
+            number = self._number(handle.connection, run_id)
+            if number is None:
+                raise UsageError(f"{self!r} has no run {run_id!r}")
+            first = number << _POSITIONS
+            rows = handle.connection.execute(
+                "select data, version from events where key >= ? and key < ? order by key",
+                (first + start, first + (1 << _POSITIONS)),
+            ).fetchall()
+        return [parse(data, version) for data, version in rows]
+
+    def run_ids(self) -> list[str]:
+        """The runs it holds, oldest first."""
+        with self._used() as handle:
+            rows = handle.connection.execute("select id from runs order by number").fetchall()
+        return [run_id for (run_id,) in rows]
+
+    def close(self) -> None:
+        """Close the file; runs that still use this store fail from then on."""
+        self._closed = True
+        with self._handle.lock:
+            _close(self._handle.connection, self._handle.pid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SQLiteStore({self._given!r})"
+
+    # --- reading the tables
+
+    def _number(self, connection: sqlite3.Connection, run_id: str) -> int | None:
+        known = self._numbers.get(run_id)
+        if known is not None:
+            return known
+        row = connection.execute("select number from runs where id = ?", (run_id,)).fetchone()
+        if row is None:
+            return None
+        if not connection.in_transaction:  # in one, this may still be undone
+            self._numbers[run_id] = row[0]
+        return int(row[0])
+
+    def _at(
+        self, connection: sqlite3.Connection, number: int | None, position: int
+    ) -> StoredEvent | None:
+        if number is None:
+            return None
+        row = connection.execute(
+            "select data, version from events where key = ?",
+            ((number << _POSITIONS) + position,),
+        ).fetchone()
+        return None if row is None else parse(*row)
+
+    # --- the connection
+
+    @contextmanager
+    def _used(self) -> Iterator[_Handle]:
+        """This process's connection, for this thread alone."""
+        if self._handle.pid != os.getpid():
+            _abandoned.append(self._handle)
+            self._handle = self._opened()
+        handle = self._handle
+        with handle.lock:
+            if self._closed:
+                raise StoreError(f"{self!r} is closed")
+            try:
+                yield handle
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
+
+    def _failure(self, error: sqlite3.Error) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest tells kinds of one error
+        reason = _REASONS.get(code)
+        told = f"{reason} ({error})" if reason else str(error)
+        return StoreError(f"the store at {str(self.path)!r} cannot be used: {told}")
+
+    def _opened(self) -> _Handle:
+        try:
+            _make_private(self.path)
+        except OSError as error:
+            raise StoreError(
+                f"the store at {str(self.path)!r} cannot be made: {error.strerror}"
+            ) from error
+        try:
+            connection = sqlite3.connect(
+                self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        weakref.finalize(self, _close, connection, os.getpid())
+        try:
+            self._set_up(connection)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._failure(error) from error
+            raise
+        return _Handle(connection, os.getpid(), _size_of_log(self.path))
+
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        connection.execute("pragma page_size = 1024")  # counts for a new file alone
+        patiently(lambda: self._check_kind(connection), self._timeout)
+        patiently(lambda: connection.execute("pragma journal_mode = wal"), self._timeout)
+        connection.execute("pragma synchronous = normal")
+        connection.execute("pragma wal_autocheckpoint = 0")
+        if _pragma(connection, "user_version") == 0:
+            patiently(lambda: self._create(connection), self._timeout)
+
+    def _check_kind(self, connection: sqlite3.Connection) -> None:
+        with _transaction(connection, "deferred"):  # another process may be making it
+            version = _pragma(connection, "user_version")
+            kind = _pragma(connection, "application_id")
+            tables = connection.execute("select count(*) from sqlite_master").fetchone()[0]
+        if kind != APPLICATION_ID and (kind or version or tables):
+            raise StoreError(
+                f"the file {str(self.path)!r} is the SQLite database of another program: "
+                "give the store a file of its own"
+            )
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                f"the store at {str(self.path)!r} was made by a newer nbagent: it has version "
+                f"{version}, this nbagent knows up to {SCHEMA_VERSION}; "
+                "upgrade with: pip install -U jupyter-nbagent"
+            )
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        with _transaction(connection):
+            if _pragma(connection, "user_version"):  # another process was faster
+                return
+            for statement in SCHEMA.split(";"):
+                connection.execute(statement)
+            connection.execute(f"pragma application_id = {APPLICATION_ID}")
+            connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
+
+    def _carry_over(self, handle: _Handle, written: int) -> None:
+        """Now and then, move the log's pages to the file: it waits for the disk, so in a thread."""
+        handle.logged += written
+        if handle.logged < CHECKPOINT:
+            return
+        handle.logged = 0
+        threading.Thread(
+            target=_checkpoint, args=(self.path,), name="nbagent-checkpoint", daemon=True
+        ).start()
+
+
+_abandoned: list[_Handle] = []
+"""Connections of a parent process: closing one here would break the parent's."""
+
+
+def _close(connection: sqlite3.Connection, pid: int) -> None:
+    if pid == os.getpid():
+        connection.close()
+
+
+def _make_private(path: Path) -> None:
+    """Make the file, and folders that are missing, for their owner alone; what is there stays."""
+    missing = [folder for folder in path.parents if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
+
+
+def _size_of_log(path: Path) -> int:
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size
+    except OSError:
+        return 0
+
+
+def _checkpoint(path: Path) -> None:
+    connection = sqlite3.connect(path, timeout=0)
+    try:
+        connection.execute("pragma wal_checkpoint(passive)")
+    except sqlite3.Error:
+        return  # the log stays as it is, complete, and is carried over the next time
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _transaction(
+    connection: sqlite3.Connection, kind: Literal["immediate", "deferred"] = "immediate"
+) -> Iterator[sqlite3.Connection]:
+    """All or nothing, and (``immediate``) no other process writes meanwhile, or one state is read."""
+    connection.execute(f"begin {kind}")
+    try:
+        yield connection
+        connection.execute("commit")
+    finally:
+        if connection.in_transaction:
+            connection.execute("rollback")
+
+
+def patiently(act: Callable[[], T], timeout: float) -> T:
+    """Act, again while the file is locked: SQLite itself does not wait where files are being made."""
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+        time.sleep(0.01)
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"pragma {name}").fetchone()[0])
+
+
+def _length(connection: sqlite3.Connection, number: int) -> int:
+    """How many events a run has."""
+    first = number << _POSITIONS
+    row = connection.execute(
+        "select key from events where key >= ? and key < ? order by key desc limit 1",
+        (first, first + (1 << _POSITIONS)),
+    ).fetchone()
+    return 0 if row is None else int(row[0]) - first + 1

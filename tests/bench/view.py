@@ -1,0 +1,112 @@
+"""What the view costs: kernel CPU a token and bytes on the wire, without a front end.
+
+Run as ``python -m tests.bench.view``. Prints medians of several rounds; nothing here passes or fails.
+"""
+
+import json
+import statistics
+import time
+
+from nbagent.core.events import (
+    CallRequested,
+    ModelResponded,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from nbagent.core.messages import user
+from nbagent.core.model import TextDelta
+from nbagent.notebook import static
+from nbagent.notebook.markdown import render
+from nbagent.notebook.view import RunView
+from nbagent.notebook.wire import Patch
+
+TOKENS = 20_000
+FLUSH = 0.05
+ROUNDS = 5
+SENTENCE = "The **margin** of the south fell by `4.2` points, since discounts were wrong there. "
+
+
+def plain_words():
+    """Words with a paragraph's end now and then."""
+    return ["end.\n\n" if i % 120 == 119 else "tok " for i in range(TOKENS)]
+
+
+def prose():
+    """Sentences with some markup, in paragraphs and lists, cut as a tokenizer cuts."""
+    text, number = "", 0
+    while len(text) < TOKENS * 4:
+        number += 1
+        text += SENTENCE * 5 + "\n\n"
+        text += f"## Part {number}\n\n" if number % 5 == 0 else ""
+        text += "".join(f"- item {i} of the list\n" for i in range(5)) + "\n"
+    return [text[i : i + 4] for i in range(0, TOKENS * 4, 4)]
+
+
+def code():
+    """One long block of code."""
+    line = "total = sum(row.margin for row in rows if row.region == 'South')\n"
+    text = "```python\n" + line * (TOKENS * 4 // len(line)) + "```\n"
+    return [text[i : i + 4] for i in range(0, len(text), 4)]
+
+
+def stream(tokens, a_second):
+    """Seconds of CPU and bytes for these tokens, arriving at this pace."""
+    view, deltas = RunView("r"), [TextDelta(token) for token in tokens]
+    view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=5))
+    view.flush(0.0)
+    sent, patches, due = 0, 0, 0.0
+    start = time.process_time()
+    for number, delta in enumerate(deltas):
+        view.apply(delta)
+        now = number / a_second
+        if now >= due:
+            due = now + FLUSH
+            ops = view.flush(now)
+            patches += ops is not None
+            if ops:
+                sent += len(json.dumps(Patch(seq=patches, ops=ops).model_dump(mode="json")))
+    view.apply(ModelResponded(at=1, text="".join(tokens)))
+    ops = view.flush(number / a_second + 1)
+    sent += len(Patch(seq=0, ops=ops).model_dump_json())
+    return time.process_time() - start, sent, patches
+
+
+def turns(count):
+    """Seconds of CPU for this many turns of one call each, flushed once a turn."""
+    view = RunView("r")
+    view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=count))
+    start = time.process_time()
+    for turn in range(count):
+        call = CallRequested(id=f"c{turn}", name="look", input={"n": turn})
+        view.apply(ModelResponded(at=turn, text="Looking.", calls=(call,)))
+        view.apply(ToolStarted(at=turn, call_id=call.id, attempt=1, owner="o", input=call.input))
+        view.apply(ToolFinished(at=turn + 0.5, call_id=call.id, output="ok"))
+        view.flush(float(turn))
+    return time.process_time() - start, view
+
+
+def main():
+    """Print the table."""
+    render("warm **up** $x$\n\n```python\n1\n```\n")
+    print(f"{'case':34}{'µs/token':>10}{'bytes/text':>12}{'patches':>9}")
+    for name, make in (("plain words", plain_words), ("prose", prose), ("code", code)):
+        for pace in (100_000, 100):
+            tokens = make() if pace > 1_000 else make()[:2_000]
+            rounds = [stream(tokens, pace) for _ in range(ROUNDS)]
+            cost = statistics.median(r[0] for r in rounds) / len(tokens) * 1e6
+            _, sent, patches = rounds[0]
+            label = f"{name}, {pace:,} tokens a second"
+            print(f"{label:34}{cost:10.2f}{sent / len(''.join(tokens)):12.2f}{patches:9}")
+    for count in (50, 500):
+        rounds = [turns(count) for _ in range(ROUNDS)]
+        cost = statistics.median(r[0] for r in rounds) / count * 1e6
+        print(f"{f'a turn of {count}, flushed':34}{cost:10.0f} µs")
+    _, view = turns(50)
+    start = time.process_time()
+    static.render(view.snapshot(), style=False)
+    print(f"{'static HTML of 50 turns':34}{(time.process_time() - start) * 1e3:10.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""A run's card in a page, as a person sees and uses it."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, expect
+
+STOOD_STILL = """(button) => {
+  const { x, y, width, height } = button.getBoundingClientRect();
+  const place = [x, y, width, height].map(Math.round).join();
+  if (button.dataset.testPlace !== place) {
+    button.dataset.testPlace = place;
+    button.dataset.testSince = String(performance.now());
+  }
+  return performance.now() - Number(button.dataset.testSince) > 700;
+}"""
+"""A button that moved a moment ago ignores the press (a person would look first, too)."""
+CELL_FAILED = '.jp-Notebook [data-mime-type="application/vnd.jupyter.error"]'
+
+
+class Card:
+    """The card in one cell's output; ``number`` where that shows more than one."""
+
+    def __init__(self, output: Locator, number: int = 0) -> None:
+        self.root = output.locator(".nbagent").nth(number)
+        self.forms = self.root.locator("form.nba-form")
+        self.form = self.forms.first
+        self.records = self.root.locator(".nba-record")
+        self.failures = output.page.locator(CELL_FAILED)
+
+    def wait_for_question(self, title: str = "") -> Locator:
+        """Wait for a form with this title, and give it; a cell that fails meanwhile fails the test."""
+        form = self.forms.filter(has_text=title).first
+        form.or_(self.failures).first.wait_for()
+        assert self.failures.count() == 0, self.failures.first.inner_text()
+        form.scroll_into_view_if_needed()
+        return form
+
+    def wait_until(self, status: str) -> None:
+        """Wait until the run has this status."""
+        expect(self.root).to_have_attribute("data-status", status)
+
+    def wait_until_static(self) -> None:
+        """Wait until the live card has given way to HTML that needs no kernel."""
+        expect(self.root).to_have_class(re.compile(r"\bnba-static\b"))
+
+    def button(self, name: str) -> Locator:
+        """The button with this label."""
+        return self.root.get_by_role("button", name=name, exact=True)
+
+    def press(self, name: str, *, clicks: int = 1) -> None:
+        """Press a button with the pointer, once it stands still."""
+        button = self.button(name)
+        button.scroll_into_view_if_needed()
+        button.page.wait_for_function(STOOD_STILL, arg=button.element_handle())
+        button.click(click_count=clicks)
+
+    def fill(self, label: str, text: str) -> None:
+        """Type into the field with this label, instead of what is there."""
+        self.root.get_by_label(label, exact=True).fill(text)

@@ -1,0 +1,120 @@
+"""One Jupyter server and one Chromium for the browser tests of a process."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from tests.browser.notebook_page import WAIT_MS, App, NotebookPage
+from tests.browser.server import JupyterServer
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM_FLAGS = [
+    "--no-sandbox",  # CI runs as root
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NO_CHROMIUM = (
+    "no Chromium found; to run the browser tests: apt-get install chromium, "
+    "or set NBAGENT_CHROMIUM to the path of one"
+)
+
+expect.set_options(timeout=WAIT_MS)
+
+
+def chromium_path() -> str | None:
+    """Where Chromium is: ``NBAGENT_CHROMIUM``, else the first of the usual names on PATH."""
+    found = (shutil.which(name) for name in CHROMIUM_NAMES)
+    return os.environ.get("NBAGENT_CHROMIUM") or next(filter(None, found), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything in this folder, so that ``-m "not browser"`` leaves it out."""
+    for item in items:
+        if "tests/browser/" in item.nodeid:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Remember whether the test's body failed, for the screenshot that ``open_page`` takes."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.when == "call":
+        item.stash[BODY_FAILED] = report.failed
+
+
+BODY_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of Chromium; without one the test skips, and fails where CI is set."""
+    path = chromium_path()
+    if path is None:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(NO_CHROMIUM)
+        pytest.skip(NO_CHROMIUM)
+    return path
+
+
+@pytest.fixture(scope="session")
+def server(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """A running Jupyter server."""
+    with JupyterServer(tmp_path_factory.mktemp("jupyter") / "home") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """A running Chromium; for one module, as Playwright's loop must not outlive it in this thread."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(
+    browser: Browser, server: JupyterServer, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., NotebookPage]]:
+    """``open_page(name, app=App.LAB, kernel=True)`` opens a notebook; tabs share one profile.
+
+    A test that fails leaves a screenshot of every tab; every kernel is shut down at the end.
+    """
+    context = browser.new_context(viewport={"width": 1100, "height": 900})
+    pages: list[NotebookPage] = []
+
+    def open_page(name: str, *, app: App = App.LAB, kernel: bool = True) -> NotebookPage:
+        pages.append(NotebookPage(context, server, app))
+        return pages[-1].open(name, kernel=kernel)
+
+    yield open_page
+    if request.node.stash.get(BODY_FAILED, False):
+        for number, page in enumerate(pages):
+            if not page.page.is_closed():
+                page.shot(f"failed-{re.sub(r'[^a-z0-9]+', '-', request.node.name)}-{number}")
+    context.close()
+    server.end_sessions()
+    server.forget_settings()
+
+
+@pytest.fixture
+def open_lab(open_page: Callable[..., NotebookPage]) -> Callable[..., NotebookPage]:
+    """``open_lab(name)`` opens a notebook in JupyterLab."""
+    return lambda name, **options: open_page(name, app=App.LAB, **options)
+
+
+@pytest.fixture
+def open_nb7(open_page: Callable[..., NotebookPage]) -> Callable[..., NotebookPage]:
+    """``open_nb7(name)`` opens a notebook in Notebook 7."""
+    return lambda name, **options: open_page(name, app=App.NB7, **options)

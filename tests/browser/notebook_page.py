@@ -1,0 +1,194 @@
+"""What a person does with a notebook in a browser, as methods that wait for what they cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, WebSocket, expect
+
+from tests.browser.server import JupyterServer
+
+SHOTS = Path(__file__).parent / "shots"
+WAIT_MS = 60_000
+
+KERNEL_READY = """() => {
+  const kernel = window.jupyterapp?.shell.currentWidget?.context?.sessionContext?.session?.kernel;
+  return kernel?.connectionStatus === "connected" && kernel.status === "idle";
+}"""
+SHOWN = """() => !!window.jupyterapp?.shell.currentWidget?.context?.isReady"""
+ALL_CELLS_RAN = """() => [...window.jupyterapp.shell.currentWidget.content.widgets].every(
+  cell => cell.model.type !== "code" || !cell.model.sharedModel.source.trim()
+    || (cell.model.executionCount !== null && cell.prompt !== "*"))"""
+
+
+JUPYTERS_OWN_ERRORS = (
+    "Cannot read properties of undefined (reading 'schema')",  # Notebook 7.6, at every start
+    "Command 'filebrowser:open-path' not registered.",  # Notebook 7.6, at every start
+)
+
+
+class App(StrEnum):
+    """The two front ends."""
+
+    LAB = "lab"
+    NB7 = "nb7"
+
+    def path(self, name: str) -> str:
+        """Where the server serves the notebook; in JupyterLab with no tabs of an earlier test."""
+        return f"lab/tree/{name}?reset" if self is App.LAB else f"notebooks/{name}"
+
+
+class NotebookPage:
+    """A notebook open in one browser tab."""
+
+    def __init__(self, context: BrowserContext, server: JupyterServer, app: App) -> None:
+        self.app = app
+        self.errors: list[str] = []
+        """What the page logged as an error or threw, as text, without what is Jupyter's own."""
+        self._server = server
+        self._name = ""
+        self.page: Page = context.new_page()
+        self.page.set_default_timeout(WAIT_MS)
+        self._sockets: list[WebSocket] = []
+        self.page.on("websocket", self._note_socket)
+        self.page.on("console", self._note_console)
+        self.page.on("pageerror", lambda error: self._note(str(error)))
+
+    def open(self, name: str, *, kernel: bool = True) -> NotebookPage:
+        """Open the notebook; with ``kernel=False`` as on a machine that has no kernel to offer."""
+        self._name = name
+        if not kernel:
+            self.page.route("**/api/kernelspecs*", no_kernels)
+        self.page.goto(f"{self._server.url}{self.app.path(name)}")
+        self._wait_until_shown()
+        if kernel:
+            self.wait_for_kernel()
+        else:
+            self._decline_kernel()
+        return self
+
+    def reload(self) -> None:
+        """Reload the page; the kernel goes on."""
+        self.page.reload()
+        self._wait_until_shown()
+        self.wait_for_kernel()
+
+    def wait_for_kernel(self) -> None:
+        """Wait until the kernel is connected and idle."""
+        self.page.wait_for_function(KERNEL_READY)
+
+    def run_all(self) -> None:
+        """Start every cell; returns at once, as cells may wait for a form."""
+        self.page.evaluate(
+            "() => void window.jupyterapp.commands.execute('notebook:run-all-cells')"
+        )
+
+    def run_cell(self, index: int) -> None:
+        """Start one cell; returns at once."""
+        self.page.evaluate(
+            """index => {
+              window.jupyterapp.shell.currentWidget.content.activeCellIndex = index;
+              window.jupyterapp.commands.execute("notebook:run-cell");
+            }""",
+            index,
+        )
+
+    def wait_until_all_ran(self) -> None:
+        """Wait until no cell is queued or running."""
+        self.page.wait_for_function(ALL_CELLS_RAN)
+
+    def save(self) -> None:
+        """Save the notebook and wait until it is on disk."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+
+    def restart_kernel(self) -> None:
+        """Restart the kernel without asking, and wait until it is back."""
+        self.page.evaluate(
+            "() => window.jupyterapp.shell.currentWidget.context.sessionContext.restartKernel()"
+        )
+        self.wait_for_kernel()
+
+    def interrupt_kernel(self) -> None:
+        """Press Jupyter's stop button."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:interrupt-kernel')")
+
+    @contextmanager
+    def sending(self, text: str) -> Iterator[None]:
+        """Wait at the end of the block until the page has sent the kernel something with this text."""
+        sent = text.encode()
+        socket = self._sockets[-1]
+        with socket.expect_event("framesent", lambda frame: sent in as_bytes(frame)):
+            yield
+
+    def dark(self) -> None:
+        """Switch to Jupyter's dark theme."""
+        self._theme("JupyterLab Dark")
+        expect(self.page.locator("body[data-jp-theme-light=false]")).to_be_attached()
+
+    def light(self) -> None:
+        """Switch to Jupyter's light theme."""
+        self._theme("JupyterLab Light")
+        expect(self.page.locator("body[data-jp-theme-light=true]")).to_be_attached()
+
+    def cell(self, index: int) -> Locator:
+        """The cell at this position, counted from 0, Markdown cells included."""
+        return self.page.locator(f'.jp-Notebook .jp-Cell[data-windowed-list-index="{index}"]')
+
+    def output(self, index: int) -> Locator:
+        """The output area of the cell at this position."""
+        return self.cell(index).locator(".jp-Cell-outputArea")
+
+    def turn_to(self, index: int) -> None:
+        """Click on a cell, as a person does who goes on reading there."""
+        self.cell(index).click(position={"x": 20, "y": 5})
+
+    def shot(self, name: str, of: Locator | None = None) -> Path:
+        """Take a screenshot of the page, or of one element, as ``shots/NAME.png``."""
+        SHOTS.mkdir(exist_ok=True)
+        path = SHOTS / f"{name}.png"
+        (of or self.page).screenshot(path=path, animations="disabled")
+        return path
+
+    def close(self) -> None:
+        """Close the tab."""
+        self.page.close()
+
+    def _wait_until_shown(self) -> None:
+        self.page.locator(".jp-Notebook .jp-Cell").first.wait_for()
+        self.page.wait_for_function(SHOWN)
+
+    def _decline_kernel(self) -> None:
+        dialog = self.page.locator(".jp-Dialog")
+        dialog.locator("button.jp-mod-accept").click()
+        expect(dialog).to_have_count(0)
+
+    def _theme(self, theme: str) -> None:
+        self.page.evaluate(
+            "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
+        )
+
+    def _note_socket(self, socket: WebSocket) -> None:
+        if "/api/kernels/" in socket.url:
+            self._sockets.append(socket)
+
+    def _note_console(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self._note(f"{message.text} ({message.location.get('url', '')})")
+
+    def _note(self, error: str) -> None:
+        if error not in JUPYTERS_OWN_ERRORS:
+            self.errors.append(error)
+
+
+def as_bytes(frame: str | bytes) -> bytes:
+    """A frame of a websocket, binary or not."""
+    return frame.encode() if isinstance(frame, str) else frame
+
+
+def no_kernels(route: Any) -> None:
+    """Answer as a server on which no kernel is installed."""
+    route.fulfill(json={"default": "", "kernelspecs": {}})

@@ -1,0 +1,179 @@
+"""Answering in a real front end: once only, from any view, over a reload, by keyboard, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+from tests.browser.notebook_page import App
+
+SETUP = """
+import nbagent as nb
+
+ran = []
+agent = nb.Agent("demo", name="banker")
+
+@agent.tool
+def transfer_money(to_account: str, amount: float, ctx: nb.ToolContext) -> str:
+    "Transfer money."
+    if not ctx.resumed:
+        ctx.interrupt(nb.Confirm(message="Send it?"))
+    ran.append([to_account, amount])
+    return f"sent {amount}"
+
+@agent.tool
+def send_email(to: str, subject: str, body: str, ctx: nb.ToolContext) -> str:
+    "Send a mail."
+    if not ctx.resumed:
+        ctx.interrupt(nb.Edit(message="Look it over"))
+    ran.append([to, subject, body])
+    return "sent"
+
+@agent.tool
+def ask_question(question: str, choices: list[str], ctx: nb.ToolContext) -> str:
+    "Ask the person."
+    ctx.interrupt(nb.Choose(message=question, choices=choices))
+"""
+TRANSFER = "run = agent.run('Transfer $200 to account ABC123')"
+MAIL = "run = agent.run('Invite Ada to the demo')"
+PLAN = "run = agent.run('Plan a dinner')"
+TALLY = "print('ran', len(ran), 'status', run.status)"
+
+
+@pytest.fixture
+def asked(server, open_page):
+    """``asked(app, cell, …)`` opens a notebook and runs these cells after the set-up; 1 is the first."""
+
+    def asked(app, *cells):
+        notebook = open_page(server.write(f"asked-{app}.ipynb", SETUP, *cells), app=app)
+        notebook.run_all()
+        return notebook
+
+    return asked
+
+
+def tally(notebook, index, text):
+    """Run the last cell again, and wait until it prints this."""
+    notebook.run_cell(index)
+    expect(notebook.output(index)).to_contain_text(text)
+
+
+@pytest.mark.parametrize("app", App)
+def test_a_double_click_approves_once(app, asked):
+    """P2: two clicks on one button are one answer, and the tool runs once."""
+    notebook = asked(app, TRANSFER, TALLY)
+    card = Card(notebook.output(1))
+    card.wait_for_question("Send it?")
+    card.press("Approve", clicks=2)
+    card.wait_until("completed")
+    expect(card.records).to_have_count(1)
+    tally(notebook, 2, "ran 1 status completed")
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+@pytest.mark.parametrize("app", App)
+def test_presses_in_two_views_at_once_count_once(app, asked):
+    """P2: two views of one run are pressed in the same instant; one wins, both show the record."""
+    notebook = asked(app, TRANSFER, "run", TALLY)
+    views = [Card(notebook.output(index)) for index in (1, 2)]
+    for view in views:
+        view.wait_for_question("Send it?")
+    notebook.page.evaluate(
+        "() => document.querySelectorAll('.nba-form .nba-go').forEach(button => button.click())"
+    )
+    for view in views:
+        view.wait_until("completed")
+        expect(view.records).to_have_count(1)
+        expect(view.forms).to_have_count(0)
+    tally(notebook, 3, "ran 1 status completed")
+
+
+@pytest.mark.parametrize("app", App)
+def test_a_second_tab_answers_for_both(app, asked, open_page):
+    """A tab opened on the saved notebook shows the form; what it answers, the first tab sees."""
+    notebook = asked(app, TRANSFER, TALLY)
+    first = Card(notebook.output(1))
+    first.wait_for_question("Send it?")
+    notebook.save()
+    second = Card(open_page(f"asked-{app}.ipynb", app=app).output(1))
+    second.wait_for_question("Send it?")
+    second.press("Approve")
+    for card in (first, second):
+        card.wait_until("completed")
+        expect(card.records).to_have_count(1)
+    tally(notebook, 2, "ran 1 status completed")
+
+
+@pytest.mark.parametrize("app", App)
+def test_a_reload_keeps_the_form_and_what_was_typed(app, asked):
+    """The page is reloaded with a form half filled; it is there again, and its answer counts."""
+    notebook = asked(app, MAIL, "print('ran', ran)")
+    card = Card(notebook.output(1))
+    card.wait_for_question("Look it over")
+    with notebook.sending('"drafts"'):
+        card.fill("Subject", "Typed before the reload")
+    notebook.save()
+    notebook.reload()
+    card.wait_for_question("Look it over")
+    expect(card.root.get_by_label("Subject", exact=True)).to_have_value("Typed before the reload")
+    card.press("Approve with changes")
+    card.wait_until("completed")
+    tally(notebook, 2, "Typed before the reload")
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+@pytest.mark.parametrize("app", App)
+def test_stop_ends_a_run_that_waits(app, asked):
+    """P1: what was not answered never runs."""
+    notebook = asked(app, TRANSFER, TALLY)
+    card = Card(notebook.output(1))
+    card.wait_for_question("Send it?")
+    card.press("Stop")
+    card.wait_until("cancelled")
+    expect(card.forms).to_have_count(0)
+    tally(notebook, 2, "ran 0 status cancelled")
+
+
+@pytest.mark.parametrize("app", App)
+def test_a_kernel_restart_leaves_a_form_that_says_so(app, asked):
+    """The form cannot be sent any more, says why, and keeps what was typed."""
+    notebook = asked(app, MAIL)
+    card = Card(notebook.output(1))
+    card.wait_for_question("Look it over")
+    notebook.restart_kernel()
+    card.fill("Subject", "Typed after the restart")
+    expect(card.root.locator(".nba-gone")).to_contain_text("The kernel is gone")
+    expect(card.root.get_by_label("Subject", exact=True)).to_have_value("Typed after the restart")
+    expect(card.button("Approve with changes")).to_be_disabled()
+
+
+def test_typing_in_a_form_is_not_a_notebook_command(asked):
+    """JupyterLab's command keys (dd deletes a cell) do not act on a focused field."""
+    notebook = asked(App.LAB, MAIL, TALLY)
+    card = Card(notebook.output(1))
+    card.wait_for_question("Look it over")
+    field = card.root.get_by_label("Subject", exact=True)
+    field.fill("")
+    field.press_sequentially("ddxxabjk00")
+    expect(field).to_have_value("ddxxabjk00")
+    field.press("Enter")
+    expect(card.forms).to_have_count(1)
+    field.press("Control+Enter")
+    card.wait_until("completed")
+    expect(notebook.page.locator(".jp-Notebook .jp-CodeCell")).to_have_count(3)
+    tally(notebook, 2, "ran 1 status completed")
+
+
+def test_a_question_is_answered_by_keyboard_alone(asked):
+    """A digit picks a choice, Enter sends it; focus stands on the record then."""
+    notebook = asked(App.LAB, PLAN)
+    card = Card(notebook.output(1))
+    form = card.wait_for_question("What are you in the mood for?")
+    form.get_by_role("radio").first.focus()
+    notebook.page.keyboard.press("2")
+    expect(form.get_by_role("radio", name="Thai")).to_be_checked()
+    notebook.page.keyboard.press("Enter")
+    card.wait_until("completed")
+    expect(card.records).to_contain_text("Thai")
+    expect(card.records).to_be_focused()

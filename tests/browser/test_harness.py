@@ -1,0 +1,80 @@
+"""The harness itself, with a widget of three lines: what it says happened did happen."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.notebook_page import App
+
+WIDGET = """
+import anywidget, traitlets
+
+class Counter(anywidget.AnyWidget):
+    _esm = '''
+    function render({ model, el }) {
+      const button = document.createElement("button");
+      button.className = "counter";
+      const draw = () => { button.textContent = `pressed ${model.get("count")}`; };
+      button.onclick = () => model.send({ pressed: true });
+      model.on("change:count", draw);
+      draw();
+      el.append(button);
+    }
+    export default { render };
+    '''
+    count = traitlets.Int(0).tag(sync=True)
+
+    def __init__(self):
+        super().__init__()
+        self.on_msg(lambda widget, content, buffers: setattr(widget, "count", widget.count + 1))
+
+Counter()
+"""
+
+
+@pytest.mark.parametrize("app", App)
+def test_a_click_goes_to_python_and_back_in_both_front_ends_and_themes(app, server, open_page):
+    """The harness drives real front ends: a click changes what the kernel then draws."""
+    notebook = open_page(server.write(f"counter-{app}.ipynb", WIDGET, "print(6 * 7)"), app=app)
+    notebook.run_all()
+    button = notebook.output(0).locator("button.counter")
+    for count, theme in enumerate((notebook.light, notebook.dark), start=1):
+        theme()
+        button.click()
+        expect(button).to_have_text(f"pressed {count}")
+        assert notebook.shot(f"harness-{app}-{theme.__name__}").stat().st_size > 1000
+    notebook.wait_until_all_ran()
+    expect(notebook.output(1)).to_contain_text("42")
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+@pytest.mark.parametrize("app", App)
+def test_a_reload_keeps_the_kernel_and_a_restart_does_not(app, server, open_page):
+    """Reload and restart mean to the kernel what they mean to a person."""
+    name = server.write(f"kept-{app}.ipynb", "print(globals().get('n'))\nn = 1")
+    notebook = open_page(name, app=app)
+    notebook.run_all()
+    expect(notebook.output(0)).to_have_text("None\n")
+    notebook.save()
+    notebook.reload()
+    notebook.run_all()
+    expect(notebook.output(0)).to_have_text("1\n")
+    notebook.restart_kernel()
+    notebook.run_all()
+    expect(notebook.output(0)).to_have_text("None\n")
+
+
+@pytest.mark.parametrize("app", App)
+def test_a_saved_notebook_opens_without_a_kernel(app, server, open_page):
+    """A notebook can be read where there is nothing to run it."""
+    name = server.write(f"read-{app}.ipynb", "print('still here')")
+    notebook = open_page(name, app=app)
+    notebook.run_all()
+    expect(notebook.output(0)).to_contain_text("still here")
+    notebook.save()
+    notebook.close()
+    server.end_sessions()
+    again = open_page(name, app=app, kernel=False)
+    expect(again.output(0)).to_contain_text("still here")
+    assert server.get("api/sessions") == []

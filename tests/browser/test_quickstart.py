@@ -1,0 +1,119 @@
+"""The quickstart, as a newcomer goes through it in a real front end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from nbagent.cli import NOTEBOOK, quickstart
+from tests.browser.card import Card
+from tests.browser.notebook_page import App
+
+HELLO, QUESTION, APPROVAL, EDIT, AWAITED, SMALL, NOBODY, LAST = 3, 5, 7, 9, 11, 13, 15, 16
+AFTERWARDS = {
+    AWAITED: "you said no (Not before Monday)",
+    SMALL: "sent 20.0 to ABC123",
+    NOBODY: "waiting for: transfer_money",
+}
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+
+
+def copy_of_the_quickstart(server, app):
+    """The notebook without outputs, as ``nbagent demo`` copies it."""
+    name = f"{app}-{NOTEBOOK}"
+    shutil.copy(quickstart(), server.root / name)
+    return name
+
+
+@pytest.mark.parametrize("app", App)
+def test_the_quickstart_asks_and_each_answer_lets_its_run_go_on(app, server, open_page):
+    """A choice, an approval and an edit, then a rejection under await; the saved notebook reads."""
+    name = copy_of_the_quickstart(server, app)
+    notebook = open_page(name, app=app)
+    notebook.run_all()
+    choose_a_dinner(Card(notebook.output(QUESTION)))
+    approve_a_transfer(Card(notebook.output(APPROVAL)), notebook)
+    edit_a_mail(Card(notebook.output(EDIT)), notebook)
+    reject_a_transfer(Card(notebook.output(AWAITED)))
+    notebook.wait_until_all_ran()
+    for index, text in AFTERWARDS.items():
+        expect(notebook.output(index)).to_contain_text(text)
+    notebook.turn_to(LAST)
+    for index in (HELLO, QUESTION, APPROVAL, EDIT, AWAITED):
+        notebook.cell(index).scroll_into_view_if_needed()
+        Card(notebook.output(index)).wait_until_static()
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+    notebook.save()
+    notebook.close()
+    server.end_sessions()
+    read_without_a_kernel(open_page(name, app=app, kernel=False), app)
+
+
+def choose_a_dinner(card):
+    """The question has the model's choices, and the answer is in its plan."""
+    card.wait_for_question("What are you in the mood for?")
+    card.root.get_by_text("Thai", exact=True).click()
+    card.press("Send")
+    card.wait_until("completed")
+    expect(card.root).to_contain_text("Thai it is.")
+
+
+def approve_a_transfer(card, notebook):
+    """What is approved is shown, in light and dark, and is what happens."""
+    form = card.wait_for_question("Large transfer")
+    expect(form).to_contain_text("ABC123")
+    expect(form).to_contain_text("200")
+    label = form.get_by_text("to_account", exact=True)
+    assert label.bounding_box()["height"] < 30, "the name of a fact is broken over lines"
+    notebook.shot(f"approval-{notebook.app}-light")
+    notebook.dark()
+    notebook.shot(f"approval-{notebook.app}-dark")
+    notebook.light()
+    card.press("Approve")
+    card.wait_until("completed")
+    expect(card.root).to_contain_text("$200.00 went to account ABC123")
+
+
+def edit_a_mail(card, notebook):
+    """The tool runs with the input as the person left it."""
+    card.wait_for_question("Look it over before it goes out")
+    card.fill("Subject", "A demo, with cake")
+    notebook.shot(f"edit-{notebook.app}")
+    picture_for_the_readme(notebook)
+    card.press("Approve with changes")
+    card.wait_until("completed")
+    expect(card.root).to_contain_text("A demo, with cake is on its way to ada@example.com")
+
+
+def picture_for_the_readme(notebook):
+    """Made anew where NBAGENT_UPDATE_IMAGES is set, so that the README shows what is there."""
+    if notebook.app is App.LAB and os.environ.get("NBAGENT_UPDATE_IMAGES"):
+        IMAGES.mkdir(parents=True, exist_ok=True)
+        notebook.page.set_viewport_size({"width": 1100, "height": 1400})  # the whole cell in view
+        shutil.copy(notebook.shot("readme", notebook.cell(EDIT)), IMAGES / "quickstart.png")
+
+
+def reject_a_transfer(card):
+    """The reason reaches the model."""
+    card.wait_for_question("Large transfer")
+    card.press("Reject…")
+    card.root.get_by_role("textbox").fill("Not before Monday")
+    card.press("Reject")
+    card.wait_until("completed")
+    expect(card.root).to_contain_text("you said no (Not before Monday)")
+
+
+def read_without_a_kernel(notebook, app):
+    """What was asked and decided is there to read, and nothing asks for a kernel."""
+    card = Card(notebook.output(EDIT))
+    notebook.cell(EDIT).scroll_into_view_if_needed()
+    expect(card.root).to_contain_text("approved with changes")
+    expect(card.root).to_contain_text("A demo, with cake")
+    notebook.shot(f"reopened-{app}")
+    expect(notebook.page.get_by_text("model not found")).to_have_count(0)
+    assert notebook.errors == [], "\n".join(notebook.errors)

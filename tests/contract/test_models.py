@@ -1,0 +1,136 @@
+"""What every Model must do: the same conversations, whoever answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from nbagent.core.errors import ModelError
+from nbagent.core.messages import Message, message, text_part, user
+from nbagent.core.model import (
+    Finished,
+    Model,
+    ModelDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    ToolSpec,
+)
+from nbagent.models.demo import demo_model
+from nbagent.models.openai import OpenAIModel
+from nbagent.models.scripted import ScriptedModel
+from tests.integration.chat_server import ChatServer, Reply
+
+NUMBER = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+TOOLS = [ToolSpec("alpha", "The first.", NUMBER), ToolSpec("beta", "The second.", NUMBER)]
+CALL = ScriptedModel.call
+
+
+@asynccontextmanager
+async def scripted() -> AsyncIterator[Model]:
+    steps = [[CALL("alpha", x=1), CALL("beta", x=2)], ScriptedModel.slow("All done.", pieces=3)]
+    yield ScriptedModel(steps)
+
+
+@asynccontextmanager
+async def over_http() -> AsyncIterator[Model]:
+    steps = [Reply("", [("alpha", {"x": 1}), ("beta", {"x": 2})]), Reply("All done.")]
+    with ChatServer(steps) as server:
+        async with OpenAIModel("served", base_url=server.url) as model:
+            yield model
+
+
+@asynccontextmanager
+async def demo() -> AsyncIterator[Model]:
+    async with demo_model(pace=0) as model:
+        yield model
+
+
+MODELS = pytest.mark.parametrize("make", [scripted, over_http, demo])
+STREAM = pytest.mark.parametrize("stream", [True, False])
+
+
+async def ask(model: Model, messages: Sequence[Message], *, stream: bool) -> list[ModelDelta]:
+    deltas: Any = model.stream(Request(messages, "Be brief.", TOOLS, stream=stream))
+    async with aclosing(deltas):
+        return [delta async for delta in deltas]
+
+
+def answered(deltas: Sequence[ModelDelta]) -> tuple[Message, Message]:
+    """The assistant's message that the deltas make, and a tool message that answers its calls."""
+    calls: dict[int, dict[str, Any]] = {}
+    for delta in deltas:
+        if isinstance(delta, ToolCallDelta):
+            call = calls.setdefault(delta.index, {"id": "", "name": "", "text": ""})
+            call["id"] += delta.id or ""
+            call["name"] += delta.name or ""
+            call["text"] += delta.arguments
+    parts = [
+        {"type": "tool_call", "id": c["id"], "name": c["name"], "input": json.loads(c["text"])}
+        for _, c in sorted(calls.items())
+    ]
+    results = [
+        {
+            "type": "tool_result",
+            "id": part["id"],
+            "name": part["name"],
+            "output": {"seen": part["input"]},
+        }
+        for part in parts
+    ]
+    return message("assistant", text_part(text(deltas)), *parts), message("tool", *results)
+
+
+def text(deltas: Sequence[ModelDelta]) -> str:
+    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+
+
+@MODELS
+@STREAM
+async def test_a_model_calls_tools_and_closes_with_text(make: Any, stream: bool) -> None:
+    """Calls have new ids, names that exist and JSON objects; every response ends with one Finished."""
+    async with make() as model:
+        assert model.name
+        first = await ask(model, [user("go")], stream=stream)
+        assistant, results = answered(first)
+        calls = [part for part in assistant["content"] if part["type"] == "tool_call"]
+        last = await ask(model, [user("go"), assistant, results], stream=stream)
+    assert [call["name"] for call in calls] == ["alpha", "beta"]
+    assert all(call["id"] for call in calls)
+    assert len({call["id"] for call in calls}) == 2
+    assert all(isinstance(call["input"]["x"], int) for call in calls)
+    assert text(last)
+    for deltas, reason in ((first, "tool_calls"), (last, "stop")):
+        ends = [index for index, delta in enumerate(deltas) if isinstance(delta, Finished)]
+        assert ends == [len(deltas) - 1]
+        assert deltas[-1].reason == reason
+        assert deltas[-1].usage.total_tokens >= 0
+
+
+@MODELS
+@pytest.mark.parametrize("tail", ["no result", "the wrong result"])
+async def test_a_model_refuses_a_history_with_a_dangling_call(make: Any, tail: str) -> None:
+    """P12: the doubles are as strict as a server, so no test passes on a history that one refuses."""
+    call = {"type": "tool_call", "id": "a", "name": "alpha", "input": {"x": 1}}
+    wrong = {"type": "tool_result", "id": "b", "name": "alpha", "output": "1"}
+    history = {
+        "no result": [user("go"), message("assistant", call)],
+        "the wrong result": [user("go"), message("assistant", call), message("tool", wrong)],
+    }[tail]
+    async with make() as model:
+        with pytest.raises(ModelError):
+            await ask(model, history, stream=True)
+
+
+@MODELS
+async def test_an_answer_that_nobody_reads_to_its_end_is_let_go(make: Any) -> None:
+    """Closing a stream after its first delta leaks nothing and leaves the model usable."""
+    async with make() as model:
+        deltas: Any = model.stream(Request([user("go")], tools=TOOLS))
+        async with aclosing(deltas):
+            await anext(deltas)
+        assert await ask(model, [user("go")], stream=True)

@@ -1,0 +1,182 @@
+"""What every Store must do; what a file on disk must do besides is in unit/stores."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+import nbagent as nb
+from nbagent.core.events import Resolved, RunCompleted, StoredEvent
+from nbagent.core.interrupts import Reject, Respond, Restart
+from nbagent.core.journal import Store
+
+numbers = itertools.count()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store of each kind; with hypothesis one for all examples, so these name runs anew."""
+    if request.param == "memory":
+        yield nb.MemoryStore()
+        return
+    with nb.SQLiteStore(tmp_path / "runs.db") as opened:
+        yield opened
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+SCALAR = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | TEXT
+JSON = st.recursive(
+    SCALAR | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(TEXT, inside, max_size=3),
+    max_leaves=6,
+)
+OBJECT = st.dictionaries(TEXT, JSON, max_size=3)
+RESOLUTION = (
+    st.builds(Respond, output=JSON)
+    | st.builds(Restart, input=st.none() | OBJECT, data=JSON)
+    | st.builds(Reject, reason=st.none() | TEXT)
+)
+SCALARS: dict[Any, st.SearchStrategy[Any]] = {
+    Any: JSON,
+    str: TEXT,
+    bool: st.booleans(),
+    int: st.integers(0, 10**9),
+    float: st.floats(0, 4e9),
+    type(None): st.none(),
+}
+
+
+def valued(type_: Any) -> st.SearchStrategy[Any]:
+    """Values of a field's type, for the types that events are made of."""
+    origin, inside = typing.get_origin(type_), typing.get_args(type_)
+    if type_ in SCALARS:
+        return SCALARS[type_]
+    if origin is typing.Literal:
+        return st.sampled_from(inside)
+    if origin in (typing.Union, types.UnionType):
+        return RESOLUTION if Respond in inside else st.one_of(*map(valued, inside))
+    if origin in (list, tuple):
+        return st.lists(valued(inside[0]), max_size=2).map(origin)
+    if origin is dict:
+        return st.dictionaries(TEXT, valued(inside[1]), max_size=2)
+    return built(type_)
+
+
+def built(model: type[BaseModel]) -> st.SearchStrategy[Any]:
+    """Events of one type, with any value in any field that is there today."""
+    return st.builds(
+        model,
+        **{
+            name: valued(field.annotation)
+            for name, field in model.model_fields.items()
+            if name not in ("type", "version")
+        },
+    )
+
+
+KINDS = typing.get_args(StoredEvent)
+ANY_EVENT = st.one_of(*map(built, KINDS))
+FEW = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def said(text: str) -> StoredEvent:
+    return RunCompleted(at=1.0, text=text)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@given(data=st.data())
+@FEW
+def test_an_event_of_any_kind_reads_back_equal_and_equally_typed(
+    store: Store, kind: type[BaseModel], data: st.DataObject
+) -> None:
+    """A run restored from its journal stands where the live one stood, to the last falsy value."""
+    event: Any = data.draw(built(kind))
+    run_id = f"run {next(numbers)}"
+    store.append(run_id, [event], 0)
+    [found] = store.read(run_id)
+    assert repr(found) == repr(event)  # tells 1 from True and from 1.0, which == does not
+    assert type(found) is type(event)
+
+
+@given(appends=st.lists(st.tuples(st.sampled_from("abc"), st.lists(ANY_EVENT, max_size=3))))
+@FEW
+def test_any_appends_read_back_in_order_run_by_run(store: Store, appends: list[Any]) -> None:
+    """Runs in one store never mix, and every start gives the rest of the journal."""
+    before, number = store.run_ids(), next(numbers)
+    model: dict[str, list[StoredEvent]] = {}
+    for letter, events in appends:
+        run_id = f"{letter} {number}"
+        store.append(run_id, events, len(model.get(run_id, ())))
+        if events:
+            model.setdefault(run_id, []).extend(events)
+    assert store.run_ids() == [*before, *model]
+    for run_id, events in model.items():
+        for start in range(len(events) + 2):
+            assert store.read(run_id, start) == events[start:]
+
+
+@pytest.mark.parametrize("expected", [0, 1, 3, 4, 100])
+def test_an_append_at_another_position_is_refused_and_changes_nothing(
+    store: Store, expected: int
+) -> None:
+    """The one rule that makes an answer count once, for positions passed and for ones to come."""
+    store.append("run", [said("a"), said("b")], 0)
+    with pytest.raises(nb.Conflict, match="'run' has moved on: it has 2 events, not"):
+        store.append("run", [said("late"), said("later")], expected)
+    with pytest.raises(nb.Conflict):
+        store.append("new", [said("early")], expected or 1)
+    assert store.read("run") == [said("a"), said("b")]
+    assert store.run_ids() == ["run"]
+
+
+def test_a_conflict_says_who_was_first_and_when(store: Store) -> None:
+    """The one who is late is told by whom and when."""
+    answer = Resolved(at=0.0, id="i", call_id="c", resolution=Respond(output=1), by="Ada")
+    store.append("run", [said("a"), answer], 0)
+    told = "number 1 is 'resolved' by Ada at 1970-01-01T00:00:00"
+    with pytest.raises(nb.Conflict, match=told):
+        store.append("run", [said("late")], 1)
+
+
+def test_an_unknown_run_is_an_error_that_names_run_and_store(store: Store) -> None:
+    """C122: a mistyped id does not look like an empty run."""
+    with pytest.raises(nb.NbagentError, match="has no run 'nope'") as error:
+        store.read("nope")
+    assert repr(store) in str(error.value)
+    assert store.run_ids() == []
+
+
+def test_of_many_threads_at_one_position_exactly_one_gets_it(store: Store) -> None:
+    """A store is used from the kernel's loop, from tools' threads and from the private loop at once."""
+    wins: list[tuple[int, str]] = []
+    start = threading.Barrier(8)
+
+    def writer(name: int) -> None:
+        start.wait()
+        for position in range(10):
+            try:
+                store.append("run", [said(f"{name}")], position)
+            except nb.Conflict:
+                continue
+            wins.append((position, f"{name}"))
+
+    threads = [threading.Thread(target=writer, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [event.text for event in store.read("run") if isinstance(event, RunCompleted)]
+    assert found == [name for _, name in sorted(wins)]
+    assert len(found) == 10

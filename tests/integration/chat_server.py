@@ -1,0 +1,370 @@
+"""A Chat Completions server on loopback, scripted per test and as strict as the real one.
+
+    with ChatServer([Reply(calls=[("get_balance", {"account": "A"})]), Reply("You have $5.")]) as server:
+        model = OpenAIModel("test", base_url=server.url)
+
+A history that a real server refuses gets a 400 that says why. ``python -m tests.integration.chat_server``
+serves ``looping`` replies in a process of its own, for benches.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import zip_longest
+from typing import Any, Self
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer, and what goes wrong with it."""
+
+    text: str = ""
+    calls: Sequence[tuple[str, dict[str, Any] | str]] = ()
+    """Tool name and input; a str goes out as the arguments, whatever it holds."""
+    reasoning: str = ""
+    pieces: int = 3
+    """How many deltas a text or an argument string is cut into."""
+    usage: tuple[int, int] | None = (10, 5)
+    finish: str | None = None
+    """The finish reason; where not given, the one that fits."""
+    ids: bool = True
+    """Whether calls have ids."""
+    cut: int | None = None
+    """After so many events the connection is torn."""
+    ends_early: int | None = None
+    """After so many events the response ends as if it were complete, with ``connection: close``."""
+    stall: int | None = None
+    """After so many events the server is silent until it closes."""
+    done: bool = True
+    """Whether ``[DONE]`` ends the stream."""
+    delay: float = 0.0
+    """Seconds between events."""
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """An HTTP error."""
+
+    status: int
+    message: str = "refused by the script"
+    headers: dict[str, str] = field(default_factory=lambda: {"retry-after-ms": "1"})
+
+
+Step = Reply | Refuse | Callable[[Body], Reply | Refuse]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as it arrived."""
+
+    body: Body
+    raw: bytes
+    headers: dict[str, str]
+    connection: int
+    """The client's port, the same for requests over one connection."""
+
+
+class ChatServer:
+    """Serves ``script``, one step per request that is well formed."""
+
+    def __init__(self, script: Sequence[Step] | Callable[[Body], Reply | Refuse] = ()) -> None:
+        self._every = script if callable(script) else None
+        self.script: list[Step] = [] if callable(script) else list(script)
+        self.requests: list[Seen] = []
+        self.refused: list[str] = []
+        self.knows_usage = True
+        """Whether ``stream_options`` is understood; many compatible servers refuse it."""
+        self.asked = threading.Event()
+        """Set by the first request."""
+        self.closing = threading.Event()
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+        handler = type("Handler", (_Handler,), {"chat": self})
+        self._http = _Http(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """What to pass as ``base_url``."""
+        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    @property
+    def bodies(self) -> list[Body]:
+        """The bodies of all requests, refused ones too."""
+        return [seen.body for seen in self.requests]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self._http.shutdown()
+        with self._lock:
+            for connection in self._sockets:
+                connection.shutdown(socket.SHUT_RDWR)
+        self._http.server_close()
+        self._thread.join()
+
+    def opened(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._sockets.add(connection)
+
+    def closed(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._sockets.discard(connection)
+
+    def answer(self, seen: Seen) -> Reply | Refuse:
+        """The step for a request, or why it is refused."""
+        problem = problem_with(seen.body)
+        if not self.knows_usage and "stream_options" in seen.body:
+            problem = "Unknown field: stream_options"
+        with self._lock:
+            self.requests.append(seen)
+            self.asked.set()
+            if problem:
+                self.refused.append(problem)
+                return Refuse(400, problem)
+            if self._every is not None:
+                step: Step = self._every
+            elif self.script:
+                step = self.script.pop(0)
+            else:
+                return Refuse(418, "the script is over")
+        return step if isinstance(step, Reply | Refuse) else step(seen.body)
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = False  # server_close waits for them, so that nothing is left behind
+    request_queue_size = 256
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    chat: ChatServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.chat.opened(self.connection)
+
+    def finish(self) -> None:
+        self.chat.closed(self.connection)
+        super().finish()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers["content-length"]))
+        if self.path != "/v1/chat/completions":
+            return self._json(404, {"error": {"message": f"no such path: {self.path}"}})
+        headers = {key.lower(): value for key, value in self.headers.items()}
+        seen = Seen(json.loads(raw), raw, headers, self.client_address[1])
+        reply = self.chat.answer(seen)
+        try:
+            if isinstance(reply, Refuse):
+                error = {"message": reply.message, "type": "scripted", "code": reply.status}
+                self._json(reply.status, {"error": error}, reply.headers)
+            elif seen.body.get("stream"):
+                self._stream(seen.body, reply)
+            else:
+                self._json(200, whole(seen.body, reply))
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True  # the client went away, as some tests make it do
+
+    def _json(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        for key, text in {"content-type": "application/json", **(headers or {})}.items():
+            self.send_header(key, text)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, body: Body, reply: Reply) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream; charset=utf-8")
+        chunked = reply.ends_early is None
+        self.send_header(
+            *(("transfer-encoding", "chunked") if chunked else ("connection", "close"))
+        )
+        self.end_headers()
+        for number, event in enumerate(events(body, reply)):
+            if number == reply.stall:
+                self.chat.closing.wait(30)
+            if number in (reply.cut, reply.stall, reply.ends_early):
+                self.close_connection = True
+                return
+            if reply.delay:
+                time.sleep(reply.delay)
+            data = b"data: " + event + b"\n\n"
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data) if chunked else data)
+        if chunked:
+            self.wfile.write(b"0\r\n\r\n")
+
+
+def events(body: Body, reply: Reply) -> Iterator[bytes]:
+    """The data of a streamed reply's events, ``[DONE]`` included."""
+    base = {"id": "chat-1", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+    for delta in _deltas(reply, _calls(body, reply)):
+        choice = {"index": 0, "delta": delta, "finish_reason": None}
+        yield json.dumps({**base, "choices": [choice]}).encode()
+    choice = {"index": 0, "delta": {}, "finish_reason": _finish(reply)}
+    yield json.dumps({**base, "choices": [choice]}).encode()
+    if reply.usage and body.get("stream_options", {}).get("include_usage"):
+        yield json.dumps({**base, "choices": [], "usage": _usage(reply.usage)}).encode()
+    if reply.done:
+        yield b"[DONE]"
+
+
+def _deltas(reply: Reply, calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": ""}
+    yield from ({"reasoning_content": piece} for piece in _pieces(reply.reasoning, reply.pieces))
+    yield from ({"content": piece} for piece in _pieces(reply.text, reply.pieces))
+    pieces: list[list[str]] = []
+    for index, call in enumerate(calls):
+        function = call["function"]
+        pieces.append(list(_pieces(function["arguments"], reply.pieces)))
+        yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
+    for row in zip_longest(*pieces):  # parallel calls come interleaved
+        for index, piece in enumerate(row):
+            if piece is not None:
+                yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def whole(body: Body, reply: Reply) -> dict[str, Any]:
+    """A reply in one piece."""
+    calls = _calls(body, reply)
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if calls:
+        message["tool_calls"] = calls
+    answer = {
+        "id": "chat-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": body["model"],
+        "choices": [{"index": 0, "message": message, "finish_reason": _finish(reply)}],
+    }
+    return {**answer, "usage": _usage(reply.usage)} if reply.usage else answer
+
+
+def _finish(reply: Reply) -> str:
+    return reply.finish or ("tool_calls" if reply.calls else "stop")
+
+
+def _calls(body: Body, reply: Reply) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"call_{len(body['messages'])}_{index}" if reply.ids else "",
+            "type": "function",
+            "function": {
+                "name": name,
+                "arguments": value if isinstance(value, str) else json.dumps(value),
+            },
+        }
+        for index, (name, value) in enumerate(reply.calls)
+    ]
+
+
+def _pieces(text: str, count: int) -> Iterator[str]:
+    size = max(1, -(-len(text) // count))
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
+
+
+def _usage(counts: tuple[int, int]) -> dict[str, int]:
+    sent, got = counts
+    return {"prompt_tokens": sent, "completion_tokens": got, "total_tokens": sent + got}
+
+
+def problem_with(body: Body) -> str:
+    """Why a real server refuses this request, or nothing."""
+    messages = body.get("messages")
+    if not isinstance(body.get("model"), str) or not messages:
+        return "model and messages are required"
+    if "stream_options" in body and not body.get("stream"):
+        return "stream_options is only allowed when stream is enabled"
+    names = [tool["function"]["name"] for tool in body.get("tools", [])]
+    bad = [name for name in names if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name)]
+    if bad or len(set(names)) != len(names) or ("tools" in body and not names):
+        return f"invalid or repeated tool names: {names!r}"
+    return _problem_with_history(messages)
+
+
+def _problem_with_history(messages: list[dict[str, Any]]) -> str:
+    waiting: list[str] = []
+    for index, message in enumerate(messages):
+        problem = _problem_with_message(message, waiting)
+        if problem:
+            return f"messages[{index}]: {problem}"
+        if message["role"] == "tool":
+            waiting = waiting[1:]
+        else:
+            waiting = [call["id"] for call in message.get("tool_calls", ())]
+    return f"the tool calls {waiting!r} have no answer" if waiting else ""
+
+
+def _problem_with_message(message: dict[str, Any], waiting: list[str]) -> str:
+    role, content = message.get("role"), message.get("content")
+    if role not in ("system", "user", "assistant", "tool"):
+        return f"unknown role {role!r}"
+    if role == "tool":
+        if message.get("tool_call_id") not in waiting[:1]:
+            return f"an answer to {message.get('tool_call_id')!r}, expected {waiting[:1]!r}"
+        return "" if isinstance(content, str) else "a tool message's content must be a string"
+    if waiting:
+        return f"the tool calls {waiting!r} before it have no answer"
+    calls = message.get("tool_calls", ())
+    if not isinstance(content, str | list) and not calls:
+        return "no content"
+    return _problem_with_calls(calls, [call["id"] for call in calls])
+
+
+def _problem_with_calls(calls: Sequence[dict[str, Any]], ids: list[str]) -> str:
+    if len(set(ids)) != len(ids) or not all(ids):
+        return f"tool call ids must be unique and not empty: {ids!r}"
+    for call in calls:
+        try:
+            arguments = json.loads(call["function"]["arguments"])
+        except ValueError:
+            return f"the arguments of {call['id']!r} are no JSON"
+        if not isinstance(arguments, dict):
+            return f"the arguments of {call['id']!r} are no JSON object"
+    return ""
+
+
+def looping(turns: int, text: str = "done", pieces: int = 1) -> Callable[[Body], Reply]:
+    """Asks for the first tool until there are ``turns`` results after the last user message."""
+
+    def reply(body: Body) -> Reply:
+        done = 0
+        for message in reversed(body["messages"]):
+            if message["role"] == "user":
+                break
+            done += message["role"] == "tool"
+        if done >= turns:
+            return Reply(text, pieces=pieces)
+        return Reply(calls=[(body["tools"][0]["function"]["name"], {"n": done})])
+
+    return reply
+
+
+if __name__ == "__main__":
+    tokens = int(sys.argv[2])
+    words = "".join(f"w{number % 90 + 10} " for number in range(tokens))
+    with ChatServer(looping(int(sys.argv[1]), words, tokens)) as chat:
+        print(chat.url, flush=True)
+        sys.stdin.read()  # until whoever started it closes the pipe

@@ -1,0 +1,177 @@
+"""One process of the tests across processes: told what to do on its standard input, a line each.
+
+    python -m tests.integration.process_worker STORE EFFECTS
+
+It answers every line with one line of JSON. Each body that runs writes a line to the file EFFECTS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import nbagent as nb
+from nbagent.core.messages import results_of
+from nbagent.core.model import Finished, ModelDelta, Request, TextDelta, ToolCallDelta
+
+
+class Caller:
+    """A model that calls the tools of the prompt, then says what they gave back.
+
+    The same in every process, whoever goes on with the run.
+    """
+
+    name = "caller"
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
+        """The calls that the prompt names, with their arguments, or the results."""
+        results = [p["output"] for m in request.messages for p in results_of(m)]
+        if results:
+            yield TextDelta(json.dumps(results))
+            yield Finished("stop")
+            return
+        for index, (tool, arguments) in enumerate(
+            json.loads(request.messages[0]["content"][0]["text"])
+        ):
+            yield ToolCallDelta(index, json.dumps(arguments), f"call_{index}", tool)
+        yield Finished("tool_calls")
+
+
+def make_agent(store: nb.SQLiteStore, effects: Path) -> nb.Agent:
+    """The agent that every process has: an ask, a gate that keeps state, a slow tool."""
+    agent = nb.Agent(Caller(), store=store, max_turns=5)
+
+    def note(what: str) -> None:
+        with effects.open("a") as file:
+            file.write(f"{what} {os.getpid()}\n")
+
+    agent.add(nb.interrupt_tool("ask", output=str))
+
+    @agent.tool
+    async def gate(amount: int, ctx: nb.ToolContext) -> str:
+        """Pause, keeping a quote; then act on quote and answer."""
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm(message="Sure?"), state={"quote": amount * 2})
+        note("gate")
+        return f"{amount} {ctx.state} {ctx.resumed.data}"
+
+    @agent.tool
+    async def slow(seconds: float) -> str:
+        """Take a while."""
+        note("slow")
+        await asyncio.sleep(seconds)
+        return "slept"
+
+    @agent.tool
+    async def asker(ctx: nb.ToolContext) -> str:
+        """Ask at a line, and go on there."""
+        note("before")
+        color = await ctx.ask("Which color?", reply=str)
+        note("after")
+        return color
+
+    return agent
+
+
+class Worker:
+    """Does what it is told with runs of one store."""
+
+    def __init__(self, store: nb.SQLiteStore, agent: nb.Agent) -> None:
+        self.store, self.agent = store, agent
+        self.runs: dict[str, nb.Run] = {}
+        self.heard: dict[str, list[str]] = {}
+
+    async def start(self, calls: list[Any], *, settle: bool = True) -> Any:
+        """Start a run; its id and its interrupts, once it is paused."""
+        run = self.agent.run(json.dumps(calls), attended=True, show=False)
+        self._keep(run)
+        if settle:
+            await run.settled()
+        return self._told(run)
+
+    async def open(self, run_id: str) -> Any:
+        """Open a run."""
+        self._keep(await nb.open_run(run_id, agent=self.agent, attended=True))
+        return self._told(self.runs[run_id])
+
+    async def answer(self, run_id: str, interrupt: str, at: float, **answer: Any) -> Any:
+        """Answer at a moment; "won", or the conflict."""
+        run = self.runs[run_id]
+        await asyncio.sleep(max(0.0, at - time.time() - 0.005))
+        while time.time() < at:
+            pass
+        try:
+            if "output" in answer:
+                await run.respond(interrupt, answer["output"])
+            else:
+                await run.restart(interrupt, **answer)
+        except nb.Conflict as error:
+            return str(error)
+        return "won"
+
+    async def answer_and_die(self, run_id: str, interrupt: str, data: Any) -> Any:
+        """Store an answer, and do nothing more, as a process killed right after it."""
+        run = self.runs[run_id]
+        run._go_on = lambda: None  # type: ignore[method-assign]
+        run.restart(interrupt, data=data)
+        return "stored"
+
+    async def finish(self, run_id: str) -> Any:
+        """Wait for the result; what there was to hear of the run on the way."""
+        run = self.runs[run_id]
+        try:
+            text = (await run).text
+        except nb.RunError as error:
+            text = f"{type(error).__name__}: {error}"
+        return {**self._told(run), "text": text, "heard": self.heard[run_id]}
+
+    async def tell(self, run_id: str) -> Any:
+        """Where the run stands."""
+        return self._told(self.runs[run_id])
+
+    def _keep(self, run: nb.Run) -> None:
+        self.runs[run.id] = run
+        self.heard[run.id] = [e.type for e in run.subscribe(lambda e: self._hear(run.id, e))]
+
+    def _hear(self, run_id: str, heard: Any) -> None:
+        if hasattr(heard, "at"):
+            self.heard[run_id].append(heard.type)
+
+    def _told(self, run: nb.Run) -> Any:
+        return {
+            "id": run.id,
+            "status": run.status,
+            "interrupts": {i.tool_name: i.id for i in run.interrupts},
+            "states": {i.tool_name: i.state for i in run.interrupts},
+            "inputs": {i.tool_name: i.input for i in run.interrupts},
+        }
+
+
+async def serve(worker: Worker) -> None:
+    """Do what standard input says, a line at a time."""
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        verb, arguments = json.loads(line)
+        try:
+            reply: Any = await getattr(worker, verb)(**arguments)
+        except Exception as error:
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(reply), flush=True)
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    store, effects = sys.argv[1:]
+    with suppress(KeyboardInterrupt), nb.SQLiteStore(store) as opened:
+        asyncio.run(serve(Worker(opened, make_agent(opened, Path(effects)))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""``await nb.form(…)`` in real kernels of several versions, answered as a page answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.kernels import PATIENCE, VERSIONS, front_end
+from tests.integration.test_runs_in_kernels import Page
+
+MODEL = """
+from pydantic import BaseModel, Field, SecretStr
+
+class Login(BaseModel):
+    user: str
+    tries: int = Field(3, ge=1)
+    password: SecretStr
+"""
+ASK = "login = await nb.form(Login, title='Who?')\nprint('got', repr(login))"
+DRAFTS = {"fields": {"user": {"text": "ada"}, "password": {"text": "hushhush"}}}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        (version, subshell)
+        for version in VERSIONS
+        for subshell in (False, True)
+        if not (subshell and version.startswith("6."))
+    ],
+    ids=lambda param: f"{param[0]}-{'subshell' if param[1] else 'main'}",
+)
+def page(request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A kernel of each version."""
+    version, subshell = request.param
+    with front_end(version, subshell=subshell) as kernel:
+        kernel.must_run(MODEL)
+        yield Page(kernel)
+
+
+@pytest.fixture(scope="module")
+def newest() -> Iterator[Page]:
+    """The newest kernel, as JupyterLab talks to it."""
+    with front_end(subshell=True) as kernel:
+        kernel.must_run(MODEL)
+        yield Page(kernel)
+
+
+def test_a_cell_that_awaits_a_form_gets_the_typed_answer(page: Page) -> None:
+    """On every kernel: a refusal with its field, the answer, a double submit; no secret on the wire."""
+    request = page.start(ASK)
+    card = page.card()
+    form = page.question(card)
+    wrong = page.press(card, form, "submit", drafts={"fields": {"tries": {"text": "none"}}})
+    assert {e["field"] for e in page.receipt(card, wrong)["errors"]} == {
+        "/user",
+        "/tries",
+        "/password",
+    }
+    first = page.press(card, form, "submit", drafts=DRAFTS)
+    second = page.press(card, form, "submit", drafts=DRAFTS)
+    assert page.receipt(card, first)["ok"]
+    assert not page.receipt(card, second)["ok"]
+    outcome = page.kernel.finish(request)
+    assert outcome.status == "ok", page.kernel.errors()
+    assert "got Login(user='ada', tries=3, password=SecretStr('**********'))" in outcome.stdout
+    assert page.kernel.must_run("print(login.password.get_secret_value())") == "hushhush\n"
+    sent = [message["content"] for message in page.kernel.seen if message["msg_type"] != "stream"]
+    assert "hushhush" not in repr(sent)
+
+
+def test_an_answered_form_gives_way_to_html_that_needs_no_kernel(newest: Page) -> None:
+    """Its widgets and layouts are closed, and what stays tells the answer but for the secret."""
+    count = "import ipywidgets; print(len(ipywidgets.widgets.widget._instances))"
+    before = newest.kernel.must_run(count)
+    newest.start(ASK, cell_id="static")
+    card = newest.card()
+    form = newest.question(card)
+    assert newest.receipt(card, newest.press(card, form, "submit", drafts=DRAFTS))["ok"]
+    updates = lambda: [  # noqa: E731
+        m["content"]["data"] for m in newest.kernel.seen if m["msg_type"] == "update_display_data"
+    ]
+    newest.kernel._read(lambda: bool(updates()), PATIENCE)
+    assert sorted(updates()[-1]) == ["text/html", "text/plain"]
+    assert "ada" in updates()[-1]["text/html"]
+    assert "hushhush" not in str(updates())
+    assert newest.kernel.must_run(count) == before
+
+
+@pytest.mark.parametrize(("way", "error"), [("cancel", "FormCancelled"), ("stop", "")])
+def test_a_form_is_left_by_its_button_or_by_the_kernels(newest: Page, way: str, error: str) -> None:
+    """Cancel raises in the cell; Jupyter's stop button ends the cell, and the form takes no answer."""
+    request = newest.start(ASK, cell_id=way)
+    card = newest.card()
+    form = newest.question(card)
+    if way == "cancel":
+        newest.press(card, form, "reject")
+    else:
+        newest.kernel.interrupt()
+    outcome = newest.kernel.finish(request)
+    assert outcome.status == "error"
+    assert error in outcome.error
+    newest.status(card, "cancelled")
+    late = newest.receipt(card, newest.press(card, form, "submit", drafts=DRAFTS))
+    assert not late["ok"]
+
+
+def test_with_nobody_there_a_form_raises_or_takes_the_answer_it_was_given(newest: Page) -> None:
+    """nbclient, nbval and papermill: never a hang."""
+    waiting = newest.kernel.run(ASK, allow_stdin=False)
+    assert waiting.error == "HumanInputRequired"
+    given = newest.kernel.run(
+        "print(await nb.form(Login, unattended={'user': 'eve', 'password': 'hushhush'}))",
+        allow_stdin=False,
+    )
+    assert given.status == "ok", newest.kernel.errors()
+    assert "user='eve'" in given.stdout
+    assert sorted(given.displays[0]) == ["text/html", "text/plain"]
+    assert "hushhush" not in str(given.displays)
+
+
+def test_an_approval_shows_what_it_would_do_and_follows_edits(newest: Page) -> None:
+    """The tool's preview stands in the form as sanitized HTML, is made anew, and ends with the answer."""
+    newest.kernel.must_run("""
+
+
+    class Table:
+        def __init__(self, rows): self.rows = rows
+        def _repr_html_(self): return f"<b>{self.rows} rows</b><script>bad()</script>"
+        def __repr__(self): return "Table"
+
+    cleaner = agent([call("delete", rows=214)], "done")
+    @cleaner.tool(approval=True, editable=True, preview=lambda input: Table(input.rows))
+    def delete(rows: int) -> str:
+        return f"deleted {rows}"
+    """)
+    newest.start("cleaned = cleaner.run('go')", cell_id="preview")
+    card = newest.card()
+    interrupt = newest.question(card)
+
+    def until(rows: int) -> None:
+        shown = lambda: [f["preview"] for f in newest._forms(card) if f["preview"]]  # noqa: E731
+        wanted = [{"kind": "html", "data": f"<b>{rows} rows</b>", "alt": ""}]
+        newest.kernel._read(lambda: wanted in shown(), PATIENCE)
+        assert wanted in shown(), newest._forms(card)
+
+    until(214)
+    drafts = {"fields": {"rows": {"text": "7"}}}
+    newest.kernel.answer(card, {"type": "drafts", "interrupt": interrupt, "drafts": drafts})
+    until(7)
+    assert newest.receipt(card, newest.press(card, interrupt, drafts=drafts))["ok"]
+    newest.status(card, "completed")
+    assert "deleted 7" in newest.kernel.must_run("print(cleaned.calls['delete'][0].output)")
+
+
+WIDGET = """
+import ipywidgets
+from typing import Annotated
+
+class Area(BaseModel):
+    name: str
+    size: Annotated[int, nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))]
+
+areas = agent([call("mark", name="here", size=5)], "done")
+marked = []
+@areas.tool(approval=True, editable=True)
+def mark(name: str, size: Annotated[int, nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))]) -> str:
+    marked.append((name, size))
+    return "fine"
+"""
+
+
+def _slider(page: Page) -> str:
+    """The comm of the newest slider."""
+    opened = lambda: [  # noqa: E731
+        m["content"]["comm_id"]
+        for m in page.kernel.seen
+        if m["msg_type"] == "comm_open"
+        and m["content"]["data"]["state"].get("_model_name") == "IntSliderModel"
+    ]
+    page.kernel._read(lambda: bool(opened()), PATIENCE)
+    return opened()[-1]
+
+
+def test_an_ipywidget_stands_in_a_fields_place(newest: Page) -> None:
+    """Its value counts when the form is submitted: alone, and in an approval; then it is gone."""
+    newest.kernel.must_run(WIDGET)
+    count = "print(len([w for w in ipywidgets.widgets.widget._instances.values() if isinstance(w, ipywidgets.IntSlider)]))"
+    request = newest.start("print('got', await nb.form(Area))", cell_id="widget")
+    card = newest.card()
+    form = newest.question(card)
+    newest.kernel.change(_slider(newest), {"value": 42})
+    drafts = {"fields": {"name": {"text": "there"}}}
+    assert newest.receipt(card, newest.press(card, form, "submit", drafts=drafts))["ok"]
+    assert "got name='there' size=42" in newest.kernel.finish(request).stdout
+    assert newest.kernel.must_run(count) == "0\n"
+
+    newest.start("areas.run('go')", cell_id="widget2")
+    card = newest.card()
+    interrupt = newest.question(card)
+    newest.kernel.change(_slider(newest), {"value": 6})
+    assert newest.receipt(card, newest.press(card, interrupt))["ok"]
+    newest.status(card, "completed")
+    assert newest.kernel.must_run("print(marked)") == "[('here', 6)]\n"
+    assert newest.kernel.must_run(count) == "0\n"

@@ -1,0 +1,29 @@
+"""The guide's Python, executed as a reader would: block after block, in one session."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.integration.test_readme import execute
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+
+
+async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
+    """Policy, middleware, questions inside tools, inner agents, time limits, step by step."""
+    names: dict = {"__name__": "__main__"}
+    for block in BLOCKS:
+        await execute(block, names)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [
+        "approval transfer A large one",
+        "Done.",
+        "Sent. mail to ada (logged)",
+        "3 nights at Stella, Rome",
+        "boss ▸ banker ▸ transfer",
+        "All settled.",
+        "not signed",
+        "Coal it is.",
+    ]

@@ -1,0 +1,267 @@
+"""Waiting in a cell while the page's messages come through, on real kernels of several versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.kernels import NEWEST, VERSIONS, Form, FrontEnd, front_end, journey
+
+SETUP = """
+import asyncio, threading, time
+from concurrent.futures import Future
+import ipywidgets
+from traitlets import Unicode
+from nbagent.notebook import kernel
+
+private = asyncio.new_event_loop()
+threading.Thread(target=private.run_forever, daemon=True).start()
+
+class Question(ipywidgets.DOMWidget):
+    '''A form: its handler does nothing but hand the answer to the loop that waits.'''
+    typed = Unicode().tag(sync=True)
+    def __init__(self):
+        super().__init__()
+        self.on_msg(self._answered)
+    def asked(self, loop):
+        self.loop, self.future = loop, loop.create_future()
+        return self.future
+    def _answered(self, widget, content, buffers):
+        print('handled', content['value'])
+        def settle():
+            if not self.future.done():
+                self.future.set_result(content['value'])
+        self.loop.call_soon_threadsafe(settle)
+
+question = Question()
+
+async def run(loop):
+    '''Stands for an agent run: waits for an answer on its loop.'''
+    future = question.asked(loop)
+    print('waiting')
+    return await future
+
+def on_private_loop():
+    return asyncio.run_coroutine_threadsafe(run(private), private)
+
+stopped = []
+def stop():
+    stopped.append('stopped')
+print(question.comm.comm_id)
+"""
+
+FORMS = [
+    Form(
+        "a task that outlives its cell",
+        """
+        async def task():
+            print('got', await run(kernel.kernel_loop()))
+        kept = kernel.kernel_loop().create_task(task())
+        """,
+        blocks=False,
+    ),
+    Form(
+        "await",
+        """
+        task = asyncio.ensure_future(run(kernel.kernel_loop()))
+        print('got', await kernel.wait(task, on_kernel_interrupt=stop))
+        """,
+        blocks=True,
+    ),
+    Form(
+        "await a run on another loop",
+        "print('got', await kernel.wait(on_private_loop(), on_kernel_interrupt=stop))",
+        blocks=True,
+    ),
+    Form(
+        "block",
+        "print('got', kernel.pump(on_private_loop(), on_kernel_interrupt=stop))",
+        blocks=True,
+    ),
+    Form(
+        "block in a cell that awaits",
+        "await asyncio.sleep(0.01)\nprint('got', kernel.pump(on_private_loop()))",
+        blocks=True,
+    ),
+]
+RENAMED = """
+class SocketPair:
+    from_socket = get_ipython().kernel.shell_channel_thread.manager._shell_channel_to_main.from_socket
+get_ipython().kernel.shell_channel_thread.manager._shell_channel_to_main = SocketPair()
+"""
+AWAIT, BLOCK = FORMS[1], FORMS[3]
+BLOCKING = pytest.mark.parametrize("form", FORMS[1:], ids=lambda form: form.name)
+
+
+class Attached:
+    """A front end with the setup done."""
+
+    def __init__(self, page: FrontEnd, *, stuck: bool = False, elsewhere: bool = False) -> None:
+        self.page = page
+        self.stuck = stuck
+        """Whether what arrives while a cell awaits something else stays behind that cell."""
+        self.elsewhere = elsewhere
+        """Whether handlers run on the thread of a subshell."""
+        self.comm_id = page.must_run(SETUP).strip()
+
+    def started(self, form: Form) -> str:
+        """Start a cell and see it wait."""
+        self.page.seen.clear()
+        request = self.page.send(form.cell)
+        self.page.until_printed("waiting")
+        return request
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        (version, subshell)
+        for version in VERSIONS
+        for subshell in (False, True)
+        if not (subshell and version.startswith("6."))  # which has no subshells
+    ],
+    ids=lambda param: f"{param[0]}-{'subshell' if param[1] else 'main'}",
+)
+def attached(request: pytest.FixtureRequest) -> Iterator[Attached]:
+    """A kernel of each version, its comm messages sent to the main shell or to a subshell."""
+    version, subshell = request.param
+    with front_end(version, subshell=subshell) as page:
+        concurrent = version in {"7.0.1", "7.3.0"}
+        stuck, elsewhere = concurrent and not subshell, concurrent and subshell
+        yield Attached(page, stuck=stuck, elsewhere=elsewhere)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_an_answer_reaches_a_run_however_its_cell_waits(attached: Attached, form: Form) -> None:
+    """The core journey: a cell waits, the page answers, the work goes on in that cell."""
+    journey(attached.page, form, attached.comm_id, {"value": "yes"}, "got yes")
+
+
+@BLOCKING
+def test_cells_queued_behind_a_waiting_cell_keep_their_order(
+    attached: Attached, form: Form
+) -> None:
+    """Only comm messages overtake: everything else runs after the cell, in the order it came."""
+    page = attached.page
+    request = attached.started(form)
+    later = [page.send(f"print('later {number}')") for number in range(3)]
+    page.answer(attached.comm_id, {"value": "now"})
+    assert page.finish(request).status == "ok", page.errors()
+    for each in later:
+        assert page.finish(each).status == "ok", page.errors()
+    lines = [line for line in page.printed().split("\n") if not line.startswith("handled")]
+    assert lines[1:5] == ["got now", "later 0", "later 1", "later 2"]
+
+
+@BLOCKING
+def test_the_stop_button_reaches_a_waiting_cell(attached: Attached, form: Form) -> None:
+    """The callback that cancels the run is called once, the cell ends, the kernel lives on."""
+    page = attached.page
+    page.must_run("stopped.clear()")
+    request = attached.started(form)
+    page.interrupt()
+    outcome = page.finish(request)
+    blocks = "pump" in form.cell
+    assert outcome.error == ("KeyboardInterrupt" if blocks else "CancelledError")
+    called = [] if "on_kernel_interrupt" not in form.cell else ["stopped"]
+    assert page.must_run("print(stopped)") == f"{called}\n"
+    journey(page, form, attached.comm_id, {"value": "again"}, "got again")
+
+
+def test_state_typed_into_a_widget_arrives_while_the_cell_waits(attached: Attached) -> None:
+    """The person's own ipywidgets beside the form work too, one change after the other."""
+    page = attached.page
+    for form in (AWAIT, BLOCK):
+        request = attached.started(form)
+        for text in ("a", "ab"):
+            change = page.change(attached.comm_id, {"typed": text})
+            assert page.until_states(change, 2) == ["busy", "idle"]
+        page.answer(attached.comm_id, {"value": "now"})
+        assert page.finish(request).status == "ok", page.errors()
+        assert page.must_run("print(question.typed)") == "ab\n"
+
+
+def test_two_waits_in_one_cell_may_end_in_any_order(attached: Attached) -> None:
+    """The gate stays open as long as anybody waits."""
+    page = attached.page
+    page.seen.clear()
+    cell = """
+    first = asyncio.ensure_future(asyncio.sleep(0.05))
+    second = asyncio.ensure_future(run(kernel.kernel_loop()))
+    waits = [kernel.wait(each, on_kernel_interrupt=None) for each in (first, second)]
+    print('got', (await asyncio.gather(*waits))[1])
+    """
+    request = page.send(cell)
+    page.until_printed("waiting")
+    page.must_not_end(request, 0.3)
+    page.answer(attached.comm_id, {"value": "both"})
+    assert page.finish(request).stdout.endswith("got both\n"), page.errors()
+
+
+def test_an_answer_given_before_the_cell_began_to_wait_is_not_stuck(attached: Attached) -> None:
+    """A click while the cell still computes, or awaits something else."""
+    page = attached.page
+    computing = "future = on_private_loop()\ntime.sleep(0.6)"
+    awaiting = "future = on_private_loop()\nawait asyncio.sleep(0.6)"
+    held = "with kernel.comms_pass():\n    future = on_private_loop()\n    await asyncio.sleep(0.6)"
+    for begin in (computing, held, *([] if attached.stuck else [awaiting])):
+        for end in ("kernel.pump(future)", "await kernel.wait(future, on_kernel_interrupt=None)"):
+            request = attached.started(Form("early", f"{begin}\nprint('got', {end})", blocks=True))
+            page.answer(attached.comm_id, {"value": "early"})
+            assert page.finish(request).stdout.endswith("got early\n"), (begin, end, page.errors())
+
+
+def test_a_handler_that_raises_does_not_end_the_cell_that_waits(attached: Attached) -> None:
+    """One widget's mistake is logged; the answer still gets through."""
+    page = attached.page
+    for form in (AWAIT, BLOCK):
+        request = attached.started(form)
+        for bad in (
+            page.message(attached.comm_id, {"method": "update", "state": None}),
+            page.comm({}),
+        ):
+            assert page.until_states(bad, 2) == ["busy", "idle"]
+        page.answer(attached.comm_id, {"value": "still"})
+        assert page.finish(request).stdout.endswith("got still\n"), page.errors()
+
+
+@BLOCKING
+def test_what_a_handler_prints_shows_in_the_cell_that_waits(attached: Attached, form: Form) -> None:
+    """A person's own ``on_click`` may print; on a subshell's thread no cell would show it."""
+    page = attached.page
+    request = attached.started(form)
+    page.answer(attached.comm_id, {"value": "x"})
+    stdout = page.finish(request).stdout
+    assert stdout.startswith("waiting\n")
+    assert stdout.endswith("got x\n")
+    assert "handled x\n" in stdout or attached.elsewhere
+
+
+def test_a_cell_knows_its_id_its_execution_and_whether_somebody_is_there(
+    attached: Attached,
+) -> None:
+    """The rules that tell a re-run cell from another, and a person from nbclient."""
+    page = attached.page
+    code = "print(kernel.cell_id(), kernel.attended(), kernel.in_kernel(), kernel.execution_key())"
+    first = page.run(code, cell_id="one").stdout.split()
+    again = page.run(code, cell_id="one").stdout.split()
+    nobody = page.run(code, cell_id="two", allow_stdin=False).stdout.split()
+    assert first[:3] == again[:3] == ["one", "True", "True"]
+    assert nobody[:3] == ["two", "False", "True"]
+    assert len({first[3], again[3], nobody[3]}) == 3
+    twice = "print(kernel.execution_key(), kernel.execution_key())"
+    assert len(set(page.must_run(twice).split())) == 1
+
+
+def test_a_kernel_that_lost_a_private_name_says_which() -> None:
+    """An ipykernel to come may rename what waiting needs: the error names it and what to do."""
+    with front_end(NEWEST) as page:
+        attached = Attached(page)
+        page.must_run(RENAMED)
+        outcome = page.run(BLOCK.cell)
+        assert outcome.error == "UsageError"
+        assert "no SocketPair.to_stream" in page.errors()
+        request = attached.started(AWAIT)
+        page.answer(attached.comm_id, {"value": "natively"})
+        assert page.finish(request).stdout.endswith("got natively\n"), page.errors()

@@ -1,0 +1,498 @@
+"""OpenAIModel against a real HTTP server on loopback, through the real openai client."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import Any
+
+import openai
+import pytest
+
+from nbagent.core.errors import ModelConfigError, ModelError
+from nbagent.core.messages import Message, message, text_part, user
+from nbagent.core.model import (
+    Discarded,
+    Finished,
+    ModelDelta,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    ToolSpec,
+    Usage,
+)
+from nbagent.models import resolve
+from nbagent.models.openai import OpenAIModel
+from nbagent.models.openai_send import is_lean
+from tests.integration.chat_server import ChatServer, Refuse, Reply
+
+ADD = ToolSpec("add", "Add two numbers", {"type": "object", "properties": {}})
+HELLO = [user("hello")]
+
+
+class Quick(OpenAIModel):
+    """Repeats a broken stream without waiting."""
+
+    async def _wait(self, attempt: int) -> None:
+        pass
+
+
+def model_at(server: ChatServer, **settings: Any) -> Quick:
+    return Quick("test-model", base_url=server.url, **settings)
+
+
+async def ask(model: OpenAIModel, request: Request) -> list[ModelDelta]:
+    async with aclosing(model.stream(request)) as deltas:
+        return [delta async for delta in deltas]
+
+
+def after_discards(deltas: list[ModelDelta]) -> list[ModelDelta]:
+    at = max((i for i, delta in enumerate(deltas) if isinstance(delta, Discarded)), default=-1)
+    return deltas[at + 1 :]
+
+
+def text(deltas: list[ModelDelta]) -> str:
+    return "".join(d.text for d in after_discards(deltas) if isinstance(d, TextDelta))
+
+
+def calls(deltas: list[ModelDelta]) -> list[tuple[str | None, str | None, str]]:
+    """Each call's id, name and whole argument text, in order of index."""
+    found: dict[int, tuple[str | None, str | None, str]] = {}
+    for delta in after_discards(deltas):
+        if isinstance(delta, ToolCallDelta):
+            call_id, name, arguments = found.get(delta.index, (None, None, ""))
+            assert not (call_id and delta.id), "an id comes once"
+            assert not (name and delta.name), "a name comes once"
+            whole = arguments + delta.arguments
+            found[delta.index] = (call_id or delta.id, name or delta.name, whole)
+    return [found[index] for index in sorted(found)]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_text_reasoning_parallel_calls_and_usage_arrive(stream: bool) -> None:
+    """Everything a response can hold comes through, streamed or whole."""
+    reply = Reply("Adding…", [("add", {"a": 1}), ("add", {"b": "ü"})], reasoning="hm")
+    with ChatServer([reply]) as server:
+        async with model_at(server) as model:
+            deltas = await ask(model, Request(HELLO, tools=[ADD], stream=stream))
+    assert "".join(d.text for d in deltas if isinstance(d, ReasoningDelta)) == "hm"
+    assert text(deltas) == "Adding…"
+    assert [(n, json.loads(a)) for _, n, a in calls(deltas)] == [
+        ("add", {"a": 1}),
+        ("add", {"b": "ü"}),
+    ]
+    assert len({call_id for call_id, _, _ in calls(deltas)}) == 2
+    assert deltas[-1] == Finished("tool_calls", Usage(10, 5), "test-model")
+
+
+async def test_a_history_goes_out_as_the_server_wants_it() -> None:
+    """Results become tool messages in order, raw arguments {}, reasoning and our records stay here."""
+    history = [
+        message("system", text_part("Be kind.")),
+        message("user", text_part("one"), text_part("two")),
+        message(
+            "assistant",
+            {"type": "reasoning", "text": "secret"},
+            text_part("Let me see."),
+            {"type": "tool_call", "id": "a", "name": "add", "input": {"x": "ü"}},
+            {"type": "tool_call", "id": "b", "name": "add", "input": {}, "raw": "[oops"},
+        ),
+        message(
+            "tool",
+            {
+                "type": "tool_result",
+                "id": "a",
+                "name": "add",
+                "output": {"sum": 3},
+                "nbagent": {"k": 1},
+            },
+            {
+                "type": "tool_result",
+                "id": "b",
+                "name": "add",
+                "output": "bad \ud800",
+                "error": True,
+            },
+        ),
+        message("assistant", text_part("Three.")),
+        user("thanks"),
+    ]
+    schema = {"title": "Sum up!", "type": "object"}
+    with ChatServer([Reply("ok")]) as server:
+        async with model_at(server, temperature=0.5, extra={"seed": 7}) as model:
+            request = Request(history, "Instructions", [ADD], schema)
+            assert text(await ask(model, request)) == "ok"
+        body = server.bodies[0]
+    assert body["messages"] == [
+        {"role": "system", "content": "Instructions"},
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": [{"type": "text", "text": t} for t in ("one", "two")]},
+        {
+            "role": "assistant",
+            "content": "Let me see.",
+            "tool_calls": [
+                {
+                    "id": call_id,
+                    "type": "function",
+                    "function": {"name": "add", "arguments": arguments},
+                }
+                for call_id, arguments in (("a", '{"x":"ü"}'), ("b", "{}"))
+            ],
+        },
+        {"role": "tool", "tool_call_id": "a", "content": '{"sum":3}'},
+        {"role": "tool", "tool_call_id": "b", "content": "bad ?"},
+        {"role": "assistant", "content": "Three."},
+        {"role": "user", "content": "thanks"},
+    ]
+    assert body["tools"] == [
+        {
+            "type": "function",
+            "function": {
+                "name": "add",
+                "description": "Add two numbers",
+                "parameters": ADD.input_schema,
+            },
+        }
+    ]
+    assert body["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "Sum_up_", "schema": schema},
+    }
+    assert (body["temperature"], body["seed"], body["stream"]) == (0.5, 7, True)
+
+
+async def test_a_turn_encodes_only_the_messages_that_are_new() -> None:
+    """The history is encoded once, whatever the number of turns; the bytes are those of a fresh encoding."""
+    history: list[Message] = [user("hello")]
+    with ChatServer([Reply("x")] * 11) as server:
+        async with model_at(server) as model:
+            for turn in range(10):
+                await ask(model, Request(history, "system", [ADD]))
+                assert model._encoder.encoded == 2 * turn + 1
+                history += [message("assistant", text_part(f"answer {turn}")), user(f"more {turn}")]
+            history = history[:-2]
+            fresh = [Message(dict(item)) for item in history]
+            await ask(model, Request(fresh, "system", [ADD]))
+        assert server.requests[-1].raw == server.requests[-2].raw
+
+
+async def test_requests_share_one_connection() -> None:
+    """An answer is read to its end, so that the next request need not connect again."""
+    with ChatServer([Reply("x")] * 3) as server:
+        async with model_at(server) as model:
+            for _ in range(3):
+                await ask(model, Request(HELLO))
+        assert len({seen.connection for seen in server.requests}) == 1
+
+
+async def test_a_server_without_usage_counts_is_asked_without_them() -> None:
+    """stream_options is dropped for good once a server refuses it."""
+    with ChatServer([Reply("a"), Reply("b")]) as server:
+        server.knows_usage = False
+        async with model_at(server) as model:
+            for expected in "ab":
+                deltas = await ask(model, Request(HELLO))
+                assert (text(deltas), deltas[-1]) == (
+                    expected,
+                    Finished("stop", Usage(), "test-model"),
+                )
+        assert ["stream_options" in body for body in server.bodies] == [True, False, False]
+
+
+async def test_calls_without_ids_stay_apart() -> None:
+    """C19: two calls without ids are two calls."""
+    with ChatServer([Reply(calls=[("add", {"a": 1}), ("add", {"a": 2})], ids=False)] * 2) as server:
+        async with model_at(server) as model:
+            for stream in (True, False):
+                deltas = await ask(model, Request(HELLO, tools=[ADD], stream=stream))
+                found = [
+                    (call_id, json.loads(arguments)) for call_id, _, arguments in calls(deltas)
+                ]
+                assert found == [(None, {"a": 1}), (None, {"a": 2})]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_what_may_pass_is_retried_before_the_stream(status: int) -> None:
+    """The client's own retries hold: nothing was streamed, so nothing is discarded."""
+    with ChatServer([Refuse(status), Reply("fine")]) as server:
+        async with model_at(server) as model:
+            deltas = await ask(model, Request(HELLO))
+    assert text(deltas) == "fine"
+    assert not any(isinstance(delta, Discarded) for delta in deltas)
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (400, "the request was refused"),
+        (401, "OPENAI_API_KEY"),
+        (403, "may not use"),
+        (404, "there is no model 'test-model'"),
+        (429, "too many requests"),
+        (500, "the server failed"),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_refusal_says_what_to_do(status: int, says: str, stream: bool) -> None:
+    """Each HTTP error is a ModelError with the server's words and ours."""
+    with ChatServer([Refuse(status, "no way")] * 2) as server:
+        async with model_at(server, max_retries=1) as model:
+            with pytest.raises(ModelError, match="no way") as caught:
+                await ask(model, Request(HELLO, stream=stream))
+        assert len(server.requests) == (2 if status in {429, 500} else 1)
+    assert says in str(caught.value)
+    assert server.url in str(caught.value)
+
+
+async def test_a_server_that_is_not_there_is_named() -> None:
+    """A refused connection names the base_url."""
+    with ChatServer() as server:
+        url = server.url
+    async with OpenAIModel("m", base_url=url, max_retries=0) as model:
+        with pytest.raises(ModelError, match=url):
+            await ask(model, Request(HELLO))
+
+
+async def test_a_missing_key_is_reported_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making the model needs no key; using it names the variable and the demo."""
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    model = resolve("gpt-5")
+    with pytest.raises(ModelConfigError, match="OPENAI_API_KEY") as caught:
+        [delta async for delta in model.stream(Request(HELLO))]
+    assert 'nb.Agent("demo")' in str(caught.value)
+
+
+GOOD = Reply("all of it", [("add", {"a": 1})])
+BROKEN = {
+    "torn": Reply("all of it", cut=3),
+    "torn before the first delta": Reply("all of it", cut=0),
+    "torn inside arguments": Reply("", [("add", {"a": 1, "b": 2})], cut=3),
+    "ends as if complete": Reply("all of it", ends_early=3),
+    "stalled": Reply("all of it", stall=3),
+    "a call cut off by a clean end": Reply("", [("add", {"a": 1})], ends_early=2),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+async def test_a_stream_that_breaks_is_discarded_and_repeated(kind: str) -> None:
+    """C135: the partial answer is marked as discarded; the next attempt counts alone."""
+    with ChatServer([BROKEN[kind], GOOD]) as server:
+        async with model_at(server, timeout=0.3) as model:
+            deltas = await ask(model, Request(HELLO, tools=[ADD]))
+        assert len(server.requests) == 2
+    assert [type(delta) for delta in deltas].count(Discarded) == 1
+    assert text(deltas) == "all of it"
+    assert [(name, json.loads(arguments)) for _, name, arguments in calls(deltas)] == [
+        ("add", {"a": 1})
+    ]
+    assert isinstance(deltas[-1], Finished)
+
+
+async def test_a_stream_that_keeps_breaking_is_an_error() -> None:
+    """The client's retry count holds for broken streams too, then ModelError says what happened."""
+    with ChatServer([BROKEN["torn"]] * 3) as server:
+        async with model_at(server, max_retries=2) as model:
+            with pytest.raises(ModelError, match="in the middle"):
+                await ask(model, Request(HELLO))
+        assert len(server.requests) == 3
+
+
+async def test_servers_that_leave_out_done_are_understood() -> None:
+    """A finish reason is enough: many compatible servers send no [DONE]."""
+    with ChatServer([Reply("fine", done=False)]) as server:
+        async with model_at(server, max_retries=0) as model:
+            assert text(await ask(model, Request(HELLO))) == "fine"
+
+
+async def test_an_abandoned_answer_closes_its_connection() -> None:
+    """Who stops listening in the middle leaks nothing and can go on."""
+    with ChatServer([Reply("abc", stall=2), Reply("next")]) as server:
+        async with model_at(server) as model:
+            async with aclosing(model.stream(Request(HELLO))) as deltas:
+                assert isinstance(await anext(deltas), TextDelta)
+            assert text(await ask(model, Request(HELLO))) == "next"
+
+
+async def test_cancelling_a_stalled_answer_ends_at_once() -> None:
+    """Cancelling the task cancels the request; the model stays usable."""
+    with ChatServer([Reply("abc", stall=2), Reply("next")]) as server:
+        async with model_at(server) as model:
+            task = asyncio.create_task(ask(model, Request(HELLO)))
+            await asyncio.to_thread(server.asked.wait)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert text(await ask(model, Request(HELLO))) == "next"
+
+
+def test_one_model_serves_three_loops_and_leaks_no_socket() -> None:
+    """A client belongs to its loop: the loop's end closes it, the next loop gets its own."""
+    with ChatServer([Reply("x")] * 4) as server, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = model_at(server)
+
+        async def twice() -> None:
+            await ask(model, Request(HELLO))
+
+        for _ in range(3):
+            asyncio.run(twice())
+            gc.collect()
+            assert len(model._clients._held) <= 1
+
+        async def dropped() -> None:
+            await ask(model_at(server), Request(HELLO))
+            gc.collect()
+
+        asyncio.run(dropped())
+        gc.collect()
+
+
+def test_two_loops_at_once_each_have_their_client() -> None:
+    """Runs in threads of their own share a model; closing it in one loop closes the other's client too."""
+    with ChatServer([Reply("x")] * 20) as server:
+        model = model_at(server)
+        used = threading.Barrier(2, timeout=30)
+        closed = threading.Event()
+
+        async def five() -> int:
+            for _ in range(5):
+                await ask(model, Request(HELLO))
+            used.wait()
+            count = len(model._clients._held)
+            used.wait()
+            return count
+
+        async def closes() -> int:
+            count = await five()
+            await model.aclose()
+            closed.set()
+            return count
+
+        async def stays() -> int:
+            client = await model._clients.get()
+            count = await five()
+            await asyncio.to_thread(closed.wait, 30)
+            while not client.is_closed():  # noqa: ASYNC110  it has no event to wait for
+                await asyncio.sleep(0.01)
+            return count
+
+        with ThreadPoolExecutor(2) as pool:
+            runs = [pool.submit(asyncio.run, run()) for run in (closes, stays)]
+            assert [run.result(60) for run in runs] == [2, 2]
+
+
+@pytest.mark.filterwarnings("ignore")  # the sockets of the first loop are what this is about
+def test_a_client_of_ones_own_says_that_it_belongs_to_another_loop() -> None:
+    """In place of a bare "Event loop is closed"."""
+    with ChatServer([Reply("x")] * 2) as server:
+        client = openai.AsyncOpenAI(
+            base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
+        )
+        model = OpenAIModel("m", client=client)
+        asyncio.run(ask(model, Request(HELLO)))
+        with pytest.raises(ModelConfigError, match="another event loop"):
+            asyncio.run(ask(model, Request(HELLO)))
+        del client, model
+        gc.collect()
+
+
+async def test_a_client_of_ones_own_is_used_and_left_open() -> None:
+    """client= takes a client as it is, or a function that makes one for each loop."""
+    with ChatServer([Reply("x")] * 2) as server:
+
+        def make() -> openai.AsyncOpenAI:
+            return openai.AsyncOpenAI(
+                base_url=server.url,
+                api_key="mine",
+                http_client=openai.DefaultAsyncHttpxClient(),
+            )
+
+        async with make() as client:
+            async with OpenAIModel("m", client=client) as model:
+                await ask(model, Request(HELLO))
+            assert not client.is_closed()
+        async with OpenAIModel("m", client=make) as model:
+            await ask(model, Request(HELLO))
+        assert [seen.headers["authorization"] for seen in server.requests] == ["Bearer mine"] * 2
+
+
+class _NoPost:
+    """A wrapper that offers the documented call alone."""
+
+    def __init__(self, client: openai.AsyncOpenAI) -> None:
+        self.chat = client.chat
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> None:
+    """The lean way is an optimization: without it the answer is the same."""
+    reply = Reply("hi", [("add", {"a": 1})], reasoning="hm")
+    lean = "lean"
+    answers: dict[str, list[ModelDelta]] = {}
+    with ChatServer([reply, reply]) as server:
+        async with openai.AsyncOpenAI(
+            base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
+        ) as client:
+            for way, used in ((lean, client), ("typed", _NoPost(client))):
+                model = OpenAIModel("m", client=used, extra={"top_k": 3})
+                answers[way] = await ask(model, Request(HELLO, tools=[ADD], stream=stream))
+        assert server.bodies[0] == server.bodies[1]
+    assert text(answers["typed"]) == text(answers[lean]) == "hi"
+    assert calls(answers["typed"]) == calls(answers[lean])
+    assert answers["typed"][-1] == answers[lean][-1]
+
+
+async def test_azure_puts_the_model_into_the_url() -> None:
+    """Azure's client reads the model from the body, so it gets the ordinary call."""
+    with ChatServer([Reply("x")]) as server:
+        async with openai.AsyncAzureOpenAI(
+            azure_endpoint=server.url,
+            api_key="k",
+            api_version="1",
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(),
+        ) as client:
+            with pytest.raises(ModelError, match="deployments/gpt/chat/completions"):
+                await ask(OpenAIModel("gpt", client=client), Request(HELLO))
+
+
+async def test_the_installed_client_takes_the_lean_way() -> None:
+    """Guards the lean path against a new openai: were post to change, loops would be ten times slower."""
+    typed: list[Any] = []
+    with ChatServer([Reply("x")]) as server:
+        async with openai.AsyncOpenAI(
+            base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
+        ) as client:
+            assert is_lean(client)
+            client._process_response_data = lambda **data: typed.append(data)
+            assert text(await ask(OpenAIModel("m", client=client), Request(HELLO))) == "x"
+        assert typed == []
+        sent = server.requests[0]
+    assert sent.headers["content-type"] == "application/json"
+    assert sent.raw.startswith(b'{"model":"m","messages":[{"role":"user"')
+
+
+@pytest.mark.parametrize("field", ["model", "messages", "tools", "stream"])
+def test_extra_cannot_replace_what_nbagent_sets(field: str) -> None:
+    """A field of ours in extra is a mistake, told at once."""
+    with pytest.raises(ModelConfigError, match=field):
+        OpenAIModel("m", extra={field: 1})
+
+
+def test_importing_models_does_not_load_the_client() -> None:
+    """Importing stays cheap: the client alone takes 0.6 s."""
+    code = (
+        "import sys, nbagent.models as m, nbagent.models.openai, nbagent.models.openai_send, "
+        "nbagent.models.scripted, nbagent.models.demo; m.resolve('gpt-5'); m.resolve('demo'); "
+        "print([n for n in ('openai', 'httpx2', 'httpx', 'anyio', 'IPython') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,35 @@
+"""The quickstart with nobody there, as nbconvert and Binder's readers run it."""
+
+from __future__ import annotations
+
+import nbformat
+from nbclient import NotebookClient
+
+from nbagent.cli import quickstart
+
+
+def executed() -> list[list[dict]]:
+    """The outputs of the code cells of a fresh execution."""
+    notebook = nbformat.read(quickstart(), as_version=4)
+    NotebookClient(notebook, timeout=120).execute()
+    return [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_the_quickstart_shows_the_same_each_time_and_needs_no_kernel_to_read():
+    """What is stored is static HTML and text, with no id, time or count that differs between runs."""
+    first, second = executed(), executed()
+    assert first == second
+    cards = [output.data for outputs in first for output in outputs if "data" in output]
+    assert any("text/html" in card for card in cards)
+    for card in cards:
+        assert not any("widget" in mime for mime in card)
+    shown = "\n".join(str(card["text/plain"]) for card in cards)
+    for text in ("you chose Italian", "sent 200.0 to ABC123", "ada@example.com"):
+        assert text in shown
+
+
+def test_the_quickstart_is_kept_without_outputs():
+    """A newcomer sees the cells do their work, and no diff of this file is about a style sheet."""
+    for cell in nbformat.read(quickstart(), as_version=4).cells:
+        if cell.cell_type == "code":
+            assert (cell.outputs, cell.execution_count) == ([], None)

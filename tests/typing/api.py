@@ -1,0 +1,107 @@
+"""The typed API as a person writes it; checked by mypy in test_typing.py, never run.
+
+Each line that must not type-check says so with an expected error; an unused ``type: ignore`` is an
+error too, so a check that stops working is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import assert_type
+
+from pydantic import BaseModel
+
+import nbagent as nb
+
+
+class Transfer(BaseModel):
+    """An input."""
+
+    amount: float
+
+
+class Other(BaseModel):
+    """Another tool's input."""
+
+    color: str
+
+
+agent = nb.Agent("demo")
+
+
+@agent.tool
+def send(input: Transfer, ctx: nb.ToolContext) -> int:  # noqa: A002
+    """Take one model."""
+    return int(input.amount)
+
+
+@agent.tool(name="look", approval=True)
+async def look(path: str) -> str:
+    """Be async."""
+    return path
+
+
+@nb.tool
+def pieces(count: int) -> Iterator[str]:
+    """Stream."""
+    yield from "ab"
+
+
+@nb.tool
+async def later(count: int) -> AsyncIterator[str]:
+    """Stream, async."""
+    yield "a"
+
+
+ask = nb.interrupt_tool("ask", output=str)
+loose = nb.interrupt_tool("loose")
+
+
+def answers(i: nb.PendingInterrupt) -> None:
+    """An answer has the type that the tool returns."""
+    assert_type(send.respond(i, 5), tuple[nb.PendingInterrupt, nb.Respond])
+    send.respond(i, "five")  # type: ignore[arg-type]
+    look.respond(i, "text")
+    look.respond(i, 5)  # type: ignore[call-overload]
+    pieces.respond(i, "whole")
+    pieces.respond(i, 5)  # type: ignore[call-overload]
+    later.respond(i, "whole")
+    later.respond(i, 5)  # type: ignore[call-overload]
+    ask.respond(i, "b")
+    ask.respond(i, 5)  # type: ignore[arg-type]
+    loose.respond(i, object())
+    send.respond("id", 5)  # type: ignore[arg-type]
+
+
+def restarts(i: nb.PendingInterrupt) -> None:
+    """A new input is of the tool's own model, or a mapping."""
+    assert_type(send.restart(i), tuple[nb.PendingInterrupt, nb.Restart])
+    send.restart(i, new_input=Transfer(amount=5), data={"ok": True})
+    send.restart(i, new_input={"amount": 5})
+    send.restart(i, new_input=Other(color="red"))  # type: ignore[call-overload]
+    send.restart(i, new_input=5)  # type: ignore[call-overload]
+    look.restart(i, new_input={"path": "/"})
+    look.restart(i, new_input=Transfer(amount=5))  # type: ignore[arg-type]
+
+
+async def asks(ctx: nb.ToolContext) -> None:
+    """An answer has the type that was asked for."""
+    assert_type(await ctx.ask("how many?", reply=int), int)
+    assert_type(ctx.ask_sync("how many?", reply=Transfer), Transfer)
+
+
+async def loop() -> None:
+    """The classic loop."""
+    response = await agent.generate("go", tools=[send, "look"])
+    assert_type(response, nb.Response)
+    assert_type(response.interrupts, list[nb.PendingInterrupt])
+    await agent.generate(
+        messages=response.messages,
+        tool_responses=[nb.tool_response(i, 1) for i in response.interrupts],
+    )
+
+
+def still_functions() -> None:
+    """A tool is called as the function it was."""
+    pieces(count=1)
+    pieces(count="one")  # type: ignore[arg-type]

@@ -1,0 +1,41 @@
+"""The examples that the front end's tests share, answered in the kernel."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nbagent.forms import Form
+
+EXAMPLES = json.loads((Path(__file__).parents[2] / "fixtures" / "forms.json").read_text())
+
+
+def made(form):
+    """The form of an example."""
+    options = form.get("options", {})
+    if "choose" in form:
+        return Form.choose([tuple(option) for option in form["choose"]], **options)
+    return Form(form["schema"], **options)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["name"])
+def test_an_example_has_the_spec_that_pages_are_tested_with(example):
+    """Both ends read one file."""
+    assert made(example["form"]).spec() == example["spec"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["name"])
+def test_an_example_is_answered_as_the_file_says(example):
+    """Drafts in, document or errors out."""
+    form = made(example["form"])
+    for case in example["submissions"]:
+        answer = form.submit(case["drafts"])
+        errors = [{"field": field, "message": message} for field, _, message in answer.errors]
+        document = None if answer.json_text is None else json.loads(answer.json_text)
+        changed = {name: list(pair) for name, pair in answer.changed.items()}
+        assert (answer.ok, document, errors, changed) == (
+            case["ok"],
+            case["document"],
+            case["errors"],
+            case["changed"],
+        )

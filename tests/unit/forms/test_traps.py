@@ -1,0 +1,268 @@
+"""What pydantic, JSON and browsers do that a form must survive (FORMS.md 2.2), one test each."""
+
+import json
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Literal
+from uuid import UUID, uuid4
+
+import pytest
+from pydantic import (
+    AliasPath,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Json,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from nbagent.forms import Form
+
+
+def fields(**drafts):
+    """A draft of an object."""
+    return {"fields": drafts}
+
+
+def text(value):
+    """A draft of a control that is typed in."""
+    return {"text": value}
+
+
+class Account(BaseModel):
+    user: str
+    token: SecretStr = SecretStr("real")
+
+    @field_validator("token")
+    @classmethod
+    def long_enough(cls, value):
+        """Repeats the secret, as careless validators do."""
+        if len(value.get_secret_value()) < 8:
+            raise ValueError(f"{value.get_secret_value()} is too short")
+        return value
+
+
+def test_a_secret_default_is_neither_shown_nor_sent_back():
+    """Ten asterisks are what pydantic writes for a secret; they are not the secret."""
+    form = Form(Account)
+    assert "*" not in json.dumps(form.spec())
+    answer = form.submit(fields(user=text("ada")))
+    assert answer.json_text == '{"user": "ada"}'
+    assert answer.value.token.get_secret_value() == "real"
+
+
+def test_a_prefilled_mask_is_left_out_and_a_prefilled_secret_is_kept_unseen():
+    """The person never sees a secret; the tool gets the one that was there."""
+    masked = Form(Account, value=Account(user="ada", token="hushhush").model_dump(mode="json"))
+    assert masked.submit(None).value.token.get_secret_value() == "real"
+    known = Form(Account, value={"user": "ada", "token": "hushhush"})
+    assert "hushhush" not in json.dumps(known.spec()) + known.static_html()
+    assert known.submit(None).value.token.get_secret_value() == "hushhush"
+
+
+def test_a_secret_is_not_in_errors_changes_or_records():
+    """Also where a validator repeats what it was given."""
+    form = Form(Account, value={"user": "ada"})
+    refused = form.submit(fields(token=text("hush")))
+    assert refused.errors[0][0] == "/token"
+    assert "hush" not in str(refused.errors)
+    taken = form.submit(fields(token=text("hushhush")))
+    assert "hushhush" not in str(taken.changed) + form.static_html(taken)
+    assert "provided" in form.static_html(taken)
+
+
+def test_secrets_inside_a_json_box_do_not_reach_the_page():
+    """A list of accounts may be drawn as one JSON box; its text would tell the tokens."""
+    form = Form(list[Account], value=[{"user": "ada", "token": "hushhush"}])
+    assert "hushhush" not in json.dumps(form.spec())
+    refused = form.submit({"json": text('[{"user": "ada", "token": "hush"}]')})
+    assert not refused.ok
+    assert "hush" not in str(refused.errors)
+
+
+class Infinite(BaseModel):
+    a: float = float("inf")
+    b: list[float] = [float("nan")]
+
+
+def test_infinity_never_reaches_the_wire_and_cannot_be_typed():
+    """``Infinity`` is no JSON, in the schema or from the keyboard."""
+    form = Form(Infinite)
+    json.dumps(form.spec(), allow_nan=False)
+    for typed in ("inf", "nan", "Infinity", "1e999"):
+        assert not form.submit(fields(a=text(typed))).ok
+    assert not Form({}).submit({"text": "NaN"}).ok
+
+
+class Made(BaseModel):
+    tags: list[str] = Field(default_factory=lambda: ["new"])
+    key: str = Field(default_factory=lambda: str(uuid4()))
+    broken: int = Field(default_factory=lambda: 1 // 0)
+
+
+def test_a_factory_is_shown_where_it_makes_the_same_and_never_kills_the_form():
+    """A random default is told as such; a factory that fails leaves the form open."""
+    tags, key, broken = Form(Made).fields.fields
+    assert (tags.default, tags.has_default) == (["new"], True)
+    assert (key.has_default, key.default_text) == (True, "made when sent")
+    assert broken.has_default
+
+
+class Wrong(BaseModel):
+    a: int = "x"  # type: ignore[assignment]
+    b: Literal["p"] = "q"  # type: ignore[assignment]
+
+
+def test_a_default_of_the_wrong_type_is_survived():
+    """Defaults are not validated by pydantic."""
+    form = Form(Wrong)
+    assert form.submit(None).ok
+    json.dumps(form.spec())
+
+
+def test_patterns_are_checked_in_the_kernel_and_not_sent():
+    """Browsers read other regular expressions than pydantic does."""
+    form = Form(Annotated[str, Field(pattern=r"^(?P<x>[\w.-]+)$")])
+    assert "pattern" not in json.dumps(form.spec())
+    assert form.submit(text("a-b")).ok
+    assert not form.submit(text("a b")).ok
+
+
+@pytest.mark.parametrize(
+    ("type_", "typed", "value"),
+    [
+        (int, " 12 ", 12),
+        (int, "-0", 0),
+        (int, "12.0", 12),
+        (int, "1_000", None),
+        (int, "1,5", None),
+        (int, "0x10", None),
+        (int, "1e3", None),
+        (int, "true", None),
+        (int, "", None),
+        (int, "9007199254740993", 9007199254740993),
+        (float, "1e3", 1000.0),
+        (float, ".5", 0.5),
+        (float, "1,5", None),
+        (date, "2024-01-31", date(2024, 1, 31)),
+        (date, "0x1", None),
+        (Decimal, "12345678901234567890.123456789", Decimal("12345678901234567890.123456789")),
+        (Decimal, "1.10", Decimal("1.10")),
+        (Decimal, "ten", None),
+    ],
+)
+def test_typed_text_means_what_it_says(type_, typed, value):
+    """Numbers are exact to the last digit, and nothing is guessed."""
+    answer = Form(type_).submit(text(typed))
+    assert answer.ok is (value is not None)
+    assert answer.value == value
+    assert str(answer.value) == str(value)
+
+
+@pytest.mark.parametrize(
+    ("branch", "value"), [(0, 12), (1, "12")], ids=["as a number", "as a text"]
+)
+def test_the_branch_of_a_union_decides_the_type_of_what_is_typed(branch, value):
+    """``int | str`` given "12" is whichever was picked."""
+    answer = Form(int | str).submit({"branch": branch, "draft": text("12")})
+    assert answer.value == value
+
+
+class Kind(Enum):
+    A = "a"
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    day: date
+    key: UUID
+    names: set[str]
+    pair: tuple[int, str]
+    price: Decimal
+    kind: Kind
+
+
+def test_a_strict_model_takes_what_a_form_sends():
+    """JSON text is validated, never Python values made from it."""
+    answer = Form(Strict).submit(
+        fields(
+            day=text("2024-01-31"),
+            key=text("12345678-1234-5678-1234-567812345678"),
+            names={"rows": [{"from": None, "draft": text("x")}]},
+            pair={"parts": [text("1"), text("y")]},
+            price=text("1.10"),
+        )
+    )
+    assert answer.value.price == Decimal("1.10")
+    assert answer.value.names == {"x"}
+
+
+def test_a_zone_is_asked_for_where_one_is_needed():
+    """A time without an offset is refused at its field, not converted."""
+    form = Form(AwareDatetime)
+    assert form.fields.limits["zone"] == "aware"
+    assert form.submit(text("2024-01-01T12:00:00")).errors[0][0] == ""
+    assert form.submit(text("2024-01-01T12:00:00+02:00")).ok
+
+
+class Checked(BaseModel):
+    low: int
+    high: int
+
+    @model_validator(mode="after")
+    def ordered(self):
+        """Raises on the model, not on a field."""
+        if self.low > self.high:
+            raise ValueError("low is above high")
+        return self
+
+
+class Outer(BaseModel):
+    part: Checked
+
+
+def test_an_error_of_a_whole_model_belongs_to_its_group_or_the_summary():
+    """It has no field of its own and is shown all the same, as plain data."""
+    drafts = fields(low=text("2"), high=text("1"))
+    answer = Form(Checked).submit(drafts)
+    assert answer.errors == [(None, (), "Value error, low is above high")]
+    assert Form(Outer).submit(fields(part=drafts)).errors[0][:2] == ("/part", ("part",))
+
+
+class Pathed(BaseModel):
+    first: int = Field(validation_alias=AliasPath("x", "y", 0))
+
+
+def test_a_field_found_by_a_path_is_asked_by_its_name():
+    """Pydantic's schema shows a name that its validator does not take by alias."""
+    form = Form(Pathed)
+    assert form.submit(fields(first=text("3"))).value.first == 3
+    assert Form(Pathed, value={"x": {"y": [4]}}).submit(None).value.first == 4
+
+
+def test_json_in_a_string_stays_text():
+    """The wire value of ``Json[T]`` is JSON text; a parsed list would be refused."""
+    answer = Form(Json[list[int]]).submit(text("[1, 2]"))
+    assert (answer.json_text, answer.value) == ('"[1, 2]"', [1, 2])
+
+
+class Rude(BaseModel):
+    a: int
+
+    @field_validator("a")
+    @classmethod
+    def raises(cls, value):
+        """Raises what pydantic does not catch."""
+        raise KeyError(value)
+
+
+def test_a_validator_that_raises_anything_refuses_the_answer():
+    """An exception of the user's own is told in the summary."""
+    answer = Form(Rude).submit(fields(a=text("1")))
+    assert not answer.ok
+    assert answer.errors[0][0] is None
+    assert "KeyError" in answer.errors[0][2]

@@ -1,0 +1,99 @@
+"""One mapping holds every sentence; another language replaces it, all of it or in part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import nbagent as nb
+from nbagent.core.interrupts import PendingInterrupt
+from nbagent.forms import Form
+from nbagent.notebook.form_card import FormCard, question_of
+from nbagent.notebook.locale import ENGLISH
+from nbagent.notebook.questions import Question
+
+
+class Trip(BaseModel):
+    city: str
+
+
+@pytest.fixture(autouse=True)
+def english_again() -> Iterator[None]:
+    """Every test leaves English behind."""
+    yield
+    nb.set_locale({})
+
+
+def marked() -> dict[str, str]:
+    """A language in which every sentence is marked."""
+    return {key: f"«{text}»" for key, text in ENGLISH.items()}
+
+
+def card_texts() -> dict[str, str]:
+    waiting = PendingInterrupt(
+        id="i", tool_name="send", call_id="c", kind="approval", input={"to": "a"}, digest="d"
+    )
+    question = Question.of(waiting)
+    told = {action.name: action.label for action in question.actions}
+    errors = Form(Trip).submit(None).errors
+    return told | {"title": question.title, "error": errors[0][2]}
+
+
+def test_every_sentence_of_both_layers_is_replaced() -> None:
+    """Buttons, titles and errors, also what was made when the modules loaded."""
+    nb.set_locale(marked())
+    assert all(text.startswith("«") for text in card_texts().values()), card_texts()
+
+
+def test_what_is_missing_stays_english() -> None:
+    """And an empty mapping is English again."""
+    nb.set_locale({"approve": "Genehmigen"})
+    assert card_texts()["approve"] == "Genehmigen"
+    assert card_texts()["error"] == "Please answer."
+    nb.set_locale({"form.answer": "Bitte antworten."})
+    assert card_texts()["approve"] == "Approve"
+    assert card_texts()["error"] == "Bitte antworten."
+
+
+@pytest.mark.parametrize(
+    ("mapping", "says"),
+    [
+        ({"aprove": "x"}, "there is no sentence 'aprove'"),
+        ({"turns": "{m} Runden"}, "'turns' fills in m, where there is n"),
+        ({"send": "{n}"}, "'send' fills in n, where there is nothing"),
+        ({"send": "{"}, "broken braces"),
+        ({"send": None}, "must be a text"),
+    ],
+)
+def test_a_mapping_that_cannot_work_changes_nothing(mapping: Any, says: str) -> None:
+    """The error names the key and what is wrong with it."""
+    before = card_texts()
+    with pytest.raises(nb.NbagentError, match=re.escape(says)):
+        nb.set_locale({"approve": "Genehmigen", **mapping})
+    assert card_texts() == before
+
+
+async def test_a_card_that_is_open_goes_on_in_the_new_language() -> None:
+    """It gets the new sentences, and its form is answered as before."""
+    sent: list[dict[str, Any]] = []
+
+    class Played(FormCard):
+        def send(self, content: Any, buffers: Any = None) -> None:
+            sent.append(content)
+
+    card = Played(question_of(Form(Trip), title="Where?"))
+    card.loop.call_soon(nb.set_locale, marked())
+    press = {"type": "answer", "interrupt": "form", "submission": "s", "action": "submit"}
+    card.loop.call_later(0.05, card._handle, press)
+    card.loop.call_later(
+        0.1, card._handle, press | {"drafts": {"fields": {"city": {"text": "Oslo"}}}}
+    )
+    assert await card.future == Trip(city="Oslo")
+    snapshots = [m for m in sent if m["type"] == "snapshot"]
+    assert snapshots[-1]["texts"]["optional"] == "«optional»"
+    refused = next(m for m in sent if m["type"] == "receipt")
+    assert refused["errors"][0]["message"] == "«Please answer.»"

@@ -1,0 +1,225 @@
+"""Markdown: what it becomes, that nothing hostile gets through, and that streaming ends the same."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nbagent.notebook import markdown
+from nbagent.notebook.markdown import Stream, blocks, render
+
+RULES = [
+    ("# One\n\n### Three", "<h4>One</h4><h6>Three</h6>"),
+    ("costs $5 and $6", "<p>costs $5 and $6</p>"),
+    ("![cat](https://e.vil/c.png)", "<p>cat (https://e.vil/c.png)</p>"),
+    ("![p](data:image/png;base64,AAAA)", '<p><img src="data:image/png;base64,AAAA" alt="p"></p>'),
+    ("![p](data:image/svg+xml;base64,AAAA)", "<p>![p](data:image/svg+xml;base64,AAAA)</p>"),
+    (
+        "[a](https://x.y)",
+        '<p><a href="https://x.y" target="_blank" rel="noopener noreferrer">a</a></p>',
+    ),
+    (
+        "[m](mailto:a@b.c)",
+        '<p><a href="mailto:a@b.c" target="_blank" rel="noopener noreferrer">m</a></p>',
+    ),
+    ("[a](javascript:alert(1))", "<p>[a](javascript:alert(1))</p>"),
+    ("<b onclick=x>raw</b>", "<p>&lt;b onclick=x&gt;raw&lt;/b&gt;</p>"),
+    ("```nolang\na<b\n```", '<pre class="code"><code>a&lt;b</code></pre>'),
+    ("```python\n1\n```", '<pre class="code"><code><span class="m">1</span></code></pre>'),
+    ("~~gone~~", "<p><s>gone</s></p>"),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), RULES, ids=[r[0][:24] for r in RULES])
+def test_each_construct_becomes_what_the_card_can_show(source, expected):
+    """Links, images, code and prices come out as promised, raw HTML as text."""
+    assert render(source) == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "$x^2$",
+        r"\(x^2\)",
+        "$$x^2$$",
+        "$$\nx^2\n$$",
+        r"\[x^2\]",
+        "\\[\nx\n+ x^2\n\\]",
+        r"so \[x^2\] it is",
+        r"$$\begin{aligned}a&=b\\c&=x^2\end{aligned}$$",
+        r"$$\begin{gathered}a\\x^2\end{gathered}$$",
+    ],
+)
+def test_every_way_to_write_a_formula_becomes_mathml(source):
+    """Dollar signs and the brackets that models really write are formulas, no source is left."""
+    html = render(source)
+    assert "<msup><mi>x</mi><mn>2</mn></msup>" in html
+    assert "&amp;" not in html
+    assert "\\" not in html
+
+
+def test_a_formula_that_is_too_long_is_shown_as_its_source():
+    """A formula of more than 2,000 characters costs no time."""
+    source = "x+" * 1_001 + "x"
+    assert render(f"${source}$") == f"<p><code>{source}</code></p>"
+
+
+def test_text_that_makes_a_parser_fail_is_shown_as_code(monkeypatch):
+    """Whatever goes wrong inside, the person reads what the model wrote."""
+
+    def broken(*_args):
+        raise RecursionError
+
+    monkeypatch.setattr(markdown, "_rendered", broken)
+    assert render("a <b>") == '<pre class="code"><code>a &lt;b&gt;</code></pre>'
+
+
+def test_lone_surrogates_do_not_stop_a_page():
+    """Text that cannot be encoded is shown with replacements instead of failing a message."""
+    html = render("a \ud800 `\udfff`")
+    html.encode()
+
+
+PIECES = st.sampled_from(
+    [
+        "a",
+        "word ",
+        "\n",
+        "\n\n",
+        "\r",
+        "\r\n",
+        " ",
+        "    ",
+        "# ",
+        "- ",
+        "1. ",
+        "2",
+        ". ",
+        "> ",
+        "```",
+        "```\n",
+        "~~~\n",
+        "$$",
+        "$$\n",
+        "$x$",
+        "\\[",
+        "\\]\n",
+        "\\(y\\)",
+        "===\n",
+        "| a | b |\n|---|---|\n",
+        "| 1 | 2 |\n",
+        "**",
+        "`",
+        "[l]",
+        "[l]: https://x.y\n",
+        "![i](u)",
+        "<b>",
+        "\t",
+        "\u202e",
+        "\ud800",
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(PIECES, st.booleans(), st.booleans()), max_size=40))
+def test_streaming_in_any_chunking_ends_with_the_same_html(steps):
+    """However text arrives and whenever it is drawn, the end is the rendering of the whole."""
+    stream, now, text = Stream(), 0.0, ""
+    for piece, flush, wait in steps:
+        stream.pending.append(piece)
+        text += piece
+        if flush:
+            now += 1.0 if wait else 0.01
+            stream.advance(now)
+    stream.close(text)
+    assert "".join(stream.blocks) == render(text)
+    assert (stream.tail, stream.raw) == ("", "")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(PIECES, st.booleans()), max_size=40))
+def test_finished_blocks_are_never_taken_back(steps):
+    """A page gets each finished block once: later text only adds, unless a link is defined later."""
+    stream, now, text = Stream(), 0.0, ""
+    for piece, wait in steps:
+        stream.pending.append(piece)
+        text += piece
+        before = list(stream.blocks)
+        now += 1.0 if wait else 0.01
+        stream.advance(now)
+        assert stream.blocks[: len(before)] == before
+    before = list(stream.blocks)
+    if stream.close(text):
+        assert stream.blocks[: len(before)] == before
+
+
+def test_an_open_fence_is_redrawn_and_not_finished():
+    """Code streams as code from its first line on, and a blank line in it finishes nothing."""
+    stream = Stream()
+    stream.pending.append("```python\nx = 1\n\n# not a heading\n\n")
+    stream.advance(1.0)
+    assert stream.blocks == []
+    assert stream.tail.startswith('<pre class="code">')
+
+
+def test_the_open_block_is_redrawn_five_times_a_second_and_not_beyond_two_kilobytes():
+    """Between redraws, and in very long blocks, only raw text travels."""
+    stream, redraws = Stream(), 0
+    for step in range(100):
+        stream.pending.append("word ")
+        redraws += stream.advance(step * 0.05) is None
+    assert 20 <= redraws <= 26
+    stream.pending.append("word " * 500)
+    assert stream.advance(100.0) == "word " * 500
+
+
+@pytest.mark.parametrize("wait", [0.01, 0.3])
+def test_raw_text_goes_on_exactly_where_the_drawn_text_ends(wait):
+    """Whenever it is drawn, no space between two words gets lost or stands twice."""
+    stream, text = Stream(), ""
+    for step, piece in enumerate(["Here ", "is", " a", " draft.", " ", "Have\n", "a look", "."]):
+        stream.pending.append(piece)
+        text += piece
+        stream.advance(1 + step * wait)
+        assert re.sub("</?p>", "", stream.tail) + stream.raw == text
+
+
+@pytest.mark.parametrize("block", ["One.\n\n", "# One\n", "```\n1\n```\n", "|a|\n|-|\n|1|\n\n"])
+def test_a_block_that_nothing_can_change_is_finished_before_the_next_begins(block):
+    """The next words never show inside the block before them."""
+    stream = Stream()
+    stream.pending.append(block)
+    stream.advance(1.0)
+    assert (stream.blocks, stream.tail, stream.raw) == (blocks(block), "", "")
+
+
+def test_a_long_list_streams_in_linear_time():
+    """A list of 2,000 items is parsed a few times in all, and not at each line."""
+    parses = []
+    original = markdown._pieces
+
+    def counted(text, env):
+        parses.append(len(text))
+        return original(text, env)
+
+    stream = Stream()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(markdown, "_pieces", counted)
+        for item in range(2_000):
+            stream.pending.append(f"- item number {item}\n\n")
+            stream.advance(1_000 + item * 0.001)
+    total = sum(len(f"- item number {item}\n\n") for item in range(2_000))
+    assert sum(parses) < 8 * total
+    stream.close(stream.text)
+    assert len(stream.blocks) == 1
+
+
+def test_the_same_text_gives_the_same_blocks_whenever_it_is_rendered():
+    """Static views of one run are equal byte for byte."""
+    text = "# A\n\ntext $x$\n\n```py\n1\n```\n"
+    first = blocks(text)
+    time.sleep(0)
+    assert blocks(text) == first

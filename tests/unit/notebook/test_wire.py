@@ -1,0 +1,55 @@
+"""The wire: both ends check the same examples; the other end's test is frontend/reduce.test.js."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from nbagent.notebook import wire
+
+FIXTURE: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "fixtures" / "wire.json").read_text(encoding="utf-8")
+)
+ADAPTERS: dict[str, TypeAdapter[Any]] = {
+    "from_kernel": TypeAdapter(wire.FromKernel),
+    "from_front_end": TypeAdapter(wire.FromFrontEnd),
+}
+MESSAGES = [(end, name) for end in ADAPTERS for name in FIXTURE[end]]
+
+
+@pytest.mark.parametrize(("end", "name"), MESSAGES)
+def test_every_example_comes_back_as_it_was(end: str, name: str) -> None:
+    """What the page is tested with is what the kernel sends: no field more, none less, none renamed."""
+    message = ADAPTERS[end].validate_python(FIXTURE[end][name])
+    assert message.model_dump(mode="json") == FIXTURE[end][name]
+
+
+@pytest.mark.parametrize(("end", "name"), MESSAGES)
+def test_a_field_that_nobody_knows_is_refused(end: str, name: str) -> None:
+    """A field added at one end alone is found here."""
+    with pytest.raises(ValidationError):
+        ADAPTERS[end].validate_python({**FIXTURE[end][name], "surprise": 1})
+
+
+def test_the_view_after_the_patch_is_a_view() -> None:
+    """The state both ends agree on after the example patch fits the types too."""
+    expected = FIXTURE["after_patch"]
+    assert wire.View.model_validate(expected).model_dump(mode="json") == expected
+
+
+def _tags(union: Any, tag: str) -> set[str]:
+    members = get_args(get_args(union)[0])
+    return {member.model_fields[tag].default for member in members}
+
+
+def test_the_examples_cover_every_type() -> None:
+    """A message, item or operation without an example would be checked at neither end."""
+    snapshot, patch = (FIXTURE["from_kernel"][name] for name in ("snapshot", "patch"))
+    assert set(FIXTURE["from_kernel"]) == _tags(wire.FromKernel, "type")
+    assert set(FIXTURE["from_front_end"]) == _tags(wire.FromFrontEnd, "type")
+    assert {item["type"] for item in snapshot["view"]["items"]} == _tags(wire.Item, "type")
+    assert {op["op"] for op in patch["ops"]} == _tags(wire.Op, "op")

@@ -1,0 +1,248 @@
+"""The SQLite store beyond the contract: the file, other programs, failures, processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import nbagent as nb
+from nbagent.core import events
+from nbagent.core.events import RunCompleted, RunStarted, dump, parse
+from nbagent.stores import sqlite
+
+
+def said(text: str) -> RunCompleted:
+    return RunCompleted(at=1.0, text=text)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_file_its_log_and_folders_made_for_it_are_private(tmp_path: Path) -> None:
+    """Prompts and results are nobody else's, under any umask."""
+    old = os.umask(0)
+    try:
+        with nb.SQLiteStore(tmp_path / "new" / "deep" / "runs.db") as store:
+            store.append("run", [said("secret")], 0)
+            files = sorted(p.name for p in store.path.parent.iterdir())
+            assert files == ["runs.db", "runs.db-shm", "runs.db-wal"]
+            assert {mode(store.path.with_name(name)) for name in files} == {0o600}
+            assert mode(tmp_path / "new") == mode(tmp_path / "new" / "deep") == 0o700
+    finally:
+        os.umask(old)
+    assert [p.name for p in store.path.parent.iterdir()] == ["runs.db"]
+
+
+def test_a_store_opened_again_has_what_it_had(tmp_path: Path) -> None:
+    """Also the position: an append goes on where the last process stopped."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        store.append("b", [said("1")], 0)
+        store.append("a", [said("2"), said("3")], 0)
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        store.append("a", [said("4")], 2)
+        assert store.run_ids() == ["b", "a"]
+        assert [e.text for e in store.read("a", 1)] == ["3", "4"]
+
+
+def test_a_store_in_memory_is_refused_with_what_to_use() -> None:
+    """SQLite's own word for it would be another empty store for each process and thread."""
+    with pytest.raises(nb.NbagentError, match=r"nb\.MemoryStore"):
+        nb.SQLiteStore(":memory:")
+
+
+def test_a_path_from_home_is_found_and_shown_as_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``~`` is the home folder, and another working folder later changes nothing."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with nb.SQLiteStore("~/runs.db") as store:
+        assert repr(store) == "SQLiteStore('~/runs.db')"
+        assert store.path == tmp_path / "runs.db"
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    """A wrong path is told, and the file there is not touched."""
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but " * 100)
+    with pytest.raises(nb.StoreError, match=r"notes\.txt.*no SQLite database"):
+        nb.SQLiteStore(path)
+    assert path.read_text() == "not a database, but " * 100
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    """A browser's history gets no tables of ours."""
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as other:
+        other.execute("create table theirs (x)")
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(nb.StoreError, match=r"other\.db.*another program"):
+        nb.SQLiteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    """The message names the path that was asked for."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(nb.StoreError, match=r"file/runs\.db"):
+        nb.SQLiteStore(tmp_path / "file" / "runs.db")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "reason"),
+    [
+        ("pragma query_only = on", "read-only"),
+        ("pragma max_page_count = 1", "disk is full"),
+    ],
+)
+def test_a_file_that_takes_nothing_more_says_why_and_keeps_what_it_has(
+    tmp_path: Path, break_it: str, reason: str
+) -> None:
+    """An append is whole or not at all."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        store.append("run", [said("first")], 0)
+        store._handle.connection.execute(break_it)
+        with pytest.raises(nb.StoreError, match=rf"runs\.db.*{reason}"):
+            store.append("run", [said("x" * 5000), said("y" * 5000)], 1)
+        assert store.read("run") == [said("first")]
+
+
+def test_a_file_locked_for_too_long_says_so_and_works_again_afterwards(tmp_path: Path) -> None:
+    """Another program that holds it does not lose an append, nor hang the kernel for good."""
+    with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.05) as store:
+        other = sqlite3.connect(store.path, isolation_level=None)
+        other.execute("begin exclusive")
+        with pytest.raises(nb.StoreError, match="another process holds it locked"):
+            store.append("run", [said("late")], 0)
+        other.execute("rollback")
+        other.close()
+        store.append("run", [said("late")], 0)
+        assert store.read("run") == [said("late")]
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    """Closing twice is fine."""
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    store.close()
+    store.close()
+    with pytest.raises(nb.StoreError, match="closed"):
+        store.run_ids()
+
+
+def test_c126_tables_of_a_newer_version_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    """Nothing is read wrongly, and nothing written that the newer one cannot read."""
+    path = tmp_path / "runs.db"
+    nb.SQLiteStore(path).close()
+    with sqlite3.connect(path) as other:
+        other.execute(f"pragma user_version = {sqlite.SCHEMA_VERSION + 1}")
+    other.close()
+    with pytest.raises(nb.StoreError, match=r"version 2, .* up to 1; upgrade"):
+        nb.SQLiteStore(path)
+
+
+def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    """One run written by a newer nbagent leaves the others readable."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        store.append("new", [said("a")], 0)
+        store._handle.connection.execute("update events set version = ?, data = '?'", (7,))
+        store.append("old", [said("b")], 0)
+        with pytest.raises(nb.StoreError, match=r"format 7, .* up to format 1; upgrade"):
+            store.read("new")
+        assert store.read("old") == [said("b")]
+
+
+def test_c126_a_journal_that_says_it_is_newer_is_refused() -> None:
+    """Also where it comes as plain JSON, without a store."""
+    started = RunStarted(at=1.0, version=2, agent="a", model="m", messages=[], max_turns=1)
+    with pytest.raises(nb.StoreError, match="format 2"):
+        parse(dump(started))
+
+
+def test_c126_an_event_of_an_older_format_is_migrated_step_by_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A journal from an earlier release reads as one of today."""
+    monkeypatch.setattr(events, "FORMAT_VERSION", 3)
+    monkeypatch.setattr(
+        events,
+        "MIGRATIONS",
+        [
+            lambda data: {**data, "message": data["said"]},
+            lambda data: {"type": data["type"], "at": data["at"], "text": data["message"]},
+        ],
+    )
+    assert parse('{"type":"run_completed","at":1,"said":"hello"}', 1) == said("hello")
+    assert parse('{"type":"run_completed","at":1,"message":"hello"}', 2) == said("hello")
+    assert parse(dump(said("hello")), 3) == said("hello")
+
+
+def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
+    """Not one of pydantic's, from somewhere deep."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        store.append("run", [said("a")], 0)
+        store._handle.connection.execute("update events set data = '{}'")
+        with pytest.raises(nb.StoreError, match="no event"):
+            store.read("run")
+
+
+def test_many_processes_may_make_and_fill_one_file_at_once(tmp_path: Path) -> None:
+    """Whoever comes first makes the tables; nobody fails, nothing is lost."""
+    code = (
+        "import sys, nbagent as nb\n"
+        "from nbagent.core.events import RunCompleted\n"
+        "with nb.SQLiteStore(sys.argv[1]) as store:\n"
+        "    for n in range(30):\n"
+        "        store.append(sys.argv[2], [RunCompleted(at=n)], n)\n"
+        "        try:\n"
+        "            store.append('all', [RunCompleted(at=n)], n)\n"
+        "        except nb.Conflict:\n"
+        "            pass\n"
+    )
+    path = str(tmp_path / "runs.db")
+    started = [subprocess.Popen([sys.executable, "-c", code, path, f"{n}"]) for n in range(4)]
+    assert [process.wait() for process in started] == [0] * 4
+    with nb.SQLiteStore(path) as store:
+        assert set(store.run_ids()) == {"0", "1", "2", "3", "all"}
+        for run_id in store.run_ids():
+            assert [e.at for e in store.read(run_id)] == list(range(30))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_may_use_and_end_with_the_store(tmp_path: Path) -> None:
+    """``multiprocessing`` forks by default: the child gets a connection of its own."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        store.append("run", [said("parent")], 0)
+        child = multiprocessing.get_context("fork").Process(
+            target=lambda: store.append("run", [said("child")], 1)
+        )
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+        store.append("run", [said("parent again")], 2)
+        assert [e.text for e in store.read("run")] == ["parent", "child", "parent again"]
+
+
+def test_the_log_is_carried_over_now_and_then_while_the_store_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would grow for as long as the kernel lives."""
+    monkeypatch.setattr(sqlite, "CHECKPOINT", 50_000)
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        for n in range(300):
+            store.append("run", [said("x" * 1000)], n)
+            for thread in threading.enumerate():
+                if thread.name == "nbagent-checkpoint":
+                    thread.join()
+        log = store.path.with_name("runs.db-wal").stat().st_size
+        assert log < 200_000 < store.path.stat().st_size
+        assert len(store.read("run")) == 300

@@ -1,0 +1,71 @@
+"""The command line, without starting JupyterLab."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from nbagent import cli
+
+
+def test_the_quickstart_is_copied_once_and_never_overwritten(tmp_path):
+    """A person's changes to the copy survive the next ``nbagent demo``."""
+    folder = tmp_path / "deep" / "nbagent-demo"
+    copy, kept = cli.copy_quickstart(folder)
+    assert (copy.read_bytes(), kept) == (cli.quickstart().read_bytes(), False)
+    copy.write_text("mine")
+    assert cli.copy_quickstart(folder) == (copy, True)
+    assert copy.read_text() == "mine"
+
+
+@pytest.mark.parametrize("in_the_way", ["file", "folder"])
+def test_what_is_in_the_way_of_the_copy_is_an_error_that_names_dir(in_the_way, tmp_path, capsys):
+    """The copy fails with what to do, and nothing is touched."""
+    folder = tmp_path / "demo"
+    if in_the_way == "file":
+        folder.write_text("a file where the folder should be")
+    else:
+        (folder / cli.NOTEBOOK).mkdir(parents=True)
+    assert cli.main(["demo", "--dir", str(folder)]) == 1
+    assert "--dir" in capsys.readouterr().err
+
+
+def test_without_jupyterlab_the_error_says_the_pip_command(monkeypatch, tmp_path, capsys):
+    """A person who installed without the extra learns what to type, and gets no half-made folder."""
+    monkeypatch.setattr(cli, "NEEDED", ("ipykernel", "surely_not_installed"))
+    assert cli.main(["demo", "--dir", str(tmp_path / "demo")]) == 1
+    error = capsys.readouterr().err
+    assert "surely_not_installed" in error
+    assert f'{sys.executable} -m pip install "jupyter-nbagent[demo]"' in error
+    assert not (tmp_path / "demo").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["demo", "--port", "x"], ["demo", "--port", "65536"]])
+def test_wrong_arguments_end_with_usage(arguments, capsys):
+    """Mistakes on the command line are argparse's exit code 2, with usage."""
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(arguments)
+    assert "usage: nbagent" in capsys.readouterr().err
+
+
+def test_the_kernel_is_this_python_and_comes_before_the_persons_own(tmp_path):
+    """A ``python3`` kernel of another environment cannot get in the way."""
+    environment = cli.jupyter_environment(tmp_path, {"JUPYTER_PATH": "/theirs", "HOME": "/home"})
+    first, theirs = environment["JUPYTER_PATH"].split(os.pathsep)
+    spec = json.loads((tmp_path / "data/kernels/python3/kernel.json").read_text())
+    assert (first, theirs) == (str(tmp_path / "data"), "/theirs")
+    assert spec["argv"][0] == sys.executable
+    assert environment["HOME"] == "/home"
+
+
+def test_the_server_opens_the_notebook_in_the_folder(tmp_path):
+    """The folder is the root, and the browser is opened only where one is wanted."""
+    shown = cli.jupyter_command(tmp_path, 8888, open_browser=True)
+    hidden = cli.jupyter_command(tmp_path, 8888, open_browser=False)
+    assert f"--ServerApp.root_dir={tmp_path}" in shown
+    assert "--LabApp.default_url=/lab/tree/01_quickstart.ipynb" in shown
+    assert "--no-browser" not in shown
+    assert set(hidden) - set(shown) == {"--no-browser"}

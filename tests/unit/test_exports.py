@@ -1,0 +1,64 @@
+"""The public names: sorted, there, and cheap to import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import nbagent as nb
+
+HEAVY = [
+    "openai",
+    "IPython",
+    "ipykernel",
+    "anywidget",
+    "ipywidgets",
+    "httpx2",
+    "httpx",
+    "numpy",
+    "pandas",
+]
+
+
+def test_the_names_are_sorted_and_documented_by_dir():
+    """One list, without doubles."""
+    assert sorted(set(nb.__all__)) == nb.__all__
+    assert dir(nb) == nb.__all__
+
+
+@pytest.mark.parametrize("name", nb.__all__)
+def test_every_name_can_be_imported(name):
+    """Those that load late too, and each says what it is."""
+    value = getattr(nb, name)
+    if isinstance(value, type) or callable(value):
+        assert value.__doc__
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    """As of any module."""
+    with pytest.raises(AttributeError, match="nope"):
+        _ = nb.nope
+
+
+def test_importing_nbagent_loads_nothing_heavy():
+    """In a process of its own."""
+    code = f"import sys, nbagent; print([n for n in {HEAVY} if n in sys.modules])"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout.strip() == "[]"
+
+
+def test_a_scripted_conversation_needs_no_client():
+    """Tests and notebooks on the double never load openai."""
+    code = (
+        "import asyncio, sys, nbagent as nb\n"
+        "asyncio.run(nb.Agent(nb.ScriptedModel(['hi'])).generate('go'))\n"
+        f"print([n for n in {HEAVY} if n in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout.strip() == "[]"

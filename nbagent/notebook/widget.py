@@ -74,8 +74,8 @@ class Card(anywidget.AnyWidget):
         self._seq = 0
         self._lock = threading.RLock()
         """Held while the view changes and while what changed is sent."""
+        self.on_msg(self._on_message)  # first: opening the comm, a page may greet at once
         super().__init__()
-        self.on_msg(self._on_message)
         cards.add(self)
 
     def _repr_keys(self) -> Any:

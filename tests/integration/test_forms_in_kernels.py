@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -172,15 +173,26 @@ def mark(name: str, size: Annotated[int, nb.FormHint(widget=lambda: ipywidgets.I
 
 
 def _slider(page: Page) -> str:
-    """The comm of the newest slider."""
-    opened = lambda: [  # noqa: E731
-        m["content"]["comm_id"]
-        for m in page.kernel.seen
-        if m["msg_type"] == "comm_open"
-        and m["content"]["data"]["state"].get("_model_name") == "IntSliderModel"
-    ]
-    page.kernel._read(lambda: bool(opened()), PATIENCE)
-    return opened()[-1]
+    """The comm of the slider on the page, which is there once a row shows it.
+
+    Its comm opens before that, and before it has its prefill: no person can move it then.
+    """
+
+    def opened(model: str) -> list[dict[str, Any]]:
+        return [
+            m["content"]
+            for m in page.kernel.seen
+            if m["msg_type"] == "comm_open"
+            and m["content"]["data"]["state"].get("_model_name") == model
+        ]
+
+    def shown() -> list[str]:
+        rows = repr([row["data"]["state"]["children"] for row in opened("VBoxModel")])
+        sliders = [each["comm_id"] for each in opened("IntSliderModel")]
+        return [comm_id for comm_id in sliders if f"IPY_MODEL_{comm_id}" in rows]
+
+    page.kernel._read(lambda: bool(shown()), PATIENCE)
+    return shown()[-1]
 
 
 def test_an_ipywidget_stands_in_a_fields_place(newest: Page) -> None:

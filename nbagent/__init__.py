@@ -8,7 +8,6 @@ from .core import agent as _agent
 from .core import answers as _answers
 from .core import host as _host
 from .core.agent import Agent, open_run
-from .core.answers import tool_rejection, tool_response, tool_restart
 from .core.context import ToolContext
 from .core.errors import (
     BudgetExceeded,
@@ -45,6 +44,7 @@ from .core.interrupts import (
 from .core.journal import MemoryStore
 from .core.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.policy import allow, deny, review
+from .core.replies import tool_rejection, tool_response, tool_restart
 from .core.result import Result
 from .core.run import Run
 from .core.spec import Budget

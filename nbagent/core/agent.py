@@ -7,26 +7,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
-from .answers import Answers, check_answers, interrupts_of
 from .errors import (
     PendingInterrupts,
     RunNotFinished,
     ToolError,
     UsageError,
 )
-from .host import current_host
+from .host import Place, current_host
 from .interrupts import PendingInterrupt
 from .journal import Heard, Journal, MemoryStore, Store
 from .loop import Driver
 from .messages import Message, load, user
 from .middleware import Middleware
 from .model import Model
+from .pending import interrupts_of
 from .policy import Approval, Rule
+from .replies import replies_of
 from .result import Result
-from .run import Place, Run
+from .run import Run
+from .script import Answers, check_answers
 from .spec import Budget, Inner, RunSpec, new_id
 from .state import RunState, restore
-from .steps import Pending, Response, replies_of, response_of, say, settle
+from .steps import Pending, Response, response_of, say, settle
 from .threads import private_loop, run_in_thread
 from .tools import Tool, as_tool, inner_tool, tool
 

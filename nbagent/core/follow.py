@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias
 
 from .errors import RunError, StoreError
+from .events import Resolved
 from .journal import Journal
 from .owner import described, is_gone, owner
 from .state import CallState, RunState, Wait, next_step
@@ -144,3 +145,11 @@ def _look(follower: Callable[[], Follower | None]) -> None:
     found = follower()
     if found is not None:
         found.look()
+
+
+def next_driver(state: RunState, answer: Resolved) -> str:
+    """Who goes on after an answer: who takes it, or the process whose body waits at its line."""
+    call = state.calls.get(answer.call_id)
+    if call is None or answer.id not in call.asked or is_gone(call.owner) is not False:
+        return owner()
+    return call.owner

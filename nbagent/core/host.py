@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 
@@ -34,6 +35,16 @@ class Host(Protocol):
 
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A mime bundle of a value that shows richer than its JSON, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run lives and who is there."""
+
+    host: Host
+    attended: bool
+    loop: asyncio.AbstractEventLoop | None = None
+    """None for the caller's running loop, or the private one where none runs."""
 
 
 class ScriptHost:

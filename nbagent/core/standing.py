@@ -131,6 +131,11 @@ class RunState:
         return waiting + ([self.budget] if self.budget else [])
 
     @property
+    def open(self) -> list[Interrupted]:
+        """The interrupts that take an answer: none once the run has ended."""
+        return [] if self.outcome else self.pending
+
+    @property
     def text(self) -> str:
         """The text of the last model message."""
         for item in reversed(self.messages):

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from .answers import (
-    Reply,
-    check_in_time,
-    expiry_of,
-    interrupts_of,
-    remember,
-    remembered_at,
-    resolved,
-    tools_at,
-)
+from .answers import check_in_time, expiry_of, remember, resolved
 from .errors import (
     Expired,
     InvalidAnswer,
@@ -26,10 +16,12 @@ from .errors import (
     UsageError,
 )
 from .events import Interrupted, MessageQueued, Resolved, RunCompleted, StoredEvent, ToolFinished
-from .interrupts import PendingInterrupt, Reject, Respond, Restart
+from .interrupts import PendingInterrupt, Reject
 from .journal import Journal
 from .messages import Message, Part, calls_of, text_of, user
 from .model import Usage
+from .pending import interrupts_of, remembered_at, tools_at
+from .replies import Reply
 from .spec import RunSpec
 from .state import RunState, apply, paused_messages
 
@@ -182,29 +174,3 @@ def _check_something_to_do(state: RunState, replies: list[Reply]) -> None:
             "nothing is pending in these messages: the model has answered "
             f"({text_of(last)!r:.60}); give a prompt to go on"
         )
-
-
-def replies_of(
-    responses: Sequence[Any], restarts: Sequence[Any], rejections: Sequence[Any]
-) -> list[Reply]:
-    """The answers of a ``generate``, each of the kind that its list takes.
-
-    Raises:
-        InvalidAnswer: something is no answer, or in the wrong list.
-    """
-    wanted: list[tuple[str, Sequence[Any], type[Any]]] = [
-        ("tool_responses", responses, Respond),
-        ("tool_restarts", restarts, Restart),
-        ("tool_rejections", rejections, Reject),
-    ]
-    return [_reply(name, one, kind) for name, given, kind in wanted for one in given]
-
-
-def _reply(name: str, value: Any, kind: type[Any]) -> Reply:
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], kind):
-        value = Reply(*value)
-    if not isinstance(value, Reply) or not isinstance(value.resolution, kind):
-        raise InvalidAnswer(
-            f"{name} takes what nb.{name.removesuffix('s')} makes, not {value!r:.80}"
-        )
-    return value

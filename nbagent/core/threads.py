@@ -95,3 +95,11 @@ def private_loop() -> asyncio.AbstractEventLoop:
             threading.Thread(target=loop.run_forever, name="nbagent-loop", daemon=True).start()
             _private.append(loop)
         return _private[0]
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs on this thread, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

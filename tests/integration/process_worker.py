@@ -119,7 +119,7 @@ class Worker:
     async def answer_and_die(self, run_id: str, interrupt: str, data: Any) -> Any:
         """Store an answer, and do nothing more, as a process killed right after it."""
         run = self.runs[run_id]
-        run._go_on = lambda: None  # type: ignore[method-assign]
+        run._drive.go_on = lambda: None  # type: ignore[method-assign]
         run.restart(interrupt, data=data)
         return "stored"
 

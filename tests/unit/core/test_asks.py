@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core import run as run_module
+from nbagent.core import drive as drive_module
 from nbagent.core.errors import Misuse
 from nbagent.core.host import ScriptHost
 from nbagent.core.journal import Journal
@@ -300,7 +300,7 @@ async def test_a_body_that_swallows_its_question_waits_all_the_same():
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_cancel_reaches_a_waiting_question_at_once(monkeypatch, is_async):
     """No grace period is used up, and a body in a thread cannot go on from there."""
-    monkeypatch.setattr(run_module, "GRACE", 20.0)
+    monkeypatch.setattr(drive_module, "GRACE", 20.0)
     ended: list[Any] = []
     over = threading.Event()
     agent = nb.Agent(nb.ScriptedModel([call("asks")]))

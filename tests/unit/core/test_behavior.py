@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.core import messages as messages_module
-from nbagent.core import run as run_module
+from nbagent.core import drive as drive_module
 from nbagent.core.errors import Misuse, ToolError, ToolFailed, UsageError
 
 call = nb.ScriptedModel.call
@@ -1159,7 +1159,7 @@ async def test_c98_a_resumed_history_reads_in_order(play, tools):
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give cancelled tools little time."""
-    monkeypatch.setattr(run_module, "GRACE", 0.2)
+    monkeypatch.setattr(drive_module, "GRACE", 0.2)
 
 
 async def test_c128_cancel_during_a_tool_keeps_what_is_finished(tools):

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core import run as run_module
+from nbagent.core import drive as drive_module
 from nbagent.core.output import Chunk
 
 call = nb.ScriptedModel.call
@@ -360,7 +360,7 @@ async def test_c128_cancel_while_paused_is_the_end_of_it(tools):
 
 async def test_c129_a_late_result_of_a_cancelled_run_changes_nothing(monkeypatch, caplog):
     """Marked as still running, its result discarded and logged; also one that ends in a pause."""
-    monkeypatch.setattr(run_module, "GRACE", 0.1)
+    monkeypatch.setattr(drive_module, "GRACE", 0.1)
     go, entered, left = threading.Event(), threading.Event(), threading.Event()
     agent = nb.Agent(nb.ScriptedModel([call("stubborn")]))
 

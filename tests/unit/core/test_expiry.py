@@ -129,7 +129,7 @@ async def test_a_failing_deadline_waits_for_calls_that_still_run():
         if getattr(event, "type", "") == "interrupted":
             break
     clock.now += 61
-    run._expire_due()
+    run._deadlines.apply()
     assert run.status == "running"
     with pytest.raises(nb.Conflict, match="expired"):
         run.restart(run.interrupts[0])
@@ -181,7 +181,7 @@ async def test_an_answer_in_time_wins_and_the_deadline_does_nothing():
     run.restart(run.interrupts[0])
     clock.now += 59
     await run
-    run._expire_due()
+    run._deadlines.apply()
     assert [e.by for e in run.journal if e.type == "resolved"] == ["code"]
     assert ran == [1]
 
@@ -201,7 +201,7 @@ async def test_of_the_deadline_and_many_answers_at_once_exactly_one_wins(on_expi
             try:
                 if late:
                     clock.now += 61  # noqa: B023 - this round's
-                    run._expire_due()
+                    run._deadlines.apply()
                 else:
                     run.restart(i)
             except nb.NbagentError as error:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core import run as run_module
+from nbagent.core import drive as drive_module
 from nbagent.core.events import dump, parse
 from nbagent.core.model import Usage
 from nbagent.core.state import RunState, apply
@@ -339,7 +339,7 @@ async def test_the_inner_turn_limit_is_asked_about_with_its_path():
 
 async def test_cancel_goes_down_the_tree(monkeypatch):
     """Inner bodies are stopped, inner asks end, and nothing inside goes on."""
-    monkeypatch.setattr(run_module, "GRACE", 0.3)
+    monkeypatch.setattr(drive_module, "GRACE", 0.3)
     stopped: list[str] = []
     started = asyncio.Event()
     inner = nb.Agent(nb.ScriptedModel([[call("slow"), call("asks")]]), name="inner")

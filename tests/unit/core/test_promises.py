@@ -150,7 +150,7 @@ class AnySchedule(RuleBasedStateMachine):
         open_ = {i for i, f in self.world.slow.items() if not f.done()}
         calls = self.run._journal.state.calls.values()
         if self.run.status != "running":
-            return self.run._active
+            return self.run._drive.active
         return (
             not calls
             or any(c.status == "ready" for c in calls)

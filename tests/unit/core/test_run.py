@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core import run as run_module
+from nbagent.core import drive as drive_module
 from nbagent.core import threads
 from nbagent.core.errors import StoreError, UsageError
 from nbagent.core.model import TextDelta
@@ -251,7 +251,7 @@ async def test_whoever_waits_is_not_woken_between_an_answer_and_what_it_starts()
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give cancelled tools little time."""
-    monkeypatch.setattr(run_module, "GRACE", 0.2)
+    monkeypatch.setattr(drive_module, "GRACE", 0.2)
 
 
 async def test_whoever_awaits_a_cancelled_run_is_told(short_grace):

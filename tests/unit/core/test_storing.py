@@ -166,7 +166,7 @@ async def test_c59_opening_a_run_whose_answered_tool_is_gone_names_the_tool() ->
     agent = make_agent([])
     run = agent.run("go", store=store, attended=True)
     await run.settled()
-    run._go_on = lambda: None  # type: ignore[method-assign]  # stored, and the process is gone
+    run._drive.go_on = lambda: None  # type: ignore[method-assign]  # stored, and the process is gone
     run.restart(run.interrupts[0])
     other = nb.Agent(nb.ScriptedModel([]))
     with pytest.raises(nb.NbagentError, match="no tool 'gate'"):

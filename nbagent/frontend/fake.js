@@ -60,6 +60,11 @@ export class FakeModel {
     for (const callback of [...(this.listeners.get("msg:custom") ?? [])]) callback(content);
   }
 
+  /** @param {string} event of Jupyter's own */
+  fire(event) {
+    for (const callback of [...(this.listeners.get(event) ?? [])]) callback();
+  }
+
   /** @param {string} type */
   said(type) {
     return this.sent.filter((content) => content.type === type);
@@ -68,6 +73,23 @@ export class FakeModel {
   get listening() {
     return [...this.listeners.values()].reduce((sum, set) => sum + set.size, 0);
   }
+}
+
+/** The connection of a kernel that tells how it stands. */
+export function fakeKernel() {
+  /** @type {Set<import("./wire.js").KernelSlot>} */
+  const slots = new Set();
+  return {
+    slots,
+    statusChanged: {
+      connect: (/** @type {import("./wire.js").KernelSlot} */ slot) => void slots.add(slot),
+      disconnect: (/** @type {import("./wire.js").KernelSlot} */ slot) => void slots.delete(slot),
+    },
+    /** @param {string} status */
+    tell(status) {
+      for (const slot of slots) slot(this, status);
+    },
+  };
 }
 
 export const HEAD = WIRE.from_kernel.snapshot.view.head;

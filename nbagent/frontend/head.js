@@ -13,7 +13,7 @@ import { drawStrip } from "./strip.js";
 /** Characters above which a prompt is folded. */
 const LONG_PROMPT = 280;
 /** @type {ReadonlySet<string>} */
-const ENDED = new Set(["completed", "failed", "cancelled"]);
+export const ENDED = new Set(["completed", "failed", "cancelled"]);
 
 /** @param {Env} env */
 export function drawHeader(env) {
@@ -36,12 +36,13 @@ export function drawHeader(env) {
     }
     head = next;
     text(who, next.agent);
-    text(pill, next.status_text);
-    attr(pill, "data-status", next.status);
+    const lost = env.store.gone && !ENDED.has(next.status);
+    text(pill, lost ? env.store.t("status_gone") : next.status_text);
+    attr(pill, "data-status", lost ? "gone" : next.status);
     draw();
   };
   const tick = () => {
-    if (head && !ENDED.has(head.status)) draw();
+    if (head && !ENDED.has(head.status) && !env.store.gone) draw();
   };
   return { el, update, tick };
 }
@@ -71,23 +72,27 @@ export function drawFooter(env, jump) {
     stop,
   );
   let stopping = false;
+  let pressed = false;
   on(questions, "click", jump, signal);
   on(
     stop,
     "click",
     () => {
-      if (stopping || store.gone) return;
-      stopping = store.send({ type: "stop" });
+      if (stopping || pressed || store.gone) return;
+      pressed = store.send({ type: "stop" });
       draw();
     },
     signal,
   );
   const draw = () => {
-    text(stop, store.t(stopping ? "stopping" : "stop"));
-    attr(stop, "aria-disabled", stopping || store.gone ? "true" : null);
+    const on = stopping || pressed;
+    text(stop, store.t(on ? "stopping" : "stop"));
+    attr(stop, "aria-disabled", on || store.gone ? "true" : null);
   };
   const update = (/** @type {Head} */ head) => {
     const ended = ENDED.has(head.status);
+    stopping = head.stopping;
+    pressed &&= !ended;
     text(
       turns,
       ended ? store.tn("turns", head.turns) : store.t("turn", { n: head.turns, m: head.max_turns }),
@@ -102,7 +107,7 @@ export function drawFooter(env, jump) {
       part.hidden = !part.textContent;
     draw();
   };
-  return { el, update, gone: draw };
+  return { el, update };
 }
 
 /** @param {number} n */

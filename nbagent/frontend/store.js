@@ -12,10 +12,12 @@ import { apply, changes } from "./reduce.js";
  * @typedef {import("./wire.js").FromFrontEnd} FromFrontEnd
  */
 /**
- * What a view hears. `view`: these keys changed. `receipt`: an answer was judged. `gone`: sending failed.
+ * What a view hears. `view`: these keys changed. `receipt`: an answer was judged. `gone`: the kernel is.
  * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "gone"}} Event
  */
 
+/** How a kernel stands that has lost all it had; JupyterLab tells. */
+const LOST = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 /** Milliseconds after which a gap asks for a snapshot once more. */
 const ASK_AGAIN = 1000;
 
@@ -28,7 +30,7 @@ export class Store {
   /** @type {View|null} */ view = null;
   /** @type {Record<string, string>} */ texts = {};
   /** Seconds to add to the page's clock to get the kernel's. */ skew = 0;
-  /** Whether sending failed: nobody hears this page any more. */ gone = false;
+  /** Whether nobody hears this page any more. */ gone = false;
 
   /**
    * @param {Model} model
@@ -40,13 +42,23 @@ export class Store {
       if (this.#seq === null) this.#fromTrait(model.get("snapshot"));
     };
     const message = (/** @type {FromKernel} */ content) => this.#receive(content);
+    // Jupyter cuts all comms when it restarts a kernel; that a kernel died it only tells of the kernel.
+    const cut = () => this.#lost();
+    const status = (/** @type {unknown} */ _, /** @type {string} */ now) => {
+      if (LOST.has(now)) this.#lost();
+    };
+    const kernel = model.widget_manager?.kernel;
     model.on("change:snapshot", synced);
     model.on("msg:custom", message);
+    model.on("comm_live_update", cut);
+    kernel?.statusChanged?.connect(status);
     signal.addEventListener(
       "abort",
       () => {
         model.off("change:snapshot", synced);
         model.off("msg:custom", message);
+        model.off("comm_live_update", cut);
+        kernel?.statusChanged?.disconnect(status);
         this.#listeners.clear();
       },
       { once: true },
@@ -99,10 +111,15 @@ export class Store {
       return true;
     } catch (error) {
       console.warn("nbagent: the kernel cannot be reached", error);
-      this.gone = true;
-      this.#tell({ type: "gone" });
+      this.#lost();
       return false;
     }
+  }
+
+  #lost() {
+    if (this.gone) return;
+    this.gone = true;
+    this.#tell({ type: "gone" });
   }
 
   /** @param {Partial<Snapshot>|null|undefined} snapshot */

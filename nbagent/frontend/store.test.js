@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { FakeModel, snapshot, TEXTS, WIRE } from "./fake.js";
+import { FakeModel, fakeKernel, snapshot, TEXTS, WIRE } from "./fake.js";
 import { group, Store } from "./store.js";
 
 afterEach(() => vi.useRealTimers());
@@ -73,6 +73,32 @@ test("a dead kernel is told to every view and a new snapshot brings it back", ()
   expect(store.gone).toBe(false);
 });
 
+test("a kernel that restarts is noticed without a press, a closed comm is not taken for it", () => {
+  const { model, store, heard } = start();
+  model.fire("comm:close");
+  expect(heard).toEqual([]);
+  model.fire("comm_live_update");
+  model.fire("comm_live_update");
+  expect([store.gone, heard]).toEqual([true, [{ type: "gone" }]]);
+});
+
+test.each(["dead", "autorestarting"])(
+  "a kernel that is %s is noticed; a busy one is none",
+  (how) => {
+    const kernel = fakeKernel();
+    const { store, controller } = start(
+      Object.assign(new FakeModel(), { widget_manager: { kernel } }),
+    );
+    kernel.tell("busy");
+    kernel.tell("unknown");
+    expect(store.gone).toBe(false);
+    kernel.tell(how);
+    expect(store.gone).toBe(true);
+    controller.abort();
+    expect(kernel.slots.size).toBe(0);
+  },
+);
+
 test("the kernel's clock counts, not the page's", () => {
   const { model, store } = start();
   model.tell({ ...snapshot([]), now: 5000 });
@@ -81,7 +107,7 @@ test("the kernel's clock counts, not the page's", () => {
 
 test("aborting leaves zero listeners", () => {
   const { model, controller, heard } = start();
-  expect(model.listening).toBe(2);
+  expect(model.listening).toBe(3);
   controller.abort();
   expect(model.listening).toBe(0);
   model.tell(snapshot([]));

@@ -1,12 +1,12 @@
 // @ts-check
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
-import { attr, h } from "./dom.js";
+import { attr, h, text } from "./dom.js";
 import { keepKeys, reportFocus } from "./focus.js";
-import { drawFooter, drawHeader } from "./head.js";
+import { drawFooter, drawHeader, ENDED } from "./head.js";
 import { drawCall } from "./items/call.js";
 import { FormView } from "./items/form.js";
-import { drawNotice, drawRecord } from "./items/lines.js";
+import { drawMessage, drawNotice, drawRecord } from "./items/lines.js";
 import { drawReasoning, drawText } from "./items/prose.js";
 import { HEAD } from "./reduce.js";
 
@@ -36,7 +36,8 @@ export class RunView {
     this.#store = store;
     this.items = h("div", { class: "nba-items" });
     this.live = h("div", { class: "nba-sr", "aria-live": "polite" });
-    this.el = h("section", { class: "nbagent" }, this.items, this.live);
+    this.gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
+    this.el = h("section", { class: "nbagent" }, this.items, this.gone, this.live);
     let ids = 0;
     this.#env = {
       store,
@@ -51,7 +52,7 @@ export class RunView {
     reportFocus(this.el, store, signal);
     store.listen((event) => {
       if (event.type === "view") this.#draw(event.keys);
-      else if (event.type === "gone") this.#frame?.footer.gone();
+      else if (event.type === "gone") this.#draw(new Set([HEAD]));
     }, signal);
     this.#draw(new Set([HEAD]));
   }
@@ -153,12 +154,18 @@ export class RunView {
         footer: drawFooter(this.#env, () => this.#jump()),
       };
       this.items.before(this.#frame.header.el);
-      this.items.after(this.#frame.footer.el);
+      this.gone.after(this.#frame.footer.el);
     }
     attr(this.el, "aria-label", this.#store.t("card", { agent: head.agent }));
     attr(this.el, "data-status", head.status);
     this.#frame.header.update(head);
     this.#frame.footer.update(head);
+    // A form says it itself, beside its buttons.
+    const told = this.#store.view?.items.some((item) => item.type === "form");
+    const lost = this.#store.gone && !told && !ENDED.has(head.status);
+    text(this.gone, lost ? this.#store.t("gone", { run: head.run }) : "");
+    this.gone.hidden = !lost;
+    attr(this.el, "data-gone", this.#store.gone);
   }
 
   /** Goes to the next question, round and round. */
@@ -178,6 +185,7 @@ export class RunView {
   }
 
   #tick() {
+    if (this.#store.gone) return;
     this.#frame?.header.tick();
     for (const { drawn } of this.#shown.values()) drawn.tick?.();
   }
@@ -201,6 +209,8 @@ function make(item, env) {
     case "record":
       return drawRecord(item, env);
     case "notice":
-      return drawNotice(item);
+      return drawNotice(item, env);
+    case "message":
+      return drawMessage(item);
   }
 }

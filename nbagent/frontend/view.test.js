@@ -213,6 +213,69 @@ test("Stop is said once", () => {
   expect(el.querySelector(".nba-stop").hidden).toBe(true);
 });
 
+test("what another page stopped is being stopped here too, and once ended it can be no more", () => {
+  const { patch, button, model } = open([]);
+  patch({ op: "head", head: { ...HEAD, stopping: true } });
+  const stop = button("Stopping…");
+  expect(stop.ariaDisabled ?? stop.getAttribute("aria-disabled")).toBe("true");
+  stop.click();
+  expect(model.said("stop")).toEqual([]);
+  patch({ op: "head", head: { ...HEAD, status: "cancelled" } });
+  expect(stop.hidden).toBe(true);
+});
+
+test("a kernel that is gone is said at once, by the card where no form says it", () => {
+  const asked = form({ kind: "text" });
+  const { model, $, el, patch } = open([asked]);
+  const said = () => [...el.querySelectorAll(".nba-gone")].filter((one) => !one.hidden);
+  patch({ op: "head", head: { ...HEAD, status: "running" } });
+  model.fire("comm_live_update");
+  expect(said().map((one) => one.closest("form") !== null)).toEqual([true]);
+  expect($(".nba-pill").textContent).toBe("kernel gone");
+  patch({ op: "remove", key: asked.key }, { op: "head", head: { ...HEAD, status: "running" } });
+  expect(said().map((one) => one.closest("form") !== null)).toEqual([false]);
+  expect(said()[0].textContent).toContain("Run the cell again");
+  patch({ op: "head", head: { ...HEAD, status: "completed", status_text: "done" } });
+  expect([said(), $(".nba-pill").textContent]).toEqual([[], "done"]);
+});
+
+test("a notice's button tells the kernel once, and the focus stays in the notice", () => {
+  const actions = [
+    { name: "stop", label: "Stop it" },
+    { name: "show", label: "Show it" },
+  ];
+  const { model, button, patch, $ } = open([{ ...notice, actions }]);
+  button("Stop it").focus();
+  button("Stop it").click();
+  button("Stop it").click();
+  expect(model.said("press")).toEqual([WIRE.from_front_end.press]);
+  patch({ op: "put", index: 0, item: { ...notice, actions: [actions[1]], text: "being stopped" } });
+  expect(document.activeElement).toBe(button("Show it"));
+  patch({ op: "put", index: 0, item: { ...notice, actions: [] } });
+  expect($(".nba-notice").contains(document.activeElement)).toBe(true);
+});
+
+test("long printed text is folded after its first lines, and grows behind the fold", () => {
+  const lines = (n) => Array.from({ length: n }, (_, at) => `line ${at}\n`).join("");
+  const { $, patch, el } = open([{ ...call, printed: lines(12) }]);
+  const fold = $(".nba-rest");
+  expect(fold.hidden).toBe(true);
+  patch({ op: "print", key: call.key, text: "more\nand more" });
+  expect(fold.hidden).toBe(false);
+  const [first, others] = el.querySelectorAll(".nba-printed");
+  expect(first.textContent.split("\n")).toHaveLength(10);
+  expect(others.textContent).toBe("line 10\nline 11\nmore\nand more");
+  expect(fold.querySelector("summary").textContent).toBe("4 more lines");
+});
+
+test("a message that waits says so until the model has it", () => {
+  const message = WIRE.from_kernel.snapshot.view.items.at(-1);
+  const { $, patch } = open([message]);
+  expect($(".nba-message").textContent).toBe("And hurrysent later");
+  patch({ op: "put", index: 0, item: { ...message, note: "" } });
+  expect($(".nba-message .nba-help").hidden).toBe(true);
+});
+
 test("two views of one run draw the same, and each has ids of its own", () => {
   const { el, model, widget, patch } = open([form({ kind: "text" }), call]);
   const second = document.createElement("div");

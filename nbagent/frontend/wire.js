@@ -66,8 +66,10 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string}} NoticeItem */
-/** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem} Item */
+/** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
+/** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[]}} NoticeItem */
+/** @typedef {{type: "message", key: string, text: string, note: string}} MessageItem */
+/** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
 
 /** @typedef {{lane: "model"|"tool"|"wait", start: number, end: number|null}} Span */
 /**
@@ -84,6 +86,7 @@
  * @property {number|null} cost
  * @property {number} questions
  * @property {number} decisions
+ * @property {boolean} stopping
  * @property {string} note
  * @property {Span[]} spans
  */
@@ -115,9 +118,17 @@
  * @property {string|null} remember
  */
 /** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/node.js").Draft}} Drafts */
+/** @typedef {{type: "press", notice: string, action: "stop"|"show"}} Press */
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
-/** @typedef {Hello|Answer|Drafts|Stop|Focus} FromFrontEnd */
+/** @typedef {Hello|Answer|Drafts|Press|Stop|Focus} FromFrontEnd */
+
+/**
+ * A kernel's connection in JupyterLab, as far as the card looks at it.
+ * @typedef {object} Kernel
+ * @property {{connect: (slot: KernelSlot) => void, disconnect: (slot: KernelSlot) => void}} [statusChanged]
+ */
+/** @typedef {(kernel: Kernel, status: string) => void} KernelSlot */
 
 /**
  * What anywidget hands over, as far as the card uses it.
@@ -126,6 +137,7 @@
  * @property {(event: string, callback: (...args: any[]) => void) => void} on
  * @property {(event: string, callback: (...args: any[]) => void) => void} off
  * @property {(content: FromFrontEnd) => void} send
+ * @property {{kernel?: Kernel}} [widget_manager] Jupyter's, where there is one
  */
 
 export {};

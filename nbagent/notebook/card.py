@@ -24,7 +24,7 @@ from .questions import Question, Types
 from .reveal import reveal
 from .view import RunView
 from .widget import Card
-from .wire import Answer, Drafts, FieldError, Op, Rich, View
+from .wire import Answer, Drafts, FieldError, NoticeItem, Op, Press, Rich, View
 
 PACE = 0.05
 """Seconds between two patches of one run."""
@@ -60,6 +60,8 @@ class RunCard(Card):
         self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
         """By interrupt id; touched on the run's loop only."""
+        self.pressed: Callable[[str, str], None] = lambda _key, _action: None
+        """Told the key of a notice and which of its buttons was pressed."""
         before = run.journal
         for event in before:
             self.view.apply(event)
@@ -87,6 +89,18 @@ class RunCard(Card):
         return self.run.loop
 
     # --- out
+
+    def notice(self, key: str, item: NoticeItem | None) -> None:
+        """Show a line of the notebook layer's own, replace it, or (None) take it away."""
+        with self._lock:
+            self.view.notice(key, item)
+            self._push()
+
+    def stopping(self) -> None:
+        """Tell every page that the run is being stopped."""
+        with self._lock:
+            self.view.set_stopping()
+            self._push()
 
     def _texts(self) -> dict[str, str]:
         texts = super()._texts()
@@ -187,7 +201,12 @@ class RunCard(Card):
             preview.typed(message.drafts)
 
     def _stop(self) -> None:
+        self.stopping()
         self.run.stop(by="form")
+
+    def _pressed(self, message: Press) -> None:
+        if self.view.offers(message.notice, message.action):
+            self.pressed(message.notice, message.action)
 
     def _answered(self, message: Answer) -> list[FieldError]:
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nbagent.core.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
+from nbagent.core.model import Discarded, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.output import Chunk, Displayed, Printed, Progressed
 
 from .board import Board
@@ -26,6 +26,7 @@ class Deltas:
             ReasoningDelta: self._reasoning_delta,
             ToolCallDelta: self._call_delta,
             Discarded: self._discarded,
+            Finished: self._finished,
             Printed: self._printed,
             Chunk: self._printed,
             Displayed: self._displayed,
@@ -83,6 +84,9 @@ class Deltas:
         else:
             turn.notice.replace(item)
         self._board.touch(turn.notice)
+
+    def _finished(self, _delta: Finished) -> None:
+        """The stored response says the same, and more."""
 
     def _live(self) -> Turn | None:
         """The turn that deltas belong to; None while no model is answering the outermost agent."""

@@ -22,10 +22,9 @@ from nbagent.core.run import Run
 
 from . import plain, static
 from .card import RunCard
-from .texts import TEXTS
+from .earlier import Earlier, goes_on
 from .view import RunView
 from .widget import Card
-from .wire import NoticeItem
 
 QUIET = 2.0
 """Seconds without anything in the card being touched before live gives way to static."""
@@ -44,13 +43,24 @@ class Live:
 
     def __init__(self, card: Card) -> None:
         self.card = card
+        self.below: list[Card] = []
+        """Cards that stand below it in the same box, and give way together with it."""
+        self.held: Callable[[], bool] = lambda: False
+        """Whether something in it is still needed live."""
         self.box = RunBox(children=[card, *card.rows])
         card.joined = self._joined
         self._places: list[str] = []
         """Display ids."""
 
-    def _joined(self, rows: list[Any]) -> None:
-        self.box.children = (self.card, *rows)
+    def add(self, card: Card) -> None:
+        """Show another card below."""
+        self.below.append(card)
+        card.joined = self._joined
+        self._joined(card.rows)
+
+    def _joined(self, _rows: list[Any]) -> None:
+        cards = (self.card, *self.below)
+        self.box.children = tuple(each for card in cards for each in (card, *card.rows))
 
     def show(self, text: str) -> None:
         """Show it in the output of the code that runs now; ``text`` is for where no widget is drawn."""
@@ -82,8 +92,7 @@ class Live:
     ) -> None:
         if not self._places:
             return  # it has given way already
-        quiet_for = time.monotonic() - self.card.touched_at
-        if not self.card.greetings or self.card.busy or quiet_for < QUIET:
+        if self.held() or not all(map(_is_quiet, (self.card, *self.below))):
             self._later(QUIET / 2, partial(self._settle, bundle, settled))
             return
         shown = bundle()
@@ -92,24 +101,36 @@ class Live:
         if self.card.greetings > 1:
             return  # a page that was reloaded has no display to update: closing would leave it blank
         self._places = []
-        self.card.detach()
+        cards, self.below = [self.card, *self.below], []
+        for card in cards:
+            card.detach()
         if settled is not None:
             settled()
-        for widget in (self.card, self.box):
+        widgets: list[Any] = [*cards, self.box]
+        for widget in widgets:
             layout = widget.layout
             widget.close()
             layout.close()  # without this its model stays
 
 
+def _is_quiet(card: Card) -> bool:
+    """Whether a page shows the card and nobody is at work in it."""
+    quiet_for = time.monotonic() - card.touched_at
+    return card.greetings > 0 and not card.busy and quiet_for >= QUIET
+
+
 class Shown:
     """One run on the page: one live card, shown in one or more places."""
 
-    def __init__(self, run: Run, *, notices: list[str]) -> None:
+    def __init__(self, run: Run, *, earlier: list[Run]) -> None:
         self._run = run
         self._executions: list[str | None] = []
         """The executions whose output shows the run."""
-        self._live: Live | None = None
-        self._notices = notices
+        self.live: Live | None = None
+        self._earlier = earlier
+        """Runs that the same cell started before, and that may still go on."""
+        self._below: list[Run] = []
+        """Those of them whose cards stand below this one."""
 
     def stands_in(self, execution: str | None) -> bool:
         """Whether this execution's output shows the run already."""
@@ -121,30 +142,56 @@ class Shown:
         self._executions.append(execution)
         live.show(plain.render(_view(self._run)))
 
+    def stopping(self) -> None:
+        """Tell the pages that the run is being stopped."""
+        if self.live is not None and isinstance(self.live.card, RunCard):
+            self.live.card.stopping()
+
     def _made(self) -> Live:
-        if self._live is None:
+        if self.live is None:
             card = RunCard(self._run)
-            for number, tool in enumerate(self._notices):
-                text = TEXTS["earlier_run"].format(tool=tool)
-                card.view.notice(f"earlier{number}", NoticeItem(key="", tone="warn", text=text))
-            self._live = Live(card)
+            self.live = Live(card)
+            self._tell_earlier(card, self.live)
             events = self._run.subscribe(self._heard)
             if events:
                 self._heard(events[-1])
-        return self._live
+        return self.live
 
     def _heard(self, heard: Heard) -> None:
-        live = self._live
-        if live is not None and isinstance(heard, RunCompleted | RunFailed | RunCancelled):
-            live.settle(
-                lambda: static_bundle(self._run, opened=live.card.opened),
-                settled=self._settled,
-            )
+        live = self.live
+        ended = isinstance(heard, RunCompleted | RunFailed | RunCancelled) and not heard.scope
+        if live is not None and ended:
+            live.settle(partial(self.bundle, live), settled=self._settled)
 
     def _settled(self) -> None:
         """The page has the static HTML: begin anew if the run is shown again."""
         self._run.unsubscribe(self._heard)
-        self._live, self._executions, self._notices = None, [], []
+        self.live, self._executions, self._earlier, self._below = None, [], [], []
+
+    def bundle(self, live: Live) -> dict[str, str]:
+        """The run, and those whose cards stand below it, as HTML and text."""
+        bundle = static_bundle(self._run, opened=live.card.opened)
+        for run, card in zip(self._below, live.below, strict=True):
+            more = static_bundle(run, opened=card.opened, style=False)
+            bundle = {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
+        return bundle
+
+    # --- what the same cell started before
+
+    def _tell_earlier(self, card: RunCard, live: Live) -> None:
+        """A notice for each earlier run that goes on; the live card stays until all have ended."""
+        show = partial(self._show_below, live)
+        notices = {
+            f"earlier{number}": Earlier(run, f"earlier{number}", card, show)
+            for number, run in enumerate(filter(goes_on, self._earlier))
+        }
+        card.pressed = lambda key, action: notices[key].pressed(action)
+        runs = [self._run, *(earlier.run for earlier in notices.values())]
+        live.held = lambda: any(map(goes_on, runs))  # one that failed may have been retried
+
+    def _show_below(self, live: Live, run: Run) -> None:
+        self._below.append(run)
+        live.add(RunCard(run))
 
 
 def _view(run: Run) -> Any:
@@ -154,11 +201,13 @@ def _view(run: Run) -> Any:
     return view.snapshot()
 
 
-def static_bundle(run: Run, *, opened: list[str] | None = None) -> dict[str, str]:
+def static_bundle(
+    run: Run, *, opened: list[str] | None = None, style: bool = True
+) -> dict[str, str]:
     """The run as it stands, as HTML and text that need no kernel."""
     view = _view(run)
     return {
-        "text/html": static.render(view, opened=opened),
+        "text/html": static.render(view, opened=opened, style=style),
         "text/plain": plain.render(view),
     }
 

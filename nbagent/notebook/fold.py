@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias, assert_never
 
 from nbagent.core.events import (
-    CallRequested,
     Interrupted,
+    MessageQueued,
     ModelResponded,
     Resolved,
     RunCancelled,
@@ -15,21 +15,22 @@ from nbagent.core.events import (
     RunFailed,
     RunRetried,
     RunStarted,
+    StepFinished,
+    StoredEvent,
     ToolFinished,
     ToolStarted,
 )
 from nbagent.core.interrupts import Reject, Respond, Restart
-from nbagent.core.messages import calls_of, text_of
 
 from .board import Board
+from .carried import carried
+from .frame import Frame
 from .items import FixedNode, Node, ReasoningNode, TextNode
 from .questions import Question, Types
 from .reveal import reveal
-from .sanitize import encodable
-from .strip import Strip
 from .texts import TEXTS
 from .tree import Agent, Asked, Call, Turn
-from .wire import Head, NoticeItem, RecordItem, RunStatus
+from .wire import Head, MessageItem, NoticeItem, RecordItem, RunStatus
 
 TypesOf: TypeAlias = Callable[[str], Types | None]
 
@@ -39,30 +40,52 @@ class Fold:
 
     def __init__(self, board: Board, run: str, types_of: TypesOf) -> None:
         self._board = board
-        self._run = run
         self._types_of = types_of
+        self.frame = Frame(run)
         self.asked: dict[str, Asked] = {}
         """The questions that are open, or were when the run ended, by interrupt id."""
-        self.note = ""
-        self._strip = Strip()
-        self._prompt = ""
-        self._started_at = 0.0
-        self._tokens = 0
-        self._cost: float | None = None
-        self._decisions = 0
+        self._strip = self.frame.strip
         self._end: RunCompleted | RunFailed | RunCancelled | None = None
-        self.handlers: dict[type[Any], Callable[[Any], None]] = {
-            RunStarted: self._run_started,
-            ModelResponded: self._model_responded,
-            ToolStarted: self._tool_started,
-            ToolFinished: self._tool_finished,
-            Interrupted: self._interrupted,
-            Resolved: self._resolved,
-            RunCompleted: self._ended,
-            RunFailed: self._ended,
-            RunCancelled: self._ended,
-            RunRetried: self._retried,
-        }
+
+    def apply(self, event: StoredEvent) -> None:
+        """Draw one event."""
+        match event:
+            case ToolStarted() | StepFinished() | ToolFinished():
+                self._call_went_on(event)
+            case Interrupted():
+                self._interrupted(event)
+            case Resolved():
+                self._resolved(event)
+            case ModelResponded():
+                self._model_responded(event)
+            case MessageQueued():
+                self._message_queued(event)
+            case _:
+                self._run_went_on(event)
+
+    def _call_went_on(self, event: ToolStarted | StepFinished | ToolFinished) -> None:
+        match event:
+            case ToolStarted():
+                self._tool_started(event)
+            case ToolFinished():
+                self._tool_finished(event)
+            case StepFinished():
+                pass  # it saves a later attempt work, and shows in nothing
+            case never:
+                assert_never(never)
+
+    def _run_went_on(
+        self, event: RunStarted | RunRetried | RunCompleted | RunFailed | RunCancelled
+    ) -> None:
+        match event:
+            case RunStarted():
+                self._run_started(event)
+            case RunRetried():
+                self._retried(event)
+            case RunCompleted() | RunFailed() | RunCancelled():
+                self._ended(event)
+            case never:
+                assert_never(never)
 
     @property
     def status(self) -> RunStatus:
@@ -79,63 +102,21 @@ class Fold:
 
     def head(self) -> Head:
         """The card's frame."""
-        status = self.status
-        return Head(
-            run=self._run,
-            agent=self._board.root.name,
-            prompt=self._prompt,
-            status=status,
-            status_text=TEXTS[f"status_{status}"],
-            started_at=self._started_at,
-            turns=self._board.root.turns_taken,
-            max_turns=self._board.root.max_turns,
-            tokens=self._tokens,
-            cost=self._cost,
-            questions=0 if self._end is not None else len(self.asked),
-            decisions=self._decisions,
-            note=self.note,
-            spans=self._strip.spans(self._started_at),
-        )
+        questions = 0 if self._end is not None else len(self.asked)
+        return self.frame.head(self._board.root, self.status, questions)
 
     def _run_started(self, event: RunStarted) -> None:
         agent = self._board.agent(event.scope)
         agent.name, agent.max_turns = reveal(event.agent), event.max_turns
         if agent is self._board.root:
-            self._started_at = event.at
-            self._prompt = _prompt(event.messages)
+            self.frame.started(event.at, event.messages)
         self._board.head_dirty = True
         self._think(agent, event.at)
-        if event.messages and event.messages[-1].get("role") == "assistant":
-            self._carry_on(agent, event)
-
-    def _carry_on(self, agent: Agent, event: RunStarted) -> None:
-        """A history that ends in open calls: they are this run's first turn."""
-        last = event.messages[-1]
-        calls = calls_of(last)
-        if not calls:
-            return
-        asked = tuple(
-            CallRequested(id=c["id"], name=c["name"], input=c["input"], raw=c.get("raw"))
-            for c in calls
-        )
-        whole = ModelResponded(at=event.at, scope=event.scope, text=text_of(last), calls=asked)
-        self._model_responded(whole)
-        agent.turns_taken -= 1
-        for call in calls:
-            carried = call.get("nbagent") or {}
-            if carried.get("status") == "waiting" and carried.get("pause"):
-                self._interrupted(Interrupted.model_validate(carried["pause"]))
-            elif carried.get("result") is not None:
-                output, error = carried["result"]["output"], bool(carried["result"].get("error"))
-                self._tool_finished(
-                    ToolFinished(
-                        at=event.at,
-                        scope=event.scope,
-                        call_id=call["id"],
-                        output=output,
-                        error=error,
-                    )
-                )
+        before = list(carried(event))
+        for past in before:
+            self.apply(past)
+        if before:
+            agent.turns_taken -= 1
 
     def _model_responded(self, event: ModelResponded) -> None:
         self._reopen()
@@ -143,15 +124,35 @@ class Fold:
         turn = agent.live or agent.new_turn()
         agent.live = None
         agent.turns_taken += 1
-        self._tokens += event.input_tokens + event.output_tokens
-        if event.cost is not None:
-            self._cost = (self._cost or 0.0) + event.cost
+        self.frame.spent(event)
         self._strip.stop(f"{agent.key}m", event.at)
         self._settle_text(turn, event)
         self._settle_calls(agent, turn, event)
         agent.thinking = False
         agent.text = event.text
         self._board.head_dirty = True
+        if not event.calls and self._send_queued(agent):
+            self._think(agent, event.at)
+
+    def _message_queued(self, event: MessageQueued) -> None:
+        agent = self._board.agent(event.scope)
+        if agent.thinking and agent.live is None:
+            agent.live = agent.new_turn()  # the answer that is on its way comes before the message
+        note = TEXTS["message_waits"]
+        node = FixedNode(MessageItem(key=agent.message_key(), text=reveal(event.text), note=note))
+        agent.queued.append(node)
+        self._board.add(agent.entries, node)
+
+    def _send_queued(self, agent: Agent) -> bool:
+        """The model is told what the person wrote meanwhile, and has all its turns again."""
+        queued, agent.queued = agent.queued, []
+        for node in queued:
+            node.replace(node.item.model_copy(update={"note": ""}))
+            self._board.touch(node)
+        if queued:
+            agent.max_turns += agent.turns_taken - agent.counted_from
+            agent.counted_from = agent.turns_taken
+        return bool(queued)
 
     def _settle_text(self, turn: Turn, event: ModelResponded) -> None:
         if turn.notice is not None:
@@ -234,7 +235,7 @@ class Fold:
         asked = self.asked.pop(event.id, None)
         if asked is None:
             return
-        self._decisions += 1
+        self.frame.decisions += 1
         self._strip.stop(asked.node.key, event.at)
         self._record(asked, asked.question.record(f"a:{event.id}", event, asked.event.at))
         call, agent = asked.call, asked.agent
@@ -272,6 +273,7 @@ class Fold:
         self._strip.stop(call.key, at)
         self._board.head_dirty = True
         if not agent.open:
+            self._send_queued(agent)
             self._think(agent, at)
 
     def _ended(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
@@ -284,7 +286,7 @@ class Fold:
         self._board.head_dirty = True
         if agent is not self._board.root:
             return
-        self._end = event
+        self._end, self.frame.stopping = event, False
         self._strip.stop_all(event.at)
         if agent.live is not None:
             for node in agent.live.clear():
@@ -318,7 +320,8 @@ class Fold:
                 text = TEXTS["failed"].format(error=reveal(error), message=reveal(message))
                 self._board.add(nodes, FixedNode(NoticeItem(key="end", tone="bad", text=text)))
             case RunCancelled(by=by, still_running=names):
-                text = TEXTS["cancelled"].format(who=reveal(by))
+                told = TEXTS["cancelled_here" if by == "form" else "cancelled"]
+                text = told.format(who=reveal(by))
                 if names:
                     tools = ", ".join(reveal(self._name_of(name)) for name in names)
                     text = f"{text} {TEXTS['still_running'].format(tools=tools)}"
@@ -355,11 +358,13 @@ class Fold:
             self._board.add(asked.siblings, asked.node)
 
     def _retried(self, event: RunRetried) -> None:
-        self._reopen()
-        for agent in self._board.agents.values():
-            if agent.failed and not agent.open:
-                self._think(agent, event.at)
-            agent.failed, agent.ended = False, agent.ended and not agent.failed
+        """The run of this scope goes on; those inside and around it tell by themselves."""
+        if not event.scope:
+            self._reopen()
+        agent = self._board.agent(event.scope)
+        if agent.failed and not agent.open:
+            self._think(agent, event.at)
+        agent.failed, agent.ended = False, agent.ended and not agent.failed
 
     def _think(self, agent: Agent, at: float) -> None:
         agent.thinking, agent.ended = True, False
@@ -376,11 +381,3 @@ class Fold:
         asked.record = record
         self._board.touch(record)
         self._board.head_dirty = True
-
-
-def _prompt(messages: list[Any]) -> str:
-    """The text of the last thing the person said."""
-    for message in reversed(messages):
-        if isinstance(message, Mapping) and message.get("role") == "user":
-            return encodable(text_of(message))
-    return ""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from nbagent.core.run import Run
 from nbagent.core.threads import private_loop
@@ -21,6 +23,8 @@ class NotebookHost:
         """By cell: the runs it started, with the execution that did."""
         self._displays: dict[str, Any] = {}
         """By run id: where and how it is shown."""
+        self._before: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
+        """The runs of the same cell that still went on when a run was started."""
 
     def attended(self) -> bool:
         """Whether a front end can answer."""
@@ -41,15 +45,14 @@ class NotebookHost:
             for old in earlier:
                 if not old.executing:
                     old.stop(by=TEXTS["cell_rerun"])
+            earlier = [r for r in earlier if r.executing]
+        self._before[run] = earlier
         kept = [(k, r) for k, r in self._started.get(cell, ()) if _goes_on(r)]
         self._started[cell] = [*kept, (key, run)]
 
-    def earlier(self, run: Run) -> list[str]:
-        """The tools that an earlier run of this run's cell is still executing."""
-        for entries in self._started.values():
-            if any(r is run for _, r in entries):
-                return [name for _, r in entries if r is not run for name in r.executing]
-        return []
+    def earlier(self, run: Run) -> list[Run]:
+        """The runs of the same cell that still went on when this one was started."""
+        return self._before.get(run, [])
 
     def show(self, run: Run) -> None:
         """Show the run's card in the calling cell."""
@@ -57,7 +60,7 @@ class NotebookHost:
 
         shown = self._displays.get(run.id)
         if shown is None:
-            shown = self._displays[run.id] = Shown(run, notices=self.earlier(run))
+            shown = self._displays[run.id] = Shown(run, earlier=self.earlier(run))
         shown.show(kernel.execution_key())
 
     def display(self, run: Run) -> None:
@@ -74,15 +77,21 @@ class NotebookHost:
 
     async def wait(self, run: Run, future: Future[None]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""
-        await kernel.wait(future, on_kernel_interrupt=lambda: run.stop(by=TEXTS["kernel_stop"]))
+        await kernel.wait(future, on_kernel_interrupt=partial(self._stop, run))
 
     def wait_sync(self, run: Run, future: Future[None]) -> None:
         """The same in synchronous code."""
-        kernel.pump(future, on_kernel_interrupt=lambda: run.stop(by=TEXTS["kernel_stop"]))
+        kernel.pump(future, on_kernel_interrupt=partial(self._stop, run))
 
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A mime bundle of a value that shows richer than its JSON, or None."""
         return capture.present(value)
+
+    def _stop(self, run: Run) -> None:
+        shown = self._displays.get(run.id)
+        if shown is not None:
+            shown.stopping()
+        run.stop(by=TEXTS["kernel_stop"])
 
     def _wait_settled(self, run: Run) -> None:
         kernel.pump(run.settling())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from nbagent.core.events import ToolFinished
 from nbagent.core.output import MAX_PRINTED
@@ -19,6 +19,7 @@ from .wire import (
     Fact,
     FormItem,
     Item,
+    MessageItem,
     NoticeItem,
     Op,
     Print,
@@ -31,7 +32,9 @@ from .wire import (
     TextItem,
 )
 
-HEAVY = 50_000
+FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem
+
+HEAVY = 15_000
 """Characters of drawn output from which on mere progress is redrawn once a second."""
 
 
@@ -149,13 +152,13 @@ class ReasoningNode(Node):
 
 
 class FixedNode(Node):
-    """A form, a record or a notice: replaced as a whole."""
+    """A form, a record, a notice or a message: replaced as a whole."""
 
-    def __init__(self, item: FormItem | RecordItem | NoticeItem) -> None:
+    def __init__(self, item: FixedItem) -> None:
         super().__init__(item.key)
         self.item = item
 
-    def replace(self, item: FormItem | RecordItem | NoticeItem) -> None:
+    def replace(self, item: FixedItem) -> None:
         """Another item in the same place."""
         self.item, self.stale = item, True
 
@@ -254,7 +257,9 @@ class CallNode(Node):
 
     def printed(self, text: str) -> None:
         """More is printed."""
-        self._printed.add(text)
+        if not self._printed.add(text):  # only how much is left out is another
+            self._only_progress = self._only_progress or not self.stale
+            self.stale = True
 
     def displayed(self, bundle: dict[str, Any], display_id: str | None) -> None:
         """Something is displayed, or replaces what has the same ``display_id``."""
@@ -318,6 +323,7 @@ class Printout:
         self._source = [text] if text else []
         self._size = len(text)
         self._pending: list[str] = []
+        self._left_out = 0
         self.shown = terminal(text)
 
     @property
@@ -327,17 +333,20 @@ class Printout:
 
     @property
     def whole(self) -> str:
-        """All of it, what is pending included."""
-        return terminal("".join([*self._source, *self._pending])) if self._pending else self.shown
+        """All of it, what is pending included, and how much is left out."""
+        text = terminal("".join([*self._source, *self._pending])) if self._pending else self.shown
+        if not self._left_out:
+            return text
+        return f"{text}\n{TEXTS['more_printed'].format(n=f'{self._left_out:,}')}\n"
 
-    def add(self, text: str) -> None:
-        """Take more text; beyond the limit it is kept for the end and not shown live."""
-        if self._size >= MAX_PRINTED:
-            return
+    def add(self, text: str) -> bool:
+        """Take more text; False where it is only counted, as there is enough of it until the end."""
+        room = max(0, MAX_PRINTED - self._size)
         self._size += len(text)
-        if self._size >= MAX_PRINTED:
-            text += TEXTS["more_printed"]
-        self._pending.append(text)
+        self._left_out += max(0, len(text) - room)
+        if room:
+            self._pending.append(text[:room])
+        return not self._left_out
 
     def work_in(self) -> str | None:
         """The text to append to what is shown, or None where ``shown`` is drawn anew."""

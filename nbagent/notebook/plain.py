@@ -17,6 +17,7 @@ from .wire import (
     Fact,
     FormItem,
     Item,
+    MessageItem,
     NoticeItem,
     ReasoningItem,
     RecordItem,
@@ -60,10 +61,16 @@ def _item(item: Item) -> str:
         case RecordItem():
             lines = [f"  {item.title}: {item.decision}", *_facts(item.details)]
             return "\n".join(lines)
-        case NoticeItem(text=text):
-            return f"! {text}"
+        case NoticeItem() | MessageItem():
+            return _told(item)
         case never:
             assert_never(never)
+
+
+def _told(item: NoticeItem | MessageItem) -> str:
+    if isinstance(item, NoticeItem):
+        return f"! {item.text}"
+    return "\n".join(f"> {line}" for line in item.text.splitlines())
 
 
 def _call(item: CallItem) -> str:

@@ -222,8 +222,10 @@ class Question:
             case Reject(reason=reason):
                 word = TEXTS["rejected" if self.approval else "declined"]
                 return f"{word} · “{reveal(reason or '')}”", "bad", []
-            case Restart(input=None):
+            case Restart(input=None, remember=None):
                 return TEXTS["approved"], "good", []
+            case Restart(input=None, remember=scope):
+                return f"{TEXTS['approved']} · {TEXTS[f'always_{scope}']}", "good", []
             case Restart(input=changed):
                 details = facts.changes(changed or {}, self.input)
                 return TEXTS["approved_changed" if details else "approved"], "good", details

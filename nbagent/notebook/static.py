@@ -20,6 +20,7 @@ from .wire import (
     FormItem,
     Head,
     Item,
+    MessageItem,
     NoticeItem,
     ReasoningItem,
     RecordItem,
@@ -30,6 +31,10 @@ from .wire import (
 
 LONG_PROMPT = 280
 """Characters above which a prompt is folded; the live card has the same number."""
+FIRST_LINES = 10
+"""Lines of printed text before the fold; the live card has the same number, and the next one."""
+FOLDED_FROM = 13
+"""Lines from which on printed text is folded: nobody opens a fold for one line."""
 NAMED = ("waiting", "failed", "rejected", "cancelled")
 """Call states that the row names in words."""
 
@@ -132,15 +137,22 @@ def _item(item: Item, opened: Collection[str] | None) -> Html:
             body = _el("div", {"class": "nba-thought", "dir": "auto"}, text)
             return _details("nba-think", summary, body, is_open=_is_open(item, opened))
         case CallItem():
-            return _call(item, is_open=_is_open(item, opened))
+            return _call(item, opened)
         case FormItem():
             return _form(item)
         case RecordItem():
             return _record(item)
-        case NoticeItem(tone=tone, text=text):
-            return _el("div", {"class": "nba-notice", "dir": "auto", "data-tone": tone}, text)
+        case NoticeItem() | MessageItem():
+            return _told(item)
         case never:
             assert_never(never)
+
+
+def _told(item: NoticeItem | MessageItem) -> Html:
+    text = _el("div", {"class": "nba-text", "dir": "auto"}, item.text)
+    if isinstance(item, NoticeItem):
+        return _el("div", {"class": "nba-notice", "data-tone": item.tone}, text)
+    return _el("div", {"class": "nba-message"}, text, _auto("div", "nba-help", item.note))
 
 
 def _details(name: str, *children: _Child, is_open: bool, state: str | None = None) -> Html:
@@ -154,7 +166,7 @@ def _text(item: TextItem) -> Html:
     return _el("div", {"class": "nba-say", "dir": "auto"}, blocks, raw)
 
 
-def _call(item: CallItem, *, is_open: bool) -> Html:
+def _call(item: CallItem, opened: Collection[str] | None) -> Html:
     state = TEXTS[f"state_{item.state}"]
     summary = _el(
         "summary",
@@ -170,11 +182,25 @@ def _call(item: CallItem, *, is_open: bool) -> Html:
         "div",
         {"class": "nba-body"},
         _el("div", {"class": "nba-input"}, _facts(item.input)) if item.input else None,
-        _auto("pre", "nba-printed", item.printed),
+        *_printed(item, opened),
         _el("div", {"class": "nba-outputs"}, *outputs) if outputs else None,
         _auto("pre", "nba-result", item.result),
     )
-    return _details("nba-call", summary, body, is_open=is_open, state=item.state)
+    return _details("nba-call", summary, body, is_open=_is_open(item, opened), state=item.state)
+
+
+def _printed(item: CallItem, opened: Collection[str] | None) -> list[Html | None]:
+    """Printed text: its first lines, and the others behind a fold."""
+    lines = item.printed.removesuffix("\n").split("\n")
+    if len(lines) < FOLDED_FROM:
+        return [_auto("pre", "nba-printed", item.printed)]
+    more = TEXTS["more_lines"].format(n=len(lines) - FIRST_LINES)
+    rest = _el("pre", {"class": "nba-printed", "dir": "auto"}, "\n".join(lines[FIRST_LINES:]))
+    is_open = f"{item.key}:printed" in (opened or ())
+    return [
+        _auto("pre", "nba-printed", "\n".join(lines[:FIRST_LINES])),
+        _details("nba-rest", _el("summary", {}, more), rest, is_open=is_open),
+    ]
 
 
 def _rich(output: Rich) -> Html:

@@ -75,6 +75,10 @@ class Agent:
         self.name = ""
         self.max_turns = 20
         self.turns_taken = 0
+        self.counted_from = 0
+        """How many turns were taken when the person last wrote: the limit counts from there."""
+        self.queued: list[FixedNode] = []
+        """What the person wrote that the model does not have yet."""
         self.text = ""
         """The last response's."""
         self.entries: list[Turn | Node] = []
@@ -88,7 +92,7 @@ class Agent:
         self.failed = False
         """Whether it ended by failing, so that a retry takes it up again."""
         self.last_turn: Turn | None = None
-        self._turns = 0
+        self._turns = self._messages = 0
 
     @property
     def path(self) -> str:
@@ -107,6 +111,11 @@ class Agent:
         self.entries.append(turn)
         self.last_turn = turn
         return turn
+
+    def message_key(self) -> str:
+        """A key for one more message of the person."""
+        self._messages += 1
+        return f"{self.key}m{self._messages}"
 
     def walk(self) -> Iterator[Node]:
         """All items in the order they are drawn."""

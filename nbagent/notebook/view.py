@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import Any, TypeAlias
 
-from nbagent.core.events import StoredEvent
+from nbagent.core.events import Event, StoredEvent
 from nbagent.core.model import ModelDelta
 from nbagent.core.output import OutputDelta
 
@@ -37,15 +37,16 @@ class RunView:
         self._lock = threading.RLock()
         self._board = Board()
         self._fold = Fold(self._board, run, types_of or (lambda _name: None))
-        self._fold.note = note
-        self._handlers = Deltas(self._board).handlers | self._fold.handlers
+        self._fold.frame.note = note
+        self._deltas = Deltas(self._board).handlers
 
     def apply(self, event: Told) -> None:
         """Take one event or delta."""
         with self._lock:
-            handler = self._handlers.get(type(event))
-            if handler is not None:  # what is not drawn, such as a finished step, passes by
-                handler(event)
+            if isinstance(event, Event):
+                self._fold.apply(event)
+            else:
+                self._deltas[type(event)](event)
 
     def flush(self, now: float) -> list[Op] | None:
         """The operations since the last flush, in order, or None where nothing changed.
@@ -97,17 +98,21 @@ class RunView:
         with self._lock:
             self._update_form(interrupt, {"answering": answering}, send=True)
 
+    def set_stopping(self) -> None:
+        """Show that the run is being stopped, until it has ended."""
+        with self._lock:
+            if self._fold.status in ("running", "interrupted"):
+                self._fold.frame.stopping = self._board.head_dirty = True
+
     def set_note(self, note: str) -> None:
         """Replace the quiet line in the footer."""
         with self._lock:
-            self._fold.note, self._board.head_dirty = note, True
+            self._fold.frame.note, self._board.head_dirty = note, True
 
     def notice(self, key: str, item: NoticeItem | None) -> None:
         """Show a line of the notebook layer's own at the end, replace it, or (None) take it away."""
         with self._lock:
-            entries = self._board.root.entries
-            found = (n for n in entries if isinstance(n, FixedNode) and n.key == key)
-            known = next(found, None)
+            entries, known = self._board.root.entries, self._noticed(key)
             if known is not None and item is not None:
                 known.replace(item.model_copy(update={"key": key}))
                 self._board.touch(known)
@@ -115,6 +120,17 @@ class RunView:
                 self._board.drop(entries, known)
             elif item is not None:
                 self._board.add(entries, FixedNode(item.model_copy(update={"key": key})))
+
+    def offers(self, key: str, action: str) -> bool:
+        """Whether the notice of this key is there and has this button."""
+        with self._lock:
+            known = self._noticed(key)
+            item = None if known is None else known.item
+            return isinstance(item, NoticeItem) and any(a.name == action for a in item.actions)
+
+    def _noticed(self, key: str) -> FixedNode | None:
+        entries = self._board.root.entries
+        return next((n for n in entries if isinstance(n, FixedNode) and n.key == key), None)
 
     def _update_form(self, interrupt: str, update: dict[str, Any], *, send: bool) -> None:
         asked = self._fold.asked.get(interrupt)

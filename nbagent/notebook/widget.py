@@ -33,6 +33,7 @@ from .wire import (
     Hello,
     Op,
     Patch,
+    Press,
     Receipt,
     Snapshot,
     Stop,
@@ -146,6 +147,9 @@ class Card(anywidget.AnyWidget):
         """The Stop button was pressed."""
         raise NotImplementedError
 
+    def _pressed(self, message: Press) -> None:
+        """A notice's button was pressed; a card that has no notices has nothing to do."""
+
     # --- out
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: FBT001, FBT002 - ipywidgets
@@ -187,6 +191,9 @@ class Card(anywidget.AnyWidget):
             self._malformed(content, error)
             return
         self.touched_at = time.monotonic()
+        self._take(message)
+
+    def _take(self, message: FromFrontEnd) -> None:
         match message:
             case Hello():
                 self.greetings += 1
@@ -196,6 +203,8 @@ class Card(anywidget.AnyWidget):
                 self._receipt(submission, interrupt, errors)
             case Drafts():
                 self._typed(message)
+            case Press():
+                self._pressed(message)
             case Stop():
                 self._stop()
             case Focus(busy=busy, opened=opened):

@@ -1,7 +1,7 @@
 """The wire between kernel and front end: every message, typed.
 
 The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs) and
-``Receipt``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Stop``, ``Focus``. The same
+``Receipt``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Focus``. The same
 shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
 that both ends check.
 
@@ -157,6 +157,13 @@ class RecordItem(_Wire):
     """Seconds the person took."""
 
 
+class NoticeAction(_Wire):
+    """A button of a notice."""
+
+    name: Literal["stop", "show"]
+    label: str
+
+
 class NoticeItem(_Wire):
     """A line from nbagent itself: an error, a retry, an earlier run that still executes."""
 
@@ -164,10 +171,21 @@ class NoticeItem(_Wire):
     key: str
     tone: Literal["bad", "warn", "plain"] = "plain"
     text: str
+    actions: list[NoticeAction] = Field(default_factory=list)
+
+
+class MessageItem(_Wire):
+    """What the person wrote while the run went on."""
+
+    type: Literal["message"] = "message"
+    key: str
+    text: str
+    note: str = ""
+    """What keeps the model from having it yet."""
 
 
 Item: TypeAlias = Annotated[
-    TextItem | ReasoningItem | CallItem | FormItem | RecordItem | NoticeItem,
+    TextItem | ReasoningItem | CallItem | FormItem | RecordItem | NoticeItem | MessageItem,
     Field(discriminator="type"),
 ]
 
@@ -195,6 +213,8 @@ class Head(_Wire):
     cost: float | None = None
     questions: int = 0
     decisions: int = 0
+    stopping: bool = False
+    """Whether somebody pressed Stop and what still runs has not ended yet."""
     note: str = ""
     """A quiet line in the footer, such as where the run is stored."""
     spans: list[Span] = Field(default_factory=list)
@@ -325,6 +345,15 @@ class Drafts(_Wire):
     drafts: Any
 
 
+class Press(_Wire):
+    """A button of a notice was pressed."""
+
+    type: Literal["press"] = "press"
+    notice: str
+    """The notice's key."""
+    action: Literal["stop", "show"]
+
+
 class Stop(_Wire):
     """The Stop button."""
 
@@ -340,5 +369,5 @@ class Focus(_Wire):
 
 
 FromFrontEnd: TypeAlias = Annotated[
-    Hello | Answer | Drafts | Stop | Focus, Field(discriminator="type")
+    Hello | Answer | Drafts | Press | Stop | Focus, Field(discriminator="type")
 ]

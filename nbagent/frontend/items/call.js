@@ -11,6 +11,9 @@ import { duration } from "./env.js";
  * @typedef {import("./env.js").Env} Env
  */
 
+/** Lines of printed text before the fold, and from how many on there is one; see static.py. */
+const FIRST_LINES = 10;
+const FOLDED_FROM = 13;
 /** States that the row names in words: color alone says nothing to some. */
 const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
 
@@ -28,7 +31,7 @@ export function drawCall(first, env) {
   const state = h("span", { class: "nba-state" });
   const time = h("span", { class: "nba-time" });
   const bar = progressBar(store.t("progress"));
-  const body = callBody();
+  const body = callBody(env, `${first.key}:printed`);
   const el = h(
     "details",
     { class: "nba-call" },
@@ -83,19 +86,33 @@ function progressBar(label) {
   return { el, update };
 }
 
-/** The opened part of a row; what did not change is not drawn again. */
-function callBody() {
+/**
+ * The opened part of a row; what did not change is not drawn again.
+ * @param {Env} env
+ * @param {string} key of the fold in it
+ */
+function callBody({ store }, key) {
   const input = h("div", { class: "nba-input" });
   const note = h("div", { class: "nba-help", dir: "auto" });
   const printed = h("pre", { class: "nba-printed", dir: "auto" });
+  const more = h("summary");
+  const others = h("pre", { class: "nba-printed", dir: "auto" });
+  const rest = h("details", { class: "nba-rest", "data-key": key, hidden: true }, more, others);
   const outputs = h("div", { class: "nba-outputs" });
   const result = h("pre", { class: "nba-result", dir: "auto" });
-  const el = h("div", { class: "nba-body" }, input, note, printed, outputs, result);
+  const el = h("div", { class: "nba-body" }, input, note, printed, rest, outputs, result);
+  const print = (/** @type {string} */ text_) => {
+    const lines = text_.replace(/\n$/, "").split("\n");
+    rest.hidden = lines.length < FOLDED_FROM;
+    grow(printed, rest.hidden ? text_ : lines.slice(0, FIRST_LINES).join("\n"));
+    grow(others, rest.hidden ? "" : lines.slice(FIRST_LINES).join("\n"));
+    text(more, store.t("more_lines", { n: lines.length - FIRST_LINES }));
+  };
   const update = (/** @type {CallItem} */ item, /** @type {CallItem|null} */ old) => {
     if (!old || !equal(old.input, item.input))
       input.replaceChildren(...(item.input.length > 0 ? [factList(item.input)] : []));
     text(note, (item.state === "running" && item.progress?.text) || "");
-    grow(printed, item.printed);
+    if (item.printed !== old?.printed) print(item.printed);
     if (!old || !equal(old.outputs, item.outputs))
       outputs.replaceChildren(...item.outputs.map(rich));
     text(result, item.result ?? "");

@@ -19,6 +19,9 @@ import { h, on, text } from "../dom.js";
  * @param {AbortSignal} signal
  */
 export function errorSummary(env, signal) {
+  const said = h("div", { class: "nba-sr", role: "status" });
+  /** @type {Placed[]} */
+  let shown = [];
   const title = h("p");
   const list = h("ul");
   const el = h(
@@ -36,8 +39,9 @@ export function errorSummary(env, signal) {
     for (const field of root ? walk(root) : [])
       field.fail(placed.filter((one) => one.chain.at(-1) === field).map((one) => one.message));
     list.replaceChildren(...placed.map((one) => line(one, signal)));
-    text(title, placed.length > 0 ? env.store.tn("errors", placed.length) : "");
-    el.hidden = placed.length === 0;
+    shown = placed;
+    text(said, "");
+    count();
     const targets = placed.map((one) => one.chain.at(-1)?.target() ?? null);
     // A single error that stands at its field is only said, not shown twice.
     el.classList.toggle("nba-sr", placed.length === 1 && targets[0] != null);
@@ -47,7 +51,28 @@ export function errorSummary(env, signal) {
     const first = found.reduce((one, other) => (before(other, one) ? other : one), found[0]);
     (first ?? el).focus();
   };
-  return { el, show };
+  const count = () => {
+    text(title, shown.length > 0 ? env.store.tn("errors", shown.length) : "");
+    el.hidden = shown.length === 0;
+  };
+  /**
+   * The person edits something: what was wrong with it is no longer known to be.
+   * @param {Node} place
+   */
+  const edited = (place) => {
+    const [gone, left] = [true, false].map((wanted) =>
+      shown.filter(({ chain }) => (chain.at(-1)?.el.contains(place) ?? true) === wanted),
+    );
+    if (!gone?.length || !left) return;
+    for (const one of gone) {
+      list.children[shown.indexOf(one)]?.remove();
+      shown = shown.filter((other) => other !== one);
+      one.chain.at(-1)?.fail([]);
+    }
+    count();
+    text(said, shown.length > 0 ? title.textContent : env.store.t("errors_none"));
+  };
+  return { el, said, show, edited };
 }
 
 /**

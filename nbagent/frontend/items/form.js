@@ -33,6 +33,7 @@ export class FormView {
   #accepted = false;
   #slow = false;
   #frozen = false;
+  /** @type {Node|null} What the person last acted on. */ #at = null;
   /** @type {ReturnType<typeof setTimeout>|undefined} */ #draftsTimer;
   /** @type {ReturnType<typeof setTimeout>|undefined} */ #slowTimer;
 
@@ -68,12 +69,18 @@ export class FormView {
       h("div", { class: "nba-asking" }, this.path, this.title, this.note),
       this.facts,
       this.summary.el,
+      this.summary.said,
       this.slot,
       this.preview,
       this.gone,
       ...this.bar.els,
     );
     attr(this.el, "data-interrupt", item.interrupt);
+    const at = (/** @type {Event} */ event) => {
+      this.#at = /** @type {Node} */ (event.target);
+    };
+    for (const type of /** @type {const} */ (["input", "change", "click", "keydown"]))
+      on(this.slot, type, at, signal, true);
     on(this.el, "submit", (event) => event.preventDefault(), signal);
     on(this.el, "keydown", (event) => this.#key(event), signal);
     env.store.listen((event) => {
@@ -195,6 +202,7 @@ export class FormView {
   }
 
   #touched() {
+    if (this.#at) this.summary.edited(this.#at);
     this.#draw();
     clearTimeout(this.#draftsTimer);
     this.#draftsTimer = setTimeout(() => {

@@ -132,6 +132,30 @@ test("an error below a JSON box is shown at the box with the rest of its path", 
   expect($(".nba-field .nba-err").textContent).toBe("0: no");
 });
 
+test("editing a field clears what was wrong with it, and the summary counts the rest", () => {
+  const { $, el, button, judge } = open([edit()]);
+  const said = () => el.querySelector(".nba-form [role=status].nba-sr").textContent;
+  button("Approve").click();
+  const errors = [
+    { field: "/note", message: "too short" },
+    { field: "/amount", message: "too much" },
+    { field: null, message: "not together" },
+  ];
+  judge({ ok: false, errors });
+  expect($(".nba-errors p").textContent).toBe("3 things to correct");
+  type($(".nba-number"), "150");
+  expect(el.textContent).not.toContain("too much");
+  expect(el.textContent).not.toContain("not together");
+  expect([...el.querySelectorAll(".nba-errors li")].map((one) => one.textContent)).toEqual([
+    "note: too short",
+  ]);
+  expect(said()).toBe("One thing to correct");
+  expect(document.activeElement).toBe($(".nba-number"));
+  type($("input[type=text], textarea"), "hello");
+  expect([$(".nba-errors").hidden, el.textContent.includes("too short")]).toEqual([true, false]);
+  expect(said()).toBe("Nothing marked is left to correct.");
+});
+
 test("no message touches what is typed: patches, errors, other items, the same form again", () => {
   const { $, patch, model, button, judge } = open([form({ kind: "text" })]);
   const input = $("input");

@@ -1,13 +1,14 @@
 // @ts-check
 // The one-line items: a decision that was made, and a word from nbagent itself.
 
-import { attr, h, text } from "../dom.js";
+import { attr, h, on, text } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { duration } from "./env.js";
 
 /**
  * @typedef {import("../wire.js").RecordItem} RecordItem
  * @typedef {import("../wire.js").NoticeItem} NoticeItem
+ * @typedef {import("../wire.js").MessageItem} MessageItem
  * @typedef {import("./env.js").Env} Env
  */
 
@@ -39,13 +40,53 @@ export function drawRecord(first, env) {
 
 /**
  * @param {NoticeItem} first
+ * @param {Env} env
  * @returns {import("./env.js").Drawn<NoticeItem>}
  */
-export function drawNotice(first) {
-  const el = h("div", { class: "nba-notice", dir: "auto" });
-  const update = (/** @type {NoticeItem} */ item) => {
+export function drawNotice(first, { store, signal }) {
+  const said = h("div", { class: "nba-text", dir: "auto", role: "status", tabindex: "-1" });
+  const buttons = h("div", { class: "nba-buttons" });
+  const el = h("div", { class: "nba-notice" }, said, buttons);
+  let item = first;
+  const press = (/** @type {Event} */ { target }) => {
+    const button = target instanceof Element ? target.closest("button") : null;
+    const action = item.actions.find(({ label }) => label === button?.textContent)?.name;
+    if (!button || !action || button.hasAttribute("aria-disabled")) return;
+    if (store.send({ type: "press", notice: item.key, action }))
+      attr(button, "aria-disabled", "true");
+  };
+  on(buttons, "click", press, signal);
+  const update = (/** @type {NoticeItem} */ next) => {
+    const same = next !== first && next.actions.length === item.actions.length;
+    item = next;
     attr(el, "data-tone", item.tone);
-    text(el, item.text);
+    text(said, item.text);
+    if (same) return;
+    const inside = buttons.contains(document.activeElement);
+    const made = item.actions.map(({ label }) =>
+      h("button", { type: "button", class: "nba-button" }, label),
+    );
+    buttons.replaceChildren(...made);
+    buttons.hidden = made.length === 0;
+    // The button that was pressed is gone: who works by keyboard stays here.
+    if (inside) (made[0] ?? said).focus();
+  };
+  update(first);
+  return { el, update };
+}
+
+/**
+ * @param {MessageItem} first
+ * @returns {import("./env.js").Drawn<MessageItem>}
+ */
+export function drawMessage(first) {
+  const said = h("div", { class: "nba-text", dir: "auto" });
+  const note = h("div", { class: "nba-help", dir: "auto" });
+  const el = h("div", { class: "nba-message" }, said, note);
+  const update = (/** @type {MessageItem} */ item) => {
+    text(said, item.text);
+    text(note, item.note);
+    note.hidden = item.note === "";
   };
   update(first);
   return { el, update };

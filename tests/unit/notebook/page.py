@@ -3,6 +3,7 @@
 from nbagent.core.events import (
     CallRequested,
     Interrupted,
+    MessageQueued,
     ModelResponded,
     Resolved,
     RunCancelled,
@@ -105,6 +106,10 @@ class Story:
     def _say(self, event):
         self.told.append(event)
 
+    def _maybe_write(self, scope):
+        if not scope and self._rng.random() < 0.2:
+            self._say(MessageQueued(at=self._now(), text="and hurry", by="code"))
+
     def _turn(self, scope, depth):
         rng = self._rng
         text = rng.choice(
@@ -120,6 +125,7 @@ class Story:
                 self._stream("lost " + text, "lost", calls)
                 self._say(Discarded("cut"))
             self._stream(text, reasoning, calls)
+        self._maybe_write(scope)
         self._say(
             ModelResponded(
                 at=self._now(),
@@ -131,6 +137,7 @@ class Story:
                 cost=rng.choice([None, 0.5]),
             )
         )
+        self._maybe_write(scope)
         self._interleaved([self._call(scope, call, depth) for call in calls])
 
     def _stream(self, text, reasoning, calls):

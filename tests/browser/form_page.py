@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, Route
+from pydantic import BaseModel
 
 from nbagent.forms import Form
+from nbagent.forms.form import Error
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Action, FormItem, Head, Snapshot, View
+from nbagent.notebook.wire import Action, FieldError, FormItem, Head, Receipt, Snapshot, View
 
 PACKAGE = Path(__file__).parents[2] / "nbagent"
 AXE = Path(
@@ -20,7 +22,7 @@ AXE = Path(
 )
 HOST = "http://card.test/"
 PAGE = """<!doctype html><html lang="en"><title>card</title>
-<link rel="stylesheet" href="card.css"><body data-jp-theme-light="true"><div id="out"></div>
+<link rel="stylesheet" href="card.css"><body data-jp-theme-light="true"><button>before</button><div id="out"></div><button>after</button>
 <script type="module">
 import card from "./card.js";
 const heard = [];
@@ -38,6 +40,17 @@ widget.initialize({ model, signal });
 widget.render({ model, el: document.getElementById("out"), signal });
 window.ready = true;
 </script>"""
+TANGLES = """() => {
+  const ids = [...document.querySelectorAll("[id]")].map((el) => el.id);
+  const names = ["for", "aria-describedby", "aria-labelledby", "aria-controls"];
+  const refs = [...document.querySelectorAll("*")].flatMap((el) => names.flatMap(
+    (name) => (el.getAttribute(name) ?? "").split(" ").filter(Boolean)));
+  return {
+    twice: ids.filter((id, at) => ids.indexOf(id) !== at),
+    lost: refs.filter((id) => !document.getElementById(id)),
+    jumps: [...document.querySelectorAll("[tabindex]:not([tabindex='-1'])")].map(String),
+  };
+}"""
 APPROVE = [
     Action(name="approve", label="Approve", changed_label="Approve with changes", primary=True),
     Action(name="reject", label="Reject…", reason=True),
@@ -67,12 +80,20 @@ class FormPage:
                 "document.documentElement.style.colorScheme = 'dark'"
             )
         self._form = form
+        self._asked = 0
+
+    def ask_next(self, form: Form) -> FormPage:
+        """Send another question in the place of this one."""
+        self._form = form
+        self.page.evaluate("window.sent.length = 0")
+        return self.ask()
 
     def ask(self, *, approval: bool = False, title: str = "A question") -> FormPage:
         """Send the question."""
+        self._asked += 1
         item = FormItem(
-            key="f",
-            interrupt="i",
+            key=f"f{self._asked}",
+            interrupt=f"i{self._asked}",
             call="",
             tool="tool",
             title=title,
@@ -84,9 +105,23 @@ class FormPage:
             run="r", agent="agent", prompt="p", status="interrupted", status_text="", started_at=0
         )
         view = View(head=head, items=[item])
-        message = Snapshot(seq=1, view=view, now=0, texts=TEXTS).model_dump(mode="json")
-        self.page.evaluate("content => window.kernel(content)", message)
+        self._tell(Snapshot(seq=self._asked, view=view, now=0, texts=TEXTS))
         return self
+
+    def refuse(self, answer: dict[str, Any], errors: list[Error]) -> None:
+        """Send an answer back with what is wrong with it."""
+        told = [FieldError(field=field, message=message) for field, _, message in errors]
+        self._tell(
+            Receipt(
+                submission=answer["submission"],
+                interrupt=answer["interrupt"],
+                ok=False,
+                errors=told,
+            )
+        )
+
+    def _tell(self, message: BaseModel) -> None:
+        self.page.evaluate("content => window.kernel(content)", message.model_dump(mode="json"))
 
     def answers(self) -> list[dict[str, Any]]:
         """What was sent as answers so far."""
@@ -105,12 +140,17 @@ class FormPage:
 
     def violations(self) -> list[str]:
         """What axe-core finds wrong, worst first."""
-        self.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
-        found = self.page.evaluate("axe.run('.nbagent')")["violations"]
+        if not self.page.evaluate("'axe' in window"):
+            self.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+        found = self.page.evaluate("axe.run('.nbagent', { resultTypes: ['violations'] })")
         return [
             f"{one['impact']} {one['id']}: {json.dumps([n['html'][:200] for n in one['nodes'][:3]])}"
-            for one in found
+            for one in found["violations"]
         ]
+
+    def tangles(self) -> dict[str, list[str]]:
+        """Ids that stand twice, ids that lead nowhere, and elements that jump the Tab queue."""
+        return self.page.evaluate(TANGLES)
 
     def close(self) -> None:
         """Close the page."""

@@ -16,6 +16,7 @@ from pydantic import Base64Bytes, BaseModel, Field, SecretStr
 from nbagent.forms import Form
 from nbagent.forms.hints import FormHint
 from tests.browser.form_page import AXE, FormPage
+from tests.browser.typist import Typist
 
 City = Enum("City", {f"C{number}": f"City {number}" for number in range(40)})
 
@@ -139,18 +140,25 @@ def test_ids_are_unique_and_lead_somewhere_and_tab_order_is_document_order(open_
     """Labels, descriptions and controls find each other; nothing jumps the queue."""
     page = open_form(Form(All, value=PREFILL), approval=True)
     page.open_all()
-    found = page.page.evaluate("""() => {
-      const ids = [...document.querySelectorAll("[id]")].map((el) => el.id);
-      const names = ["for", "aria-describedby", "aria-labelledby", "aria-controls"];
-      const refs = [...document.querySelectorAll("*")].flatMap((el) => names.flatMap(
-        (name) => (el.getAttribute(name) ?? "").split(" ").filter(Boolean)));
-      return {
-        twice: ids.filter((id, at) => ids.indexOf(id) !== at),
-        lost: refs.filter((id) => !document.getElementById(id)),
-        jumps: document.querySelectorAll("[tabindex]:not([tabindex='-1'])").length,
-      };
-    }""")
-    assert found == {"twice": [], "lost": [], "jumps": 0}
+    assert page.tangles() == {"twice": [], "lost": [], "jumps": []}
+
+
+def test_every_error_leads_to_a_control_that_is_described_by_it(open_form):
+    """A screen reader says what is wrong where it is wrong: for each kind of field, by its link."""
+    form = Form(All)
+    page = open_form(form)
+    typist = Typist(page.page)
+    typist.enter()
+    typist.press("Control+Enter")
+    (empty,) = page.answers()
+    errors = form.submit(empty["drafts"]).errors
+    page.refuse(empty, errors)
+    assert len(errors) > 20
+    links = page.page.locator(".nba-errors .nba-link")
+    for number, (field, _, message) in enumerate(errors):
+        links.nth(number).press("Enter")
+        assert message in typist.here()["error"], f"{field} leads to {typist.here()}"
+    assert page.violations() == []
 
 
 FOCUSED = """() => {

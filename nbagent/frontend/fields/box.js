@@ -22,6 +22,7 @@ import { holds, proposed } from "./node.js";
  * @property {() => boolean} moved whether something was changed that no field inside tells
  * @property {() => HTMLElement|null} target
  * @property {() => [string, Field][]} children
+ * @property {HTMLElement[]} [inputs] controls of its own, which its errors describe
  * @property {(name: string) => void} [rename]
  */
 
@@ -148,10 +149,8 @@ export function box(ctx, node, saved, place, fill) {
     fail: (messages) => {
       error.show(messages);
       el.classList.toggle("nba-bad", messages.length > 0);
-      const target = inside.target();
       const said = messages.length > 0 ? error.el.id : null;
-      attr(el, "aria-describedby", said);
-      if (target instanceof HTMLButtonElement) attr(target, "aria-describedby", said);
+      for (const one of [el, ...(inside.inputs ?? [])]) attr(one, "aria-describedby", said);
     },
     target: () => (none?.input.checked ? none.input : inside.target()),
     name: () => name,

@@ -67,6 +67,7 @@ export function lazyField(ctx, node, saved, place) {
     else draw();
     return {
       els: [slot, h("div", { class: "nba-addbar" }, adds, drops)],
+      inputs: [adds],
       read: (sent) => (field ? { open: true, draft: field.draft(sent) } : null),
       reset: close,
       moved: () => false,

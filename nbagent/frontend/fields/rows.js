@@ -191,10 +191,11 @@ export function editable(ctx, node, saved, look) {
   else reset();
   return {
     els: [look.el, bar],
+    inputs: [adds],
     rows: () => rows,
     reset,
     moved,
-    target: () => rows[0]?.field.target() ?? adds,
+    target: () => adds,
     children: () =>
       rows.map((row, index) => /** @type {[string, Field]} */ ([`/${index}`, row.field])),
     rename: (/** @type {string} */ name) => {

@@ -67,6 +67,7 @@ export function unionField(ctx, node, saved, place) {
     const current = () => (taken === null ? null : (made.get(taken) ?? null));
     return {
       els: [picker.el, slot],
+      inputs: picker.inputs,
       read: (sent) => {
         if (taken === null) return null;
         const draft = current()?.draft(sent) ?? null;
@@ -77,7 +78,7 @@ export function unionField(ctx, node, saved, place) {
         take(start);
       },
       moved: () => taken !== start,
-      target: () => current()?.target() ?? picker.first,
+      target: () => current()?.target() ?? picker.inputs[0] ?? null,
       children: () => {
         const one = current();
         return one ? [[`|${taken}`, one]] : [];
@@ -94,7 +95,7 @@ export function unionField(ctx, node, saved, place) {
 /**
  * @typedef {object} Picker
  * @property {HTMLElement} el
- * @property {HTMLElement|null} first
+ * @property {HTMLElement[]} inputs
  * @property {(index: number|null) => void} show
  * @property {(name: string) => void} rename
  */
@@ -112,7 +113,7 @@ function select(ctx, labels, pick) {
   on(el, "change", picked, ctx.signal);
   return {
     el,
-    first: el,
+    inputs: [el],
     show: (index) => {
       el.value = index === null ? "" : String(index);
     },
@@ -139,7 +140,7 @@ function radios(ctx, labels, pick) {
   const el = h("div", { class: "nba-shapes", role: "radiogroup" }, ...options);
   return {
     el,
-    first: inputs[0] ?? null,
+    inputs,
     show: (index) => {
       inputs.forEach((input, at) => {
         input.checked = at === index;

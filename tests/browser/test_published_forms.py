@@ -1,0 +1,86 @@
+"""Forms of schemas that other projects published, filled in Chromium by keyboard alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from nbagent.forms import Form
+from tests.browser.form_page import FormPage
+from tests.browser.typist import Typist
+from tests.unit.forms.conftest import CASES
+
+
+def published(name: str) -> list[dict[str, Any]]:
+    """The cases of one collection; without it the test skips."""
+    path = CASES / f"{name}.json"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not beside this checkout")
+    return json.loads(path.read_text())["cases"]
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[FormPage]:
+    """One page for all the forms of a test; no script may have failed in it."""
+    page = FormPage(browser, Form({}))
+    yield page
+    assert page.errors == []
+    page.close()
+
+
+def check_by_keyboard(page: FormPage, form: Form) -> None:
+    """Send the form empty, then filled: errors are told at their controls, and what was meant arrives."""
+    page.ask_next(form)
+    typist = Typist(page.page)
+    typist.enter()
+    typist.press("Control+Enter")
+    (empty,) = page.answers()
+    refused = form.submit(empty["drafts"]).errors
+    page.refuse(empty, refused or [(None, (), "Once more.")])
+    typist.enter()
+    meant = typist.fill(form.fields)
+    for field, _, message in refused:
+        assert message in typist.errors[str(field)], f"{field} does not say: {message}"
+    assert typist.leave()[-2:] == ["Send", "Stop"]
+    assert typist.missed() == []
+    assert page.tangles() == {"twice": [], "lost": [], "jumps": []}
+    assert page.violations() == []
+    while typist.tab("Shift+Tab") != "Send":
+        pass
+    typist.press("Enter")
+    sent = form.submit(page.answers()[-1]["drafts"])
+    assert sent.errors == []
+    assert sent.json_text == json.dumps(meant, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("collection", ["github-mcp-tools", "mcp"])
+def test_every_published_tool_is_filled_by_keyboard_and_arrives_as_meant(page, collection):
+    """Tab alone leads through every control and out, axe finds nothing, and errors are described."""
+    for case in published(collection):
+        try:
+            check_by_keyboard(page, Form(case["schema"]))
+        except (AssertionError, NotImplementedError) as problem:
+            problem.add_note(f"in the form {case['id']}")
+            raise
+
+
+def test_an_elicitation_is_sent_with_its_defaults_by_one_key(page):
+    """What MCP's specification wants: a default that nobody touched is sent, and nothing is invented."""
+    asked = 0
+    for case in published("mcp"):
+        fields = case["schema"].get("properties", {})
+        defaults = {key: field["default"] for key, field in fields.items() if "default" in field}
+        if not defaults or set(case["schema"].get("required", [])) - set(defaults):
+            continue
+        form = Form(case["schema"])
+        page.ask_next(form)
+        typist = Typist(page.page)
+        typist.enter()
+        typist.press("Control+Enter")
+        assert form.submit(page.answers()[-1]["drafts"]).value == defaults, case["id"]
+        asked += 1
+    assert asked >= 3

@@ -112,7 +112,8 @@ export function form(root, more = {}) {
   const actions = [action("submit", "Send", { primary: true })];
   const { form: example } = { form: WIRE.from_kernel.snapshot.view.items[3] };
   const spec = root && { root: { id: "", key: "", label: "Answer", required: true, ...root } };
-  const plain = { facts: [], drafts: null, approval: false, expires_at: null, spec, actions };
+  const alone = { group: "", input: [], expires_at: null };
+  const plain = { facts: [], drafts: null, approval: false, ...alone, spec, actions };
   return { ...example, ...plain, ...more };
 }
 

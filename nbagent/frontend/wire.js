@@ -55,6 +55,8 @@
  * @property {boolean} approval
  * @property {number|null} expires_at
  * @property {boolean} answering
+ * @property {string} group
+ * @property {Fact[]} input
  */
 /**
  * @typedef {object} RecordItem

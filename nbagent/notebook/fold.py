@@ -25,6 +25,7 @@ from nbagent.core.interrupts import Reject, Respond, Restart
 from .board import Board
 from .carried import carried
 from .frame import Frame
+from .groups import grouped
 from .items import FixedNode, Node, ReasoningNode, TextNode
 from .questions import Question, Types
 from .reveal import reveal
@@ -216,7 +217,7 @@ class Fold:
         call = agent.open.get(event.call_id)
         question = Question.of(event, self._types_of(event.tool_name))
         item = question.item(f"q:{event.id}", "" if call is None else call.key, agent.path)
-        node = FixedNode(item)
+        node = FixedNode(grouped(item, question, event))
         if call is not None:
             call.stopped(event.at, "waiting")
             call.shows(event.printed, event.displays)

@@ -142,6 +142,10 @@ class FormItem(_Wire):
     expires_at: float | None = None
     answering: bool = False
     """True from an accepted submission until the record replaces the form."""
+    group: str = ""
+    """Equal for questions that are alike, which the page draws as one table; empty stands alone."""
+    input: list[Fact] = Field(default_factory=list)
+    """The exact input of the call, for the table; empty without a group."""
 
 
 class RecordItem(_Wire):

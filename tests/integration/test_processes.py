@@ -166,7 +166,7 @@ def test_a_slow_call_of_another_process_is_waited_for_and_not_run_again(
     assert effects(tmp_path) == ["slow"]
 
 
-def test_a_call_whose_process_was_killed_is_not_run_again_and_awaiting_says_so(
+def test_c136_a_call_whose_process_was_killed_is_not_run_again_and_awaiting_says_so(
     begin: Begin, tmp_path: Path
 ) -> None:
     """Whether it took effect is not known; a person may look, but nothing is repeated in silence."""

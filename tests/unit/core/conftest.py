@@ -1,137 +1,87 @@
-"""One interface over the three ways a conversation is driven."""
+"""The ways a conversation is driven, as fixtures, and the usual tools."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nbagent as nb
-
-Define = Callable[[nb.Agent], Any]
-"""Puts a case's tools into an agent; called again for every fresh agent."""
-
-
-class Session:
-    """A conversation under test. Answers are keyed by their place among the open interrupts."""
-
-    def __init__(self, script: Any, define: Define | None, **options: Any) -> None:
-        self.model = script if isinstance(script, nb.ScriptedModel) else nb.ScriptedModel(script)
-        self._define = define or (lambda _agent: None)
-        self._options = options
-        self.agent = self.fresh()
-
-    def fresh(self) -> nb.Agent:
-        """A new agent with new tools on the same model."""
-        agent = nb.Agent(self.model, **self._options)
-        self._define(agent)
-        return agent
-
-    interrupts: list[nb.PendingInterrupt]
-    messages: tuple[Any, ...]
-    text: str
-    status: str
-
-    async def start(self, prompt: str) -> None:
-        """Begin."""
-        raise NotImplementedError
-
-    async def answer(
-        self,
-        respond: Mapping[int, Any] | None = None,
-        restart: Mapping[int, dict[str, Any]] | None = None,
-        reject: Mapping[int, str | None] | None = None,
-    ) -> None:
-        """Answer some or all open interrupts, and go on."""
-        raise NotImplementedError
-
-    @property
-    def results(self) -> list[Any]:
-        """The outputs in the last tool message, in call order."""
-        last = [m for m in self.messages if m["role"] == "tool"][-1]
-        return [part["output"] for part in last["content"]]
-
-    @property
-    def requests(self) -> int:
-        """How often the model was called."""
-        return len(self.model.requests)
+from tests.unit.core.drivers import Define, Json, Live, Reopened, Session, Steps
+from tests.unit.core.elsewhere import Elsewhere
+from tests.unit.core.usual import Keeping, Tools
 
 
-class Steps(Session):
-    """Step by step, on one agent."""
-
-    async def start(self, prompt: str) -> None:
-        self._take(await self.agent.generate(prompt))
-
-    def _take(self, response: nb.Response) -> None:
-        self.messages, self.text = response.messages, response.text
-        self.interrupts = response.interrupts
-        self.status = "interrupted" if response.finish_reason == "interrupted" else "completed"
-
-    async def answer(self, respond=None, restart=None, reject=None) -> None:
-        found = self.interrupts
-        self._take(
-            await self.agent.generate(
-                messages=self.messages,
-                tool_responses=[nb.tool_response(found[n], v) for n, v in (respond or {}).items()],
-                tool_restarts=[nb.tool_restart(found[n], **v) for n, v in (restart or {}).items()],
-                tool_rejections=[nb.tool_rejection(found[n], v) for n, v in (reject or {}).items()],
-                partial=True,
-            )
-        )
+@pytest.fixture
+def tools() -> Tools:
+    """The usual tools."""
+    return Tools()
 
 
-class Json(Steps):
-    """Step by step, with the history through JSON into a fresh agent with fresh tools each time."""
-
-    async def answer(self, respond=None, restart=None, reject=None) -> None:
-        self.messages = json.loads(json.dumps(self.messages))
-        self.agent = self.fresh()
-        found = {i.id: i for i in self.agent.interrupts(self.messages)}
-        self.interrupts = [found.get(i.id, i) for i in self.interrupts]
-        await super().answer(respond, restart, reject)
+@pytest.fixture
+def keeping() -> Keeping:
+    """The usual tools, whose gate keeps state."""
+    return Keeping()
 
 
-class Live(Session):
-    """A live run."""
-
-    run: nb.Run
-
-    async def start(self, prompt: str) -> None:
-        self.run = self.agent.run(prompt, store=nb.MemoryStore())
-        await self._settle()
-
-    async def _settle(self) -> None:
-        await self.run.settled()
-        if self.run.status in ("failed", "cancelled"):
-            await self.run
-        self.messages, self.interrupts = self.run.messages, self.run.interrupts
-        self.status = self.run.status
-        self.text = self.run.result.text if self.status == "completed" else ""
-
-    async def answer(self, respond=None, restart=None, reject=None) -> None:
-        found = self.interrupts
-        for n, value in (respond or {}).items():
-            await self.run.respond(found[n], value)
-        for n, options in (restart or {}).items():
-            await self.run.restart(found[n], **options)
-        for n, reason in (reject or {}).items():
-            await self.run.reject(found[n], reason)
-        await self._settle()
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give cancelled tools little time."""
+    monkeypatch.setattr("nbagent.core.drive.GRACE", 0.2)
 
 
-KINDS: dict[str, type[Session]] = {"steps": Steps, "live": Live, "json": Json}
+@pytest.fixture(scope="session")
+def elsewhere() -> Iterator[Elsewhere]:
+    """What runs code in processes that never saw the test."""
+    made = Elsewhere()
+    yield made
+    made.close()
 
 
-@pytest.fixture(params=list(KINDS))
+@pytest.fixture(params=["steps", "live", "json"])
 def play(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """What starts a conversation: a script, its tools, and the options of the agent."""
+    """Starts a conversation from a script, its tools, and the options of the agent; on every driver."""
+    return _starter(request, request.param)
 
+
+@pytest.fixture(params=["steps", "json"])
+def play_steps(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """``play`` for what only ``generate`` has."""
+    return _starter(request, request.param)
+
+
+@pytest.fixture(params=["live", "sqlite", "reopened"])
+def play_stored(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """``play`` for what only a run has: in memory, in a file, and reopened in other processes."""
+    return _starter(request, request.param)
+
+
+def _starter(request: pytest.FixtureRequest, kind: str) -> Callable[..., Any]:
     async def start(script: Any, define: Define | None = None, prompt: str = "go", **options: Any):
-        session = KINDS[request.param](script, define, **options)
+        session = _session(request, kind, script, define, options)
         await session.start(prompt)
         return session
 
     return start
+
+
+def _session(
+    request: pytest.FixtureRequest, kind: str, script: Any, define: Define | None, options: Any
+) -> Session:
+    if kind == "steps":
+        return Steps(script, define, **options)
+    if kind == "live":
+        return Live(script, define, store=nb.MemoryStore(), **options)
+    if kind == "json":
+        elsewhere: Elsewhere = request.getfixturevalue("elsewhere")
+        return Json(script, define, elsewhere=elsewhere, **options)
+    folder: Path = request.getfixturevalue("tmp_path")
+    path = folder / "runs.db"
+    if kind == "reopened":
+        elsewhere = request.getfixturevalue("elsewhere")
+        return Reopened(script, define, elsewhere=elsewhere, store=path, **options)
+    store = nb.SQLiteStore(path)
+    request.addfinalizer(store.close)
+    return Live(script, define, store=store, **options)

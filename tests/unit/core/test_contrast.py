@@ -9,66 +9,14 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from tests.unit.core.usual import parts
 
 call = nb.ScriptedModel.call
 
 
-class Tools:
-    """Gate, ask and plain, with a log of what ran to its end."""
-
-    def __init__(self) -> None:
-        self.log: list[Any] = []
-
-    def __call__(self, agent: nb.Agent) -> None:
-        """Define them."""
-        agent.add(nb.interrupt_tool("ask", output=str))
-
-        @agent.tool
-        def gate(n: int, ctx: nb.ToolContext) -> str:
-            if not ctx.resumed:
-                ctx.interrupt({"n": n}, state={"saved": n})
-            self.log.append(("gate", n, ctx.state))
-            return f"did {n}"
-
-        @agent.tool
-        def plain(n: int = 0) -> str:
-            self.log.append(("plain", n))
-            return f"plain {n}"
-
-        @agent.tool
-        async def wizard(ctx: nb.ToolContext) -> str:
-            return await ctx.ask("well?")
-
-
-@pytest.fixture
-def tools() -> Tools:
-    """The usual tools."""
-    return Tools()
-
-
-def outputs(messages: Any) -> list[Any]:
-    """All results in a history, in order."""
-    return [p["output"] for m in messages for p in m["content"] if p["type"] == "tool_result"]
-
-
-async def test_contrast_a_double_submit_runs_once_and_the_second_is_told_by_whom():
-    """At once and later."""
-    tools = Tools()
-    agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
-    tools(agent)
-    run = await agent.run("go").settled()
-    (i,) = run.interrupts
-    run.resolve(i, nb.Restart(), by="ada")
-    for _ in range(2):
-        with pytest.raises(nb.Conflict, match="by ada at 20"):
-            run.resolve(i, nb.Restart(), by="bob")
-        await run
-    assert len(tools.log) == 1
-
-
-async def test_contrast_a_wrong_answer_and_then_the_right_one(play, tools):
+async def test_contrast_a_wrong_answer_and_then_the_right_one(play, keeping):
     """The wrong one left no trace."""
-    s = await play([call("ask"), "done"], tools)
+    s = await play([call("ask"), "done"], keeping)
     with pytest.raises(nb.InvalidAnswer):
         await s.answer(respond={0: 5})
     await s.answer(respond={0: "five"})
@@ -76,10 +24,9 @@ async def test_contrast_a_wrong_answer_and_then_the_right_one(play, tools):
     assert "InvalidAnswer" not in json.dumps(s.messages)
 
 
-async def test_contrast_a_rejected_call_cannot_be_run_by_middleware_that_keeps_the_tool():
+async def test_contrast_a_rejected_call_cannot_be_run_by_middleware_that_keeps_the_tool(keeping):
     """Hostile middleware that keeps ``next`` and jumps to the tool runs nothing."""
     kept: list[Any] = []
-    tools = Tools()
 
     async def keep(c: nb.ToolCall, nxt: Any) -> Any:
         kept.append((nxt, c))
@@ -88,7 +35,7 @@ async def test_contrast_a_rejected_call_cannot_be_run_by_middleware_that_keeps_t
     agent = nb.Agent(
         nb.ScriptedModel([call("gate", n=1), "done"]), middleware=[keep], policy=[nb.review("*")]
     )
-    tools(agent)
+    keeping(agent)
     run = await agent.run("go").settled()
     nxt, c = kept[0]
     for resumed in (None, nb.Resumed({"approved": True})):
@@ -99,7 +46,7 @@ async def test_contrast_a_rejected_call_cannot_be_run_by_middleware_that_keeps_t
     await run
     with pytest.raises(RuntimeError, match="over"):
         await nxt(c)
-    assert (tools.log, len(kept)) == ([], 1)
+    assert (keeping.log, len(kept)) == ([], 1)
 
 
 async def test_contrast_side_effects_of_three_siblings_answered_one_by_one_happen_once(play):
@@ -123,11 +70,11 @@ async def test_contrast_side_effects_of_three_siblings_answered_one_by_one_happe
     assert s.results == ["did 0", "did 1", "did 2"]
 
 
-async def test_contrast_a_slow_sibling_while_the_form_is_answered_already():
+async def test_contrast_a_slow_sibling_while_the_form_is_answered_already(keeping):
     """The answer is taken at once and its body runs; the turn ends when the slow one does."""
-    tools, go = Tools(), asyncio.Event()
+    go = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([[call("gate", n=1), call("slow")], "done"]))
-    tools(agent)
+    keeping(agent)
 
     @agent.tool
     async def slow() -> str:
@@ -140,18 +87,18 @@ async def test_contrast_a_slow_sibling_while_the_form_is_answered_already():
             run.restart(event.id)
         if getattr(event, "type", "") == "tool_finished":
             break
-    assert tools.log == [("gate", 1, {"saved": 1})]
+    assert keeping.log == [("gate", 1, {"saved": 1})]
     assert run.status == "running"
     go.set()
     assert (await run).text == "done"
 
 
-async def test_contrast_an_edited_call_is_visible_in_the_history(play, tools):
+async def test_contrast_an_edited_call_is_visible_in_the_history(play, keeping):
     """What was proposed, what was made of it, by whom, and what the model was told."""
-    s = await play([call("gate", n=1), "done"], tools)
+    s = await play([call("gate", n=1), "done"], keeping)
     await s.answer(restart={0: {"new_input": {"n": 7}}})
-    (proposed,) = [p for m in s.messages for p in m["content"] if p["type"] == "tool_call"]
-    (result,) = [p for m in s.messages for p in m["content"] if p["type"] == "tool_result"]
+    (proposed,) = parts(s.messages, "tool_call")
+    (result,) = parts(s.messages, "tool_result")
     record = result["nbagent"][0]
     assert proposed["input"] == {"n": 1}
     assert record["resolution"] == {"type": "restart", "input": {"n": 7}}
@@ -182,7 +129,7 @@ async def test_contrast_falsy_and_nested_results_are_kept_over_a_pause(play, val
     assert ran == [1]
 
 
-async def test_contrast_a_resume_that_fails_leaves_the_pause_and_its_answers_intact():
+async def test_contrast_a_resume_that_fails_leaves_the_pause_and_its_answers_intact(keeping):
     """The store refuses once: nothing ran, the question is still there, the next answer counts."""
 
     class Moody(nb.MemoryStore):
@@ -196,9 +143,9 @@ async def test_contrast_a_resume_that_fails_leaves_the_pause_and_its_answers_int
                 raise OSError("disk full")
             super().append(run_id, events, expected)
 
-    store, tools = Moody(), Tools()
+    store = Moody()
     agent = nb.Agent(nb.ScriptedModel([[call("gate", n=1), call("gate", n=2)], "done"]))
-    tools(agent)
+    keeping(agent)
     run = await agent.run("go", store=store).settled()
     run.restart(run.interrupts[0])
     await run.settled()
@@ -206,8 +153,8 @@ async def test_contrast_a_resume_that_fails_leaves_the_pause_and_its_answers_int
     (i,) = run.interrupts
     with pytest.raises(nb.StoreError, match="disk full"):
         run.restart(i)
-    assert (len(tools.log), run.interrupts) == (1, [i])
+    assert (len(keeping.log), run.interrupts) == (1, [i])
     store.fails = False
     run.restart(i)
     assert (await run).text == "done"
-    assert len(tools.log) == 2
+    assert len(keeping.log) == 2

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import textwrap
 from typing import Any
 
 import pytest
 
 import nbagent as nb
+from tests.unit.core.usual import outputs
 
 call = nb.ScriptedModel.call
-
-
-def outputs(messages: Any) -> list[Any]:
-    """All results in a history, in order."""
-    return [p["output"] for m in messages for p in m["content"] if p["type"] == "tool_result"]
 
 
 async def test_the_documented_dialect_runs_unchanged():
@@ -136,3 +134,28 @@ async def test_our_own_dialect_says_the_same():
     assert "sent 3 2 None" in told[2]
     with pytest.raises(nb.InvalidAnswer, match="'ask'"):
         send.respond(first, "x")
+
+
+def test_the_readme_loop_runs_as_documented():
+    """The classic interrupt loop, as a person copies it."""
+    code = textwrap.dedent(
+        """
+        async def main(agent, ask_person, ask_question):
+            response = await agent.generate("Plan a BBQ", tools=[ask_question])
+            while response.finish_reason == "interrupted":
+                replies = [nb.tool_response(i, ask_person(i)) for i in response.interrupts]
+                response = await agent.generate(
+                    messages=response.messages, tool_responses=replies, tools=[ask_question]
+                )
+            return response.text
+        """
+    )
+    names: dict[str, Any] = {"nb": nb}
+    exec(code, names)
+    agent = nb.Agent(
+        nb.ScriptedModel(
+            [call("ask_question", q="meat?"), call("ask_question", q="beer?"), "planned"]
+        )
+    )
+    question = nb.interrupt_tool("ask_question", output=str)
+    assert asyncio.run(names["main"](agent, lambda i: i.input["q"], question)) == "planned"

@@ -1,0 +1,260 @@
+"""BEHAVIOR.md, approval: what runs only once a person agreed, on every driver."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import nbagent as nb
+
+call = nb.ScriptedModel.call
+
+
+async def test_c73_c74_c75_c87_rules_on_arguments_allow_deny_or_ask_once(play):
+    """The first that matches counts; with none the tool asks; no rule is asked again afterwards."""
+    looked: list[int] = []
+    did: list[int] = []
+
+    def is_large(typed: Any) -> bool:
+        looked.append(typed.n)
+        return typed.n > 100
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool(approval=True)
+        def act(n: int) -> str:
+            did.append(n)
+            return f"did {n}"
+
+    rules = [
+        nb.deny("act", when=is_large, reason="too large"),
+        nb.allow("act", when=lambda typed: typed.n < 5),
+    ]
+    script = [[call("act", n=500), call("act", n=1), call("act", n=50)], "done"]
+    s = await play(script, define, policy=rules)
+    assert [(i.input, i.kind) for i in s.interrupts] == [({"n": 50}, "approval")]
+    assert (did, sorted(looked)) == ([1], [1, 50, 500])
+    await s.answer(restart={0: {}})
+    assert "too large" in s.results[0]
+    assert (s.results[1:], did) == (["did 1", "did 50"], [1, 50])
+    assert sorted(looked) == [1, 50, 500]
+
+
+async def test_c76_approving_runs_exactly_what_was_shown(play, tools):
+    """Once, with the displayed input."""
+    s = await play([call("gate", amount=500), "done"], tools)
+    shown = s.interrupts[0].input
+    await s.answer(restart={0: {}})
+    assert tools.log == [("gate", shown["amount"])]
+
+
+@pytest.mark.parametrize("reason", ["too much", None])
+async def test_c78_c79_a_rejection_reaches_the_model_and_never_the_body(play, tools, reason):
+    """The result names the tool, and the reason where there is one."""
+    s = await play([call("gate", amount=500), "done"], tools)
+    await s.answer(reject={0: reason})
+    (told,) = s.results
+    assert "gate" in told
+    assert "reject" in told
+    assert ("too much" in told) == (reason is not None)
+    assert reason or told == "A person rejected this call of gate; it was not run."
+    assert tools.log == []
+    assert s.text == "done"
+
+
+def named(value):
+    """A name that is the same in every process: without an object's address."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+NO_DECISIONS: list[Any] = [
+    None,
+    "approve",
+    "false",
+    "true",
+    {},
+    {"type": "restart"},
+    {"type": "launch"},
+    [],
+    True,
+    False,
+    0,
+    nb.Respond,
+    object(),
+]
+
+
+@pytest.mark.parametrize("decision", NO_DECISIONS, ids=named)
+@pytest.mark.parametrize("tool", ["gate", "ask", "stream"])
+async def test_c80_what_is_no_decision_never_runs_a_tool(decision, tool):
+    """Live: an error, nothing written, still pending; for streaming tools too."""
+    ran = []
+    agent = nb.Agent(nb.ScriptedModel([call(tool)]))
+    agent.add(nb.interrupt_tool("ask", output=str))
+
+    @agent.tool
+    def gate(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt()
+        ran.append(1)
+        return "ran"
+
+    @agent.tool
+    async def stream(ctx: nb.ToolContext):
+        if not ctx.resumed:
+            ctx.interrupt()
+        ran.append(1)
+        yield "ran"
+
+    run = await agent.run("go").settled()
+    before = run.journal
+    with pytest.raises(nb.InvalidAnswer):
+        run.resolve(run.interrupts[0], decision)
+    with pytest.raises((TypeError, nb.NotPending)):
+        run.resolve(decision, nb.Restart())
+    if decision is not None:
+        if not isinstance(decision, str):
+            with pytest.raises(nb.InvalidAnswer):
+                run.reject(run.interrupts[0], decision)
+        if not isinstance(decision, dict):
+            with pytest.raises(nb.InvalidAnswer):
+                run.restart(run.interrupts[0], new_input=decision)
+    assert run.journal == before
+    assert (len(run.interrupts), run.status, ran) == (1, "interrupted", [])
+
+
+@pytest.mark.parametrize("decision", NO_DECISIONS, ids=named)
+async def test_c80_what_is_no_decision_is_refused_and_the_question_still_waits(play, decision):
+    """Streaming tools too: nothing runs, nothing is written, a proper decision settles it."""
+    ran: list[str] = []
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool(approval=True)
+        async def stream():
+            ran.append("stream")
+            yield "ran"
+
+    s = await play([call("stream"), "done"], define)
+    before = json.dumps(s.messages)
+    for where in ("tool_restarts", "tool_responses", "tool_rejections"):
+        with pytest.raises(nb.InvalidAnswer):
+            await s.decide(decision, where)
+    if not s.live:  # an answer of another kind than its list is a slip that must not run a tool
+        with pytest.raises(nb.InvalidAnswer, match="tool_responses"):
+            await s.decide(nb.Restart(), "tool_responses")
+    assert (json.dumps(s.messages), s.requests, ran) == (before, 1, [])
+    await s.decide(nb.Restart(), "tool_restarts")
+    assert (ran, s.results) == (["stream"], ["ran"])
+
+
+async def test_c84_c85_an_edited_approval_runs_the_edit_and_tells_the_model(play, tools):
+    """Without edits the original runs and nothing is told."""
+    s = await play([[call("gate", amount=500), call("gate", amount=600)], "done"], tools)
+    await s.answer(restart={0: {"new_input": {"amount": 50}}, 1: {}})
+    assert sorted(tools.log) == [("gate", 50.0), ("gate", 600.0)]
+    assert s.results[0].startswith("A person changed the arguments")
+    assert s.results[1] == "sent 600.0"
+
+
+async def test_c88_answering_instead_of_running(play, tools):
+    """The answer is the result; the body is not run (again), whether it or a rule asked."""
+    rule = nb.review("plain")
+    s = await play([[call("gate", amount=500), call("plain")], "done"], tools, policy=[rule])
+    await s.answer(respond={0: "do it by hand", 1: {"x": 5}})
+    assert (s.results, tools.log) == (["do it by hand", {"x": 5}], [])
+
+
+async def test_c80_c84_a_streaming_tool_is_approved_edited_and_refused_as_others_are(play):
+    """Approvals bind streams too."""
+    did: list[int] = []
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool(approval=True)
+        async def stream(n: int):
+            did.append(n)
+            yield f"n={n}"
+
+        @agent.tool(approval=True)
+        def stream_sync(n: int):
+            did.append(n)
+            yield f"n={n}"
+
+    s = await play(
+        [[call("stream", n=1), call("stream_sync", n=2), call("stream", n=3)], "done"], define
+    )
+    assert did == []
+    await s.answer(restart={0: {}, 1: {"new_input": {"n": 20}}}, reject={2: None})
+    assert sorted(did) == [1, 20]
+    assert s.results[0] == "n=1"
+    assert s.results[1].endswith("n=20")
+
+
+@pytest.mark.parametrize("empty", [None, {}, {"seat": None}, {"seat": "1A", "price": ""}])
+async def test_c89_a_required_answer_left_empty_is_an_error_at_its_field(play, empty):
+    """Still pending; the error's ``loc`` says where."""
+
+    def define(agent: nb.Agent) -> None:
+        agent.add(nb.interrupt_tool("ask", output=Seat))
+
+    s = await play([call("ask"), "done"], define)
+    with pytest.raises(nb.InvalidAnswer) as caught:
+        await s.answer(respond={0: empty})
+    fields = {error["loc"] for error in caught.value.errors}
+    assert fields <= {(), ("seat",), ("price",)}
+    assert fields
+    await s.answer(respond={0: {"seat": "1A", "price": 5}})
+    assert s.results == [{"seat": "1A", "price": 5.0}]
+
+
+class Seat(BaseModel):
+    """A typed answer."""
+
+    seat: str
+    price: float
+
+
+async def test_c90_comments_lead_to_revisions_until_it_is_accepted(play):
+    """Comment twice, accept: two revisions, and the end is the accepted one."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        def draft(topic: str, ctx: nb.ToolContext) -> str:
+            state = ctx.state_as(dict) or {"text": topic, "revisions": 0}
+            comment = ctx.resumed.data if ctx.resumed else None
+            if comment is not None:
+                state = {
+                    "text": f"{state['text']}, {comment}",
+                    "revisions": state["revisions"] + 1,
+                }
+            if comment is not None or not ctx.resumed:
+                ctx.interrupt({"draft": state["text"]}, state=state)
+            return f"{state['text']} ({state['revisions']} revisions)"
+
+    s = await play([call("draft", topic="birds"), "done"], define)
+    for comment, shown in (("longer", "birds, longer"), ("kinder", "birds, longer, kinder")):
+        await s.answer(restart={0: {"data": comment}})
+        assert s.interrupts[0].metadata == {"draft": shown}
+    await s.answer(restart={0: {}})
+    assert s.results == ["birds, longer, kinder (2 revisions)"]
+
+
+async def test_c93_code_may_replace_input_that_no_form_may_edit_and_it_is_validated(play):
+    """``editable`` binds forms; whoever holds the run or the response is bound by the schema."""
+    did: list[int] = []
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool(approval=True)
+        def act(n: int) -> str:
+            did.append(n)
+            return f"did {n}"
+
+    s = await play([call("act", n=1), "done"], define)
+    assert s.interrupts[0].editable is False
+    with pytest.raises(nb.InvalidAnswer):
+        await s.answer(restart={0: {"new_input": {"n": "many"}}})
+    assert did == []
+    await s.answer(restart={0: {"new_input": {"n": 2}}})
+    assert (did, s.results[0].splitlines()[-1]) == ([2], "did 2")

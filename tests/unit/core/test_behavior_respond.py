@@ -1,0 +1,141 @@
+"""BEHAVIOR.md, respond: an answer in the place of the tool, on every driver."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import nbagent as nb
+from tests.unit.core.usual import parts
+
+call = nb.ScriptedModel.call
+
+
+async def test_c21_an_answer_is_the_tools_result(play, tools):
+    """One tool message with the answer, one more model call, the final text."""
+    s = await play([call("ask"), "you said b"], tools)
+    await s.answer(respond={0: "b"})
+    assert (s.results, s.text, s.requests) == (["b"], "you said b", 2)
+    assert s.status == "completed"
+
+
+async def test_c22_the_history_records_the_interrupt_and_its_answer(play, tools):
+    """Metadata, answer, who and when."""
+    s = await play([call("gate", amount=5), "done"], tools)
+    interrupt = s.interrupts[0]
+    await s.answer(respond={0: "b"})
+    (result,) = parts(s.messages, "tool_result")
+    (record,) = result["nbagent"]
+    assert record["interrupt"] == interrupt.id
+    assert record["metadata"] == {"reason": "large", "amount": 5.0}
+    assert record["resolution"] == {"type": "respond", "output": "b"}
+    assert record["by"] == "code"
+    assert record["at"] > 0
+
+
+async def test_c25_answers_in_reverse_order_reach_their_own_calls(play, tools):
+    """Order of answering is not order of calls."""
+    s = await play([[call("ask"), call("ask")], "done"], tools)
+    await s.answer(respond={1: "second", 0: "first"})
+    assert s.results == ["first", "second"]
+
+
+async def test_c26_a_finished_call_does_not_run_again(play, tools):
+    """Its kept output is delivered beside the answer."""
+    s = await play([[call("ask"), call("plain", x=3)], "done"], tools)
+    await s.answer(respond={0: "b"})
+    assert tools.log == [("plain", 3)]
+    assert s.results == ["b", {"x": 3}]
+
+
+async def test_c27_the_model_may_ask_again_and_again(play, tools):
+    """Works to completion."""
+    s = await play([call("ask"), call("ask"), call("ask"), "done"], tools)
+    for n in range(3):
+        assert s.status == "interrupted"
+        await s.answer(respond={0: str(n)})
+    assert s.text == "done"
+    assert [p["output"] for p in parts(s.messages, "tool_result")] == ["0", "1", "2"]
+
+
+async def test_c28_a_misfit_is_refused_where_the_answer_is_made(play, tools):
+    """The error says where; the interrupt still waits."""
+    s = await play([call("ask"), "done"], tools)
+    with pytest.raises(nb.InvalidAnswer, match="ask") as caught:
+        await s.answer(respond={0: 5})
+    assert caught.value.errors[0]["msg"]
+    await s.answer(respond={0: "five"})
+    assert s.text == "done"
+
+
+async def test_c29_a_misfit_made_by_hand_is_refused_at_resume(play, tools):
+    """Also when the helper is bypassed; nothing ran, and the question still waits."""
+    s = await play([[call("ask"), call("gate", amount=1)], "done"], tools)
+    with pytest.raises(nb.InvalidAnswer, match="ask"):
+        await s.decide(nb.Respond(output=5))
+    assert (s.requests, len(s.interrupts), tools.log) == (1, 2, [])
+    await s.answer(respond={0: "five"}, restart={1: {}})
+    assert s.results == ["five", "sent 1.0"]
+
+
+@pytest.mark.parametrize("helper", [nb.tool_response, nb.tool_restart, nb.tool_rejection])
+@pytest.mark.parametrize("given", [None, "id", 5, {}])
+def test_c30_helpers_say_what_they_were_given(helper, given):
+    """A TypeError that names the helper and the thing."""
+    arguments = (given, "x") if helper is nb.tool_response else (given,)
+    with pytest.raises(TypeError, match=f"{helper.__name__}.*{type(given).__name__}"):
+        helper(*arguments)
+
+
+async def test_c30_another_runs_interrupt_is_not_pending_here(play, tools):
+    """An interrupt of another history is refused, though the call has the same id there."""
+    one, two = await play([call("ask")], tools), await play([call("ask")], tools)
+    assert one.interrupts[0].call_id == two.interrupts[0].call_id
+    two.interrupts = one.interrupts
+    with pytest.raises(nb.NotPending, match=one.interrupts[0].id):
+        await two.answer(respond={0: "x"})
+
+
+async def test_c30_a_tools_own_helper_takes_no_other_tools_interrupt(play, tools):
+    """It says which tool was asked, whatever way the interrupt came."""
+    s = await play([[call("ask"), call("gate", amount=1)]], tools)
+    ask, gate = s.interrupts
+    with pytest.raises(nb.InvalidAnswer, match="'ask'"):
+        s.agent.tools["gate"].respond(ask, "x")
+    with pytest.raises(nb.InvalidAnswer, match="'gate'"):
+        s.agent.tools["ask"].restart(gate)
+    for given in (None, "x", 5):
+        with pytest.raises(TypeError, match=type(given).__name__):
+            s.agent.tools["ask"].respond(given, "x")
+
+
+async def test_c34_results_come_in_call_order_whatever_ends_first(play):
+    """Restarts that end in another order do not reorder the history."""
+
+    def define(agent: nb.Agent) -> None:
+        done = {n: asyncio.Event() for n in range(4)}
+        done[3].set()
+
+        @agent.tool
+        async def gate(n: int, ctx: nb.ToolContext) -> int:
+            if not ctx.resumed:
+                ctx.interrupt()
+            await done[n + 1].wait()
+            done[n].set()
+            return n
+
+    s = await play([[call("gate", n=n) for n in range(3)], "done"], define)
+    assert [i.input["n"] for i in s.interrupts] == [0, 1, 2]
+    await s.answer(restart={2: {}, 0: {}, 1: {}})
+    assert s.results == [0, 1, 2]
+
+
+async def test_c35_an_answer_for_a_call_that_has_a_result_is_refused(play, tools):
+    """Whatever settled it, a second answer is no answer."""
+    s = await play([[call("ask"), call("gate", amount=1)], "done"], tools)
+    first = s.interrupts[0]
+    await s.answer(respond={0: "a"})
+    s.interrupts = [first]
+    with pytest.raises((nb.NotPending, nb.Conflict), match=first.id):
+        await s.answer(respond={0: "b"})

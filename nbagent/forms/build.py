@@ -24,6 +24,7 @@ from .fields import (
     required_names,
     rest_schema,
     tag_of,
+    title_of,
 )
 from .leaves import Common, default_text, fits_control, hidden_if_secret, json_box, leaf, multi
 from .match import best_branch
@@ -301,7 +302,16 @@ class Builder:
         if len(given) > len(schemas):
             return json_box(common)
         parts = tuple(
-            self._row(schema, replace(inner, value=given[i] if i < len(given) else ABSENT), at, i)
+            self._row(
+                schema,
+                replace(
+                    inner,
+                    value=given[i] if i < len(given) else ABSENT,
+                    label=title_of(self._look(schema).words) or say("part", number=i + 1),
+                ),
+                at,
+                i,
+            )
             for i, schema in enumerate(schemas)
         )
         least = words.get("minItems")

@@ -36,8 +36,8 @@ def _cost(schema: Json, refs: Refs, known: dict[int, int]) -> int:
         parts += [schema[word] for word in _SINGLE if word in schema]
         named = schema.get("dependentSchemas")
         parts += children(named)
-        ref = schema.get("$ref")
-        if isinstance(ref, str):
+        ref = refs.ref_of(schema)
+        if ref:
             parts.append(refs.target(ref))
         known[id(schema)] = 1 + sum(_cost(part, refs, known) for part in parts)
     return known[id(schema)]

@@ -10,7 +10,7 @@ from .nodes import Node
 from .patterns import found
 from .refs import NAME, Refs, Words
 from .shape import notes, own_fields
-from .texts import say
+from .texts import say, say_counted
 from .values import Json, shown
 
 MAX_HELP = 2_000
@@ -117,11 +117,17 @@ def key_options(words: Words) -> tuple[str, ...]:
     )
 
 
+def title_of(words: Words) -> str:
+    """The field's own title, or an empty text."""
+    title = words.get("title")
+    return title.strip() if isinstance(title, str) else ""
+
+
 def label_from(words: Words, key: str) -> str:
     """The title, else the name as words; the name of a ``$ref`` target only where there is neither."""
-    title = words.get("title")
-    if isinstance(title, str) and title.strip():
-        return title.strip()
+    title = title_of(words)
+    if title:
+        return title
     if key:
         spaced = key.replace("_", " ").replace("-", " ").strip()
         return spaced[:1].upper() + spaced[1:] if spaced else key
@@ -155,16 +161,22 @@ def told_limits(limits: Mapping[str, Json]) -> str:
     for low, high, above, under, unit in _BOUNDS:
         least, most = limits.get(low), limits.get(high)
         if least is not None and most is not None:
-            words = say("between", least=shown(least), most=shown(most))
-            told.append(f"{words} {unit}".strip())
+            both = say("between", least=shown(least), most=shown(most))
+            told.append(_amount(shown(least) if least == most else both, most, unit))
             continue
         for key, value in (("least", least), ("most", most)):
-            told += [f"{say(key, limit=shown(value))} {unit}".strip()] if value is not None else []
+            if value is not None:
+                told.append(say(key, limit=_amount(shown(value), value, unit)))
         for key, name in (("above", above), ("under", under)):
             told += [say(key, limit=shown(limits[name]))] if name in limits else []
     if "multipleOf" in limits:
         told.append(say("multiple", limit=shown(limits["multipleOf"])))
     return ", ".join(told)
+
+
+def _amount(amount: str, number: Json, unit: str) -> str:
+    """A number with what it counts, such as ``1 item``."""
+    return say_counted(unit, number, amount=amount) if unit else amount
 
 
 def _is_limit(value: Json) -> bool:

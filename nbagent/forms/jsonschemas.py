@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from jsonschema.exceptions import ValidationError, best_match
-from referencing import Registry
+from referencing.jsonschema import EMPTY_REGISTRY
 
 from .cost import refuse_if_costly
 from .parts import Part
 from .place import Complaint, at_path
 from .repair import repaired
-from .texts import say
+from .texts import say, say_counted
 from .values import Json, shown
-from .vocabulary import Validator
+from .vocabulary import validator_class
 
 
 def validator_for(schema: Json) -> Any:
@@ -27,8 +27,7 @@ def validator_for(schema: Json) -> Any:
         TooCostly: checking would not end in reasonable time.
     """
     refuse_if_costly(schema)
-    registry: Registry[Any] = Registry()
-    return Validator(repaired(schema), registry=registry)
+    return validator_class(schema)(repaired(schema), registry=EMPTY_REGISTRY)
 
 
 def complaints_of(validator: Any, document: Json, part: Part) -> list[Complaint]:
@@ -42,26 +41,33 @@ def complaints_of(validator: Any, document: Json, part: Part) -> list[Complaint]
 
 def _complaints(error: ValidationError, part: Part) -> Iterator[Complaint]:
     path = tuple(error.absolute_path)
+    missing = _missing(error)
     if error.validator in ("anyOf", "oneOf") and error.context:
         yield from _of_branches(error, part)
-    elif error.validator in ("required", "dependentRequired"):
-        yield from (Complaint((*path, name), say("answer")) for name in _missing(error))
+    elif missing:
+        yield from (Complaint((*path, *name), say("answer")) for name in missing)
     elif error.validator == "additionalProperties":
         yield Complaint(path, say("extra", name=path[-1]))
+    elif "propertyNames" in list(error.absolute_schema_path)[:-1] and isinstance(
+        error.instance, str
+    ):
+        yield Complaint((*path, error.instance), say("wrong_name", problem=_sentence(error)))
     else:
         yield Complaint(path, _sentence(error))
 
 
-def _missing(error: ValidationError) -> list[str]:
-    """The names that an object lacks."""
+def _missing(error: ValidationError) -> list[tuple[str, ...]]:
+    """Where an object lacks something, from the place that the error names."""
     document: Json = error.instance
     rule: Json = error.validator_value
     if error.validator == "required":
-        return [name for name in rule if name not in document]
+        return [(name,) for name in rule if name not in document] if rule is not True else [()]
+    if error.validator not in ("dependentRequired", "dependencies"):
+        return []
     return [
-        name
+        (name,)
         for source, names in rule.items()
-        if source in document
+        if source in document and isinstance(names, list)
         for name in names
         if name not in document
     ]
@@ -83,40 +89,18 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
         yield from _complaints(nearest, part)
 
 
-_TYPES = {
-    "string": "a text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
-}
-_SENTENCES = {
-    "const": "Should be {limit}.",
-    "enum": "Should be one of {limit}.",
-    "minLength": "Should have at least {limit} characters.",
-    "maxLength": "Should have at most {limit} characters.",
-    "pattern": "Should match {limit}.",
-    "format": "Should be a valid {limit}.",
-    "minimum": "Should be at least {limit}.",
-    "maximum": "Should be at most {limit}.",
-    "exclusiveMinimum": "Should be more than {limit}.",
-    "exclusiveMaximum": "Should be less than {limit}.",
-    "multipleOf": "Should be a multiple of {limit}.",
-    "minItems": "Should have at least {limit} items.",
-    "maxItems": "Should have at most {limit} items.",
-    "uniqueItems": "Should have no item twice.",
-    "minProperties": "Should have at least {limit} names.",
-    "maxProperties": "Should have at most {limit} names.",
-    "oneOf": "Should fit exactly one of the possible shapes.",
-    "anyOf": "Should fit one of the possible shapes.",
-    "contains": "Should have an item that fits.",
-    "not": "Should not be this.",
-    "additionalProperties": "Has names that are not expected here.",
-    "unevaluatedProperties": "Has names that are not expected here.",
-    "unevaluatedItems": "Has items that are not expected here.",
-    "propertyNames": "Has a name that is not allowed here.",
+_KNOWN_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
+_COUNTED = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_PLAIN = (
+    "const", "enum", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
+    "exclusiveMaximum", "multipleOf", "uniqueItems", "oneOf", "anyOf", "contains", "not",
+)  # fmt: skip
+_ALIKE = {
+    "additionalProperties": "extra_names",
+    "unevaluatedProperties": "extra_names",
+    "additionalItems": "extra_items",
+    "unevaluatedItems": "extra_items",
+    "divisibleBy": "wrong_multipleOf",
 }
 
 
@@ -124,8 +108,16 @@ def _sentence(error: ValidationError) -> str:
     """What is wrong, by the schema's keyword and limit; the input is never repeated."""
     word, limit = str(error.validator), cast("Json", error.validator_value)
     if word == "type":
-        names = limit if isinstance(limit, list) else [limit]
-        return f"Should be {' or '.join(_TYPES.get(name, str(name)) for name in names)}."
+        return say("wrong_type", types=_types(limit))
     listed = ", ".join(map(shown, limit[:12])) if isinstance(limit, list) else shown(limit)
-    template = _SENTENCES.get(word, "Is not expected here.")
-    return template.format(limit=listed if len(listed) < 300 else listed[:299] + "…")
+    told = listed if len(listed) < 300 else listed[:299] + "…"
+    if word in _COUNTED:
+        return say_counted(f"wrong_{word}", limit, limit=told)
+    known = f"wrong_{word}" if word in _PLAIN else "wrong"
+    return say(_ALIKE.get(word, known), limit=told)
+
+
+def _types(limit: Json) -> str:
+    names = limit if isinstance(limit, list) else [limit]
+    told = [say(f"type_{name}") if name in _KNOWN_TYPES else shown(name) for name in names]
+    return say("or").join(told)

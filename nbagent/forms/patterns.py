@@ -38,3 +38,16 @@ def _by_python(pattern: str, text: str) -> bool | None:
         return re.search(pattern, text) is not None
     except (re.error, RecursionError, OverflowError):
         return None
+
+
+def usable(pattern: object) -> bool:
+    """Whether a pattern can be searched for at all."""
+    if not isinstance(pattern, str):
+        return False
+    if _linear(pattern) is not None:
+        return True
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True

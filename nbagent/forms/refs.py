@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
+from .lookup import Lookup
 from .texts import say
-from .values import Json, children, same
+from .values import Json, same
 
 MARK = "x-nbagent"
 """Where the form's own schema generator, and ``Refs``, leave notes for the builder."""
@@ -16,7 +16,8 @@ NAME = "x-nbagent-name"
 """The title of a ``$ref`` target: it names the shape and says nothing about the field."""
 MAX_STEPS = 200
 """Schemas folded into one; more is an attack or a mistake, and the rest is left to validation."""
-MAX_INDEXED = 20_000
+_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
+_FOLDED = (*_REFS, "allOf")
 
 Words = dict[str, Any]
 
@@ -33,8 +34,7 @@ class Refs:
     """Looks up references inside one schema document."""
 
     def __init__(self, root: Json) -> None:
-        self._root = root
-        self._named: dict[str, Json] | None = None
+        self._lookup = Lookup(root)
         self._steps = 0
         self._flat: dict[int, tuple[Json, Flat]] = {}
 
@@ -51,9 +51,9 @@ class Refs:
         self._steps -= 1
         if not isinstance(schema, dict) or self._steps < 0:
             return ({"not": {}} if schema is False else {}), seen
-        words = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
-        ref = schema.get("$ref")
-        if isinstance(ref, str) and ref not in seen:
+        words = {key: value for key, value in schema.items() if key not in _FOLDED}
+        ref = self.ref_of(schema)
+        if ref and ref not in seen:
             base, seen = self._follow(ref, seen)
             words = merge(base, words)
         parts = schema.get("allOf")
@@ -61,6 +61,16 @@ class Refs:
             piece, seen = self._fold(part, seen)
             words = merge(piece, words)
         return words, seen
+
+    def ref_of(self, schema: Words) -> str:
+        """The name of what a schema refers to, the same wherever the reference stands; else empty."""
+        refs = (schema.get(word) for word in _REFS)
+        ref = next((each for each in refs if isinstance(each, str)), None)
+        return "" if ref is None else self._lookup.named(ref, schema)
+
+    def target(self, name: str) -> Json | None:
+        """What a name of ``ref_of`` stands for inside this document, or None."""
+        return self._lookup.target(name)
 
     def _follow(self, ref: str, seen: frozenset[str]) -> tuple[Words, frozenset[str]]:
         target = self.target(ref)
@@ -72,50 +82,6 @@ class Refs:
         if isinstance(title, str):
             words.setdefault(NAME, title)
         return words, seen
-
-    def target(self, ref: str) -> Json | None:
-        """What a reference points to inside this document, or None."""
-        base, _, fragment = ref.partition("#")
-        root = self._root if not base else self._names().get(base)
-        if root is None or not fragment:
-            return root
-        if not fragment.startswith("/"):
-            return self._names().get(f"#{fragment}")
-        return _pointed(root, fragment)
-
-    def _names(self) -> dict[str, Json]:
-        if self._named is None:
-            self._named = _index(self._root)
-        return self._named
-
-
-def _pointed(root: Json, pointer: str) -> Json | None:
-    here = root
-    for step in pointer.split("/")[1:]:
-        name = unquote(step).replace("~1", "/").replace("~0", "~")
-        if isinstance(here, dict) and name in here:
-            here = here[name]
-        elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
-            here = here[int(name)]
-        else:
-            return None
-    return here if isinstance(here, dict | bool) else None
-
-
-def _index(root: Json) -> dict[str, Json]:
-    """Schemas by ``$id`` and by ``#anchor``; the first of a name wins."""
-    named: dict[str, Json] = {}
-    todo = [root]
-    for _ in range(MAX_INDEXED):
-        if not todo:
-            break
-        item = todo.pop()
-        if isinstance(item, dict):
-            for word, prefix in (("$id", ""), ("$anchor", "#"), ("$dynamicAnchor", "#")):
-                if isinstance(name := item.get(word), str):
-                    named.setdefault(prefix + name.removesuffix("#"), item)
-        todo.extend(children(item))
-    return named
 
 
 def merge(base: Words, over: Words) -> Words:

@@ -37,3 +37,27 @@ def test_the_slider_knows_its_ends_and_its_step():
         "c": None,
         "d": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"type": "array", "minItems": 1}, "at least 1 item"),
+        ({"type": "array", "minItems": 2, "maxItems": 2}, "2 items"),
+        ({"type": "string", "minLength": 1, "maxLength": 2}, "1 – 2 characters"),
+        ({"type": "string", "maxLength": 1.0}, "at most 1.0 character"),
+        ({"type": "object", "maxProperties": 1}, "at most 1 name"),
+        ({"type": "integer", "minimum": 1}, "at least 1"),
+    ],
+)
+def test_one_is_told_as_one(limits, told):
+    """Under the control, and again where it is wrong."""
+    assert Form(limits).spec()["root"]["limits"] == told
+
+
+def test_the_parts_of_a_tuple_have_names_that_a_person_reads():
+    """On the page, in the record and in errors: its own title, else where it stands."""
+    schema = {"prefixItems": [{"type": "integer"}, {"title": "Unit", "type": "string"}]}
+    form = Form(schema, value=[1, "m"])
+    assert [part.label for part in form.fields.parts] == ["Part 1", "Unit"]
+    assert "<dt>Part 1</dt>" in form.static_html([2, "m"])

@@ -108,7 +108,6 @@ class Builder:
 
     def build(self, schema: Json, at: At) -> Node:
         """The node for ``schema`` at a place."""
-        self._left -= 1
         found = self._look(schema)
         common = self._common(found, at)
         return hidden_if_secret(self._choose(schema, found, common, at))
@@ -121,7 +120,7 @@ class Builder:
         return known[1]
 
     def _choose(self, schema: Json, found: Look, common: Common, at: At) -> Node:
-        if self._left < 0 or at.depth > MAX_DEPTH or self._too_many(common):
+        if self._max_fields == 0 or at.depth > MAX_DEPTH or self._too_many(common):
             return json_box(common, say("too_large"))
         if not fits_control(found, common["value"]):
             return json_box(common)
@@ -138,6 +137,13 @@ class Builder:
             )
         known = {**dict.fromkeys(found.refs, at.id), **at.known}
         return self._shaped(found, common, replace(at, known=known, secret=common["secret"]))
+
+    def _has_room(self, fields: int, at: At) -> bool:
+        """Whether so many fields more can be drawn; they are counted at once, before what is in them."""
+        if fields > (self._left if at.depth else 2 * self._max_fields):
+            return False
+        self._left -= fields
+        return True
 
     def _too_many(self, common: Common) -> bool:
         value = common["default"] if common["value"] is ABSENT else common["value"]
@@ -225,6 +231,8 @@ class Builder:
         schemas = object_fields(self._refs, words)
         for key in document:
             schemas.setdefault(key, field_schema(words, key))
+        if not self._has_room(len(schemas), at):
+            return json_box(common, say("too_large"))
         needed = required_names(words)
         fields = [
             self.build(
@@ -259,8 +267,10 @@ class Builder:
 
     def _map(self, words: Words, common: Common, at: At) -> Node:
         value, inner = self._inside(common, at)
-        item = self.build(rest_schema(words), replace(inner, id=f"{at.id}/*", origin=""))
         given = value if isinstance(value, dict) else {}
+        if not self._has_room(1 + len(given), at):
+            return json_box(common, say("too_large"))
+        item = self.build(rest_schema(words), replace(inner, id=f"{at.id}/*", origin=""))
         entries = tuple(
             (key, self._row(field_schema(words, key), replace(inner, value=part, label=key), at, i))
             for i, (key, part) in enumerate(given.items())
@@ -277,10 +287,13 @@ class Builder:
         picked = self._multi(schema, words, common, at)
         if picked is not None:
             return picked
+        given = value if isinstance(value, list) else []
+        if not self._has_room(1 + len(given), at):
+            return json_box(common, say("too_large"))
         item = self.build(schema, replace(inner, id=f"{at.id}/*", origin=""))
         rows = tuple(
             self._row(schema, replace(inner, value=part, label=say("item", number=i + 1)), at, i)
-            for i, part in enumerate(value if isinstance(value, list) else ())
+            for i, part in enumerate(given)
         )
         table = flat_row(item, TABLE_COLUMNS) and all(row.kind == "object" for row in rows)
         return Rows(**common.but(kind="table" if table else "list"), item=item, rows=rows)
@@ -299,7 +312,7 @@ class Builder:
         value, inner = self._inside(common, at)
         schemas = words["prefixItems"] if "prefixItems" in words else words["items"]
         given = value if isinstance(value, list) else []
-        if len(given) > len(schemas):
+        if len(given) > len(schemas) or not self._has_room(len(schemas), at):
             return json_box(common)
         parts = tuple(
             self._row(
@@ -326,6 +339,8 @@ class Builder:
             taken = best_branch(self._refs, schemas, value)
             if taken is None and common["value"] is not ABSENT:
                 return json_box(common)
+        if not self._has_room(len(schemas), at):
+            return json_box(common, say("too_large"))
         tag = tag_of(self._refs, found.words, schemas)
         branches = []
         for index, (raw, schema) in enumerate(found.branches):

@@ -41,7 +41,7 @@ class Lookup:
     def target(self, ref: str, schema: Json = None) -> Json | None:
         """What a reference that stands in ``schema`` points to inside this document, or None."""
         index = self._index()
-        base, fragment = urldefrag(self.named(ref, schema))
+        base, _, fragment = self.named(ref, schema).partition("#")
         start = self._root if base in ("", index.root) else index.addressed.get(base)
         if start is None or not fragment:
             return start

@@ -44,7 +44,7 @@ def test_the_slider_knows_its_ends_and_its_step():
     [
         ({"type": "array", "minItems": 1}, "at least 1 item"),
         ({"type": "array", "minItems": 2, "maxItems": 2}, "2 items"),
-        ({"type": "string", "minLength": 1, "maxLength": 2}, "1 – 2 characters"),
+        ({"type": "string", "minLength": 1, "maxLength": 2}, "1 \u2013 2 characters"),
         ({"type": "string", "maxLength": 1.0}, "at most 1.0 character"),
         ({"type": "object", "maxProperties": 1}, "at most 1 name"),
         ({"type": "integer", "minimum": 1}, "at least 1"),

@@ -149,6 +149,8 @@ def _look(follower: Callable[[], Follower | None]) -> None:
 
 def next_driver(state: RunState, answer: Resolved) -> str:
     """Who goes on after an answer: who takes it, or the process whose body waits at its line."""
+    for call_id in answer.scope:
+        state = state.calls[call_id].child or RunState()
     call = state.calls.get(answer.call_id)
     if call is None or answer.id not in call.asked or is_gone(call.owner) is not False:
         return owner()

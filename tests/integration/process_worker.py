@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from nbagent.core.model import Finished, ModelDelta, Request, TextDelta, ToolCal
 
 
 class Caller:
-    """A model that calls the tools of the prompt, then says what they gave back.
+    """A model that calls the tools of the prompt, turn by turn, then says what they gave back.
 
     The same in every process, whoever goes on with the run.
     """
@@ -31,27 +31,51 @@ class Caller:
     name = "caller"
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
-        """The calls that the prompt names, with their arguments, or the results."""
-        results = [p["output"] for m in request.messages for p in results_of(m)]
-        if results:
+        """The next turn that the prompt names, calls with their arguments, or the results."""
+        turns = json.loads(request.messages[0]["content"][0]["text"])
+        done = sum(m["role"] == "assistant" for m in request.messages)
+        if done == len(turns):
+            results = [p["output"] for m in request.messages for p in results_of(m)]
             yield TextDelta(json.dumps(results))
             yield Finished("stop")
             return
-        for index, (tool, arguments) in enumerate(
-            json.loads(request.messages[0]["content"][0]["text"])
-        ):
+        for index, (tool, arguments) in enumerate(turns[done]):
             yield ToolCallDelta(index, json.dumps(arguments), f"call_{index}", tool)
         yield Finished("tool_calls")
 
 
+class Hanging(Caller):
+    """One that never answers after a result, as long as the file HANG is there."""
+
+    def __init__(self, hang: Path, note: Callable[[str], None]) -> None:
+        self._hang, self._note = hang, note
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
+        """As the caller does, or nothing ever."""
+        if self._hang.exists() and request.messages[1:]:
+            self._note("hangs")
+            await asyncio.Event().wait()
+        async for delta in super().stream(request):
+            yield delta
+
+
 def make_agent(store: nb.SQLiteStore, effects: Path) -> nb.Agent:
-    """The agent that every process has: an ask, a gate that keeps state, a slow tool."""
-    agent = nb.Agent(Caller(), store=store, max_turns=5)
+    """The agent that every process has, with tools, and a manager whose banker has the same tools."""
 
     def note(what: str) -> None:
         with effects.open("a") as file:
             file.write(f"{what} {os.getpid()}\n")
 
+    banker = nb.Agent(Hanging(effects.with_name("HANG"), note), name="banker")
+    manager = nb.Agent(Caller(), name="manager", tools=[banker.as_tool()])
+    agent = nb.Agent(Caller(), store=store, max_turns=5, tools=[manager.as_tool()])
+    for one in (agent, banker):
+        add_tools(one, note)
+    return agent
+
+
+def add_tools(agent: nb.Agent, note: Callable[[str], None]) -> None:
+    """An ask, a gate that keeps state, a look, a slow tool, a question at a line."""
     agent.add(nb.interrupt_tool("ask", output=str))
 
     @agent.tool
@@ -61,6 +85,12 @@ def make_agent(store: nb.SQLiteStore, effects: Path) -> nb.Agent:
             ctx.interrupt(nb.Confirm(message="Sure?"), state={"quote": amount * 2})
         note("gate")
         return f"{amount} {ctx.state} {ctx.resumed.data}"
+
+    @agent.tool
+    async def look(at: str) -> str:
+        """Look at something."""
+        note(f"look:{at}")
+        return f"saw {at}"
 
     @agent.tool
     async def slow(seconds: float) -> str:
@@ -77,8 +107,6 @@ def make_agent(store: nb.SQLiteStore, effects: Path) -> nb.Agent:
         note("after")
         return color
 
-    return agent
-
 
 class Worker:
     """Does what it is told with runs of one store."""
@@ -90,7 +118,7 @@ class Worker:
 
     async def start(self, calls: list[Any], *, settle: bool = True) -> Any:
         """Start a run; its id and its interrupts, once it is paused."""
-        run = self.agent.run(json.dumps(calls), attended=True, show=False)
+        run = self.agent.run(json.dumps([calls]), attended=True, show=False)
         self._keep(run)
         if settle:
             await run.settled()
@@ -110,6 +138,8 @@ class Worker:
         try:
             if "output" in answer:
                 await run.respond(interrupt, answer["output"])
+            elif "reason" in answer:
+                await run.reject(interrupt, answer["reason"])
             else:
                 await run.restart(interrupt, **answer)
         except nb.Conflict as error:
@@ -132,6 +162,10 @@ class Worker:
             text = f"{type(error).__name__}: {error}"
         return {**self._told(run), "text": text, "heard": self.heard[run_id]}
 
+    async def settle(self, run_id: str) -> Any:
+        """Wait until nothing can go on without an answer."""
+        return self._told(await self.runs[run_id].settled())
+
     async def tell(self, run_id: str) -> Any:
         """Where the run stands."""
         return self._told(self.runs[run_id])
@@ -151,6 +185,7 @@ class Worker:
             "interrupts": {i.tool_name: i.id for i in run.interrupts},
             "states": {i.tool_name: i.state for i in run.interrupts},
             "inputs": {i.tool_name: i.input for i in run.interrupts},
+            "paths": [[*i.path, i.id] for i in run.interrupts],
         }
 
 

@@ -1,0 +1,74 @@
+"""Real processes on one store, spoken to in lines; what they are is in ``process_worker``."""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+ROOT = Path(__file__).parents[2]
+
+
+class Process:
+    """A worker process, spoken to in lines."""
+
+    def __init__(self, folder: Path) -> None:
+        command = ["-m", "tests.integration.process_worker", folder / "runs.db", folder / "effects"]
+        self._process = subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, verb: str, **arguments: Any) -> Any:
+        """Have it do one thing, and give what it says."""
+        self.tell(verb, **arguments)
+        return self.hear()
+
+    def tell(self, verb: str, **arguments: Any) -> None:
+        """Have it do one thing, without waiting."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([verb, arguments]) + "\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> Any:
+        """Its next reply; one that does not come is an error, and no hang."""
+        assert self._process.stdout is not None
+        assert select.select([self._process.stdout], [], [], 60)[0], "no reply for a minute"
+        return json.loads(self._process.stdout.readline())
+
+    def kill(self) -> None:
+        """End it on the spot, as ``kill -9`` does."""
+        with self._process:
+            self._process.send_signal(signal.SIGKILL)
+
+
+Begin: TypeAlias = Callable[[], Process]
+
+
+@contextmanager
+def beginning(folder: Path) -> Iterator[Begin]:
+    """Begins processes on the store in a folder; they are ended afterwards."""
+    begun: list[Process] = []
+
+    def new() -> Process:
+        begun.append(Process(folder))
+        return begun[-1]
+
+    yield new
+    for process in begun:
+        process.kill()
+
+
+def effects(folder: Path) -> list[str]:
+    """What the bodies did, in whatever process."""
+    path = folder / "effects"
+    return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []

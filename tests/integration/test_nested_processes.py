@@ -1,0 +1,173 @@
+"""An agent in an agent in an agent, in one store and several real processes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.processes import Begin, beginning, effects
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Begins processes on one store."""
+    with beginning(tmp_path) as new:
+        yield new
+
+
+def nested(*turns: Any) -> Any:
+    """The outer calls for which the banker, two agents deep, makes these turns of calls."""
+    inside = json.dumps([[["banker", {"prompt": json.dumps(turns)}]]])
+    return [["manager", {"prompt": inside}], ["look", {"at": "outside"}]]
+
+
+LOOK = [["look", {"at": "inside"}]]
+GATE = ["gate", {"amount": 5}]
+
+
+def said(end: Any) -> Any:
+    """What the banker said of its calls, out of what the outer agent said of its own."""
+    assert end["status"] == "completed"
+    (manager, outside) = json.loads(end["text"])
+    assert outside == "saw outside"
+    (banker,) = json.loads(manager)
+    return json.loads(banker)
+
+
+@pytest.mark.parametrize(
+    ("answer", "result", "done"),
+    [
+        ({"output": "by hand"}, "by hand", []),
+        ({"data": "go"}, "5 {'quote': 10} go", ["gate"]),
+        (
+            {"new_input": {"amount": 3}, "data": "go"},
+            "A person changed the arguments of this call to {\"amount\":3}.\n3 {'quote': 10} go",
+            ["gate"],
+        ),
+        (
+            {"reason": "too much"},
+            "A person rejected this call of gate; it was not run. The reason: too much",
+            [],
+        ),
+    ],
+    ids=["respond", "restart", "new input", "reject"],
+)
+@pytest.mark.parametrize("killed", [False, True])
+def test_c103_c120_what_two_inner_agents_ask_is_answered_in_another_process(
+    begin: Begin, tmp_path: Path, answer: Any, result: str, done: list[str], killed: bool
+) -> None:
+    """What was done inside stays done, and the inner model is told; the first process may be gone."""
+    first = begin()
+    run = first.ask("start", calls=nested(LOOK, [GATE]))
+    [[*path, interrupt]] = run["paths"]
+    assert path == ["agent", "manager", "banker", "gate"]
+    assert sorted(effects(tmp_path)) == ["look:inside", "look:outside"]
+    if killed:
+        first.kill()
+    second = begin()
+    assert second.ask("open", run_id=run["id"]) == run
+    answered = second.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, **answer)
+    assert answered == "won"
+    end = second.ask("finish", run_id=run["id"])
+    assert said(end) == ["saw inside", result]
+    assert sorted(effects(tmp_path)) == sorted(["look:inside", "look:outside", *done])
+    if not killed:
+        assert first.ask("finish", run_id=run["id"]) == end
+
+
+def test_c103_inner_siblings_are_answered_one_by_one_in_processes_that_die(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """One finished, one answered, one pending: each process finds what the one before it left."""
+    run = begin_and_kill(begin, nested([GATE, *LOOK, ["ask", {"q": "?"}], GATE]))
+    for answers in ({"data": "first"}, {"output": "b"}):
+        process = begin()
+        opened = process.ask("open", run_id=run["id"])
+        interrupt = opened["paths"][0][-1]
+        process.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, **answers)
+        left = process.ask("settle", run_id=run["id"])
+        assert [p[-2] for p in left["paths"]] == [p[-2] for p in opened["paths"]][1:]
+        process.kill()
+    last = begin()
+    [[*_, interrupt]] = last.ask("open", run_id=run["id"])["paths"]
+    last.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, data="last")
+    assert said(last.ask("finish", run_id=run["id"])) == [
+        "5 {'quote': 10} first",
+        "saw inside",
+        "b",
+        "5 {'quote': 10} last",
+    ]
+    assert sorted(effects(tmp_path)) == ["gate", "gate", "look:inside", "look:outside"]
+
+
+def begin_and_kill(begin: Begin, calls: Any) -> Any:
+    """Start a run in a process that is killed once the run has settled."""
+    process = begin()
+    run = process.ask("start", calls=calls)
+    process.kill()
+    return run
+
+
+def test_a_process_killed_between_two_inner_steps_leaves_them_to_whoever_opens_the_run(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """What is done inside is not repeated, what is not goes on; nobody has to be asked."""
+    hang = tmp_path / "HANG"
+    hang.touch()
+    first = begin()
+    run = first.ask("start", calls=nested(LOOK, [GATE]), settle=False)
+    wait_for("hangs", tmp_path)
+    first.kill()
+    hang.unlink()
+    second = begin()
+    second.ask("open", run_id=run["id"])
+    [[*path, interrupt]] = second.ask("settle", run_id=run["id"])["paths"]
+    assert path == ["agent", "manager", "banker", "gate"]
+    second.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, data="go")
+    end = second.ask("finish", run_id=run["id"])
+    assert said(end) == ["saw inside", "5 {'quote': 10} go"]
+    assert sorted(effects(tmp_path)) == ["gate", "hangs", "look:inside", "look:outside"]
+
+
+def test_c136_an_inner_call_whose_process_was_killed_is_not_run_again(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """As with an outer one: whoever opens the run is told which call it is."""
+    first, second = begin(), begin()
+    run = first.ask("start", calls=nested([["slow", {"seconds": 60}]]), settle=False)
+    wait_for("slow", tmp_path)
+    first.kill()
+    second.ask("open", run_id=run["id"])
+    end = second.ask("finish", run_id=run["id"])
+    assert end["status"] == "running"
+    assert "'slow' (by process" in end["text"]
+    assert effects(tmp_path).count("slow") == 1
+
+
+def test_a_question_inside_two_agents_goes_on_at_its_line_or_is_met_again(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """Where its process lives, that one goes on; where it was killed, the body is entered again."""
+    first, second = begin(), begin()
+    for killed, entered in ((False, 1), (True, 3)):
+        run = first.ask("start", calls=nested([["asker", {}]]))
+        if killed:
+            first.kill()
+        second.ask("open", run_id=run["id"])
+        [[*_, interrupt]] = run["paths"]
+        second.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, output="blue")
+        assert said(second.ask("finish", run_id=run["id"])) == ["blue"]
+        assert effects(tmp_path).count("before") == entered
+
+
+def wait_for(effect: str, folder: Path) -> None:
+    """Wait until some process has done this."""
+    until = time.monotonic() + 60
+    while effect not in effects(folder):
+        assert time.monotonic() < until, f"nobody did {effect!r}"
+        time.sleep(0.02)

@@ -9,6 +9,7 @@ from .core import answers as _answers
 from .core import host as _host
 from .core.agent import Agent, open_run
 from .core.context import ToolContext
+from .core.define import interrupt_tool, tool
 from .core.errors import (
     BudgetExceeded,
     Cancelled,
@@ -49,7 +50,7 @@ from .core.result import Result
 from .core.run import Run
 from .core.spec import Budget
 from .core.steps import Response
-from .core.tools import Tool, ToolResult, interrupt_tool, tool
+from .core.tools import Tool, ToolResult
 
 __version__ = "0.1.0"
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
+from .define import as_tool, inner_tool, tool
 from .errors import (
-    PendingInterrupts,
-    RunNotFinished,
     ToolError,
     UsageError,
 )
-from .host import Place, current_host
 from .interrupts import PendingInterrupt
 from .journal import Heard, Journal, MemoryStore, Store
+from .launch import Options, checked_prompt, launch, take_up
 from .loop import Driver
-from .messages import Message, load, user
+from .messages import load
 from .middleware import Middleware
 from .model import Model
 from .pending import interrupts_of
@@ -25,12 +24,12 @@ from .policy import Approval, Rule
 from .replies import replies_of
 from .result import Result
 from .run import Run
-from .script import Answers, check_answers
+from .script import Answers
 from .spec import Budget, Inner, RunSpec, new_id
-from .state import RunState, restore
+from .state import restore
 from .steps import Pending, Response, response_of, say, settle
-from .threads import private_loop, run_in_thread
-from .tools import Tool, as_tool, inner_tool, tool
+from .threads import run_in_thread
+from .tools import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -216,97 +215,28 @@ class Agent:
             PendingInterrupts: the run before still asks something.
             RunNotFinished: the run before has not ended.
         """
-        if after is not None and pending == "queue" and after.queue(_prompt(prompt)):
-            return after
-        if after is not None and pending == "reject":
-            after.dismiss()
-        return self._start(
-            [*_history(after), user(_prompt(prompt))],
-            Options(after, store, answers, attended, show, on_rerun),
-        )
+        given = Options(after, pending, store, answers, attended, show, on_rerun)
+        return self._launch(prompt, given)
 
     def run_sync(self, prompt: str, **options: Any) -> Result:
         """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
-        pending: Pending = options.pop("pending", "refuse")
         unknown = sorted(set(options) - set(Options.__slots__))
         if unknown:
             raise UsageError(
-                f"run_sync takes no {unknown[0]!r}; it takes {', '.join(Options.__slots__)}, pending"
+                f"run_sync takes no {unknown[0]!r}; it takes {', '.join(Options.__slots__)}"
             )
-        given = Options(**options)
-        if given.after is not None and pending == "queue" and given.after.queue(_prompt(prompt)):
-            return given.after.wait()
-        if given.after is not None and pending == "reject":
-            given.after.dismiss()
-        messages = [*_history(given.after), user(_prompt(prompt))]
-        return self._start(messages, given, blocking=True).wait()
+        return self._launch(prompt, Options(**options), blocking=True).wait()
 
-    def _start(self, messages: list[Message], options: Options, *, blocking: bool = False) -> Run:
-        host = current_host()
-        options.check(self.tools)
-        attended = host.attended() if options.attended is None else options.attended
-        loop = private_loop() if blocking else host.loop(attended=attended)
-        run_id = new_id()
-        store = options.store or self.journals
-        spec = replace(self._spec(self.tools), present=host.present)
-        run = Run(
-            spec,
-            Journal(run_id, store),
-            Place(host, attended, loop),
-            answers=options.answers,
-        )
-        host.started(run, on_rerun=options.on_rerun)
-        after = options.after
-        run.start(messages, after=after.id if after is not None else None)
-        if attended and options.show:
-            host.show(run)
-        return run
+    def _launch(self, prompt: str, options: Options, *, blocking: bool = False) -> Run:
+        options = replace(options, store=options.store or self.journals)
+        return launch(self._spec(self.tools), prompt, options, blocking=blocking)
 
-    async def open(
-        self,
-        run_id: str,
-        *,
-        store: Store | None = None,
-        answers: Answers = None,
-        attended: bool | None = None,
-        show: bool = True,
-    ) -> Run:
-        """``nb.open_run`` with this agent."""
-        journal = Journal(run_id, store or self.journals)
-        await run_in_thread(journal.catch_up)
-        return self.take_up(journal, answers=answers, attended=attended, show=show)
-
-    def take_up(
-        self,
-        journal: Journal,
-        *,
-        answers: Answers = None,
-        attended: bool | None = None,
-        show: bool = True,
-    ) -> Run:
+    def take_up(self, journal: Journal, **options: Any) -> Run:
         """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
-        host = current_host()
-        attended = host.attended() if attended is None else attended
-        self._check_restarted(journal.state)
-        spec = replace(self._spec(self.tools), present=host.present)
-        place = Place(host, attended, host.loop(attended=attended))
-        run = Run(spec, journal, place, answers=answers)
-        host.started(run, on_rerun="keep")
-        run.take_up()
-        if attended and show:
-            host.show(run)
-        return run
-
-    def _check_restarted(self, state: RunState) -> None:
-        for call in state.calls.values():
-            if call.status == "ready" and call.resumed is not None and call.name not in self.tools:
-                raise ToolError(
-                    f"{self!r} has no tool {call.name!r}, which an answer of this run restarts: "
-                    "add it to the agent and open the run again"
-                )
+        return take_up(self._spec(self.tools), journal, Options(**options))
 
     # --- step by step
 
@@ -357,7 +287,7 @@ class Agent:
         if on_event is not None:
             journal.subscribe(on_event)
         if prompt is not None:
-            say(journal, spec, _prompt(prompt), pending)
+            say(journal, spec, checked_prompt(prompt), pending)
         else:
             settle(journal, spec, replies, partial=partial)
         await Driver(spec, journal, live=False).drive(one_response=return_tool_calls)
@@ -430,29 +360,9 @@ async def open_run(
         ToolError: an answer restarts a tool that the agent does not have.
         StoreError: the journal cannot be read, or a newer nbagent has written it.
     """
-    return await agent.open(run_id, store=store, answers=answers, attended=attended, show=show)
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a live run was asked for; see ``Agent.run``."""
-
-    after: Run | None = None
-    store: Store | None = None
-    answers: Answers = None
-    attended: bool | None = None
-    show: bool = True
-    on_rerun: Literal["cancel", "keep"] = "cancel"
-
-    def check(self, tools: Mapping[str, Tool[..., Any]]) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            UsageError: naming the option.
-        """
-        if self.on_rerun not in ("cancel", "keep"):
-            raise UsageError(f"on_rerun is 'cancel' or 'keep', not {self.on_rerun!r}")
-        check_answers(self.answers, tools)
+    journal = Journal(run_id, store or agent.journals)
+    await run_in_thread(journal.catch_up)
+    return agent.take_up(journal, answers=answers, attended=attended, show=show)
 
 
 def _model(model: str | Model) -> Model:
@@ -472,25 +382,3 @@ def _prompt_of(typed: Any) -> str:
 
 def _in_main(one: Tool[..., Any]) -> bool:
     return one.module == "__main__"
-
-
-def _prompt(prompt: Any) -> str:
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise UsageError(f"a prompt is a text that says something, not {prompt!r:.80}")
-    return prompt
-
-
-def _history(after: Run | None) -> tuple[Message, ...]:
-    if after is None:
-        return ()
-    if not isinstance(after, Run):
-        raise UsageError(f"after= takes a run, not {after!r:.80}")
-    if after.interrupts:
-        raise PendingInterrupts(
-            f"{after!r} still asks: {', '.join(i.tool_name for i in after.interrupts)}; "
-            "answer or cancel it first, or give pending='reject' or 'queue'",
-            interrupts=after.interrupts,
-        )
-    if after.status == "running":
-        raise RunNotFinished(f"{after!r} has not ended: `await run` before going on with it")
-    return after.conversation

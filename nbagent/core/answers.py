@@ -20,7 +20,8 @@ from .messages import Json
 from .pending import pending_of, tools_at
 from .policy import Rule
 from .standing import RunState
-from .tools import Tool, checked_value
+from .tools import Tool
+from .values import checked_value
 
 AnyResolution: TypeAlias = Respond | Restart | Reject
 

@@ -1,4 +1,4 @@
-"""One attempt at one tool call: middleware, the gate, the claim, the body, and what became of it.
+"""One attempt at one tool call: what surrounds its way to the body, and what became of it.
 
 An attempt ends in an event: ``ToolFinished`` or ``Interrupted`` (several of those where a body asked
 several questions at once). Nothing here decides what a run does next; that is ``state.next_step``.
@@ -7,35 +7,24 @@ several questions at once). Nothing here decides what a run does next; that is `
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
-from collections.abc import Sequence
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from .asking import AskPause, Questions
-from .body import Body, found_in
-from .context import Carried, ToolContext
-from .errors import Misuse, Rejected, ToolFailed
-from .events import Interrupted, ToolFinished, ToolStarted
-from .gate import Gate
-from .interrupts import Interrupt, InterruptKind, digest_of, to_json
+from .body import found_in, log_late
+from .dispatch import Dispatch, carried_by
+from .ending import Ending, Endings
+from .errors import Misuse
+from .events import Interrupted
+from .interrupts import Interrupt, digest_of, to_json
 from .journal import AnyJournal
-from .messages import Json, canonical
+from .messages import canonical
 from .middleware import ToolCall, chain
 from .output import CallOutput
-from .owner import owner
-from .pausing import Pausing
 from .standing import CallState, RunState
 from .surroundings import Denied, Overtaken, Surroundings, Waits
-from .tools import Tool, ToolResult, describe, told
-
-Ending: TypeAlias = Sequence[ToolFinished | Interrupted]
-"""What an attempt is written down as; nothing where somebody else goes on with the call."""
-
-logger = logging.getLogger("nbagent")
+from .tools import Tool, ToolResult
+from .values import describe
 
 SCHEMA_CHANGED = "The tool's parameters changed since this was approved, so it is asked again."
 
@@ -51,32 +40,17 @@ class Attempt:
         self._journal = journal
         self._around = around
         self._output = CallOutput(call.id, journal.emit, around.scope)
-        self._gate = Gate(call, journal.run_id, around)
-        self._number = call.attempt
-        self._body: Body | None = None
-        self._questions: Questions | None = None
-        self._pause: tuple[InterruptKind, Interrupt] | None = None
-        """The first pause: whatever surrounds it makes of it, it counts."""
-        self._signal: Misuse | Waits | Overtaken | Denied | None = None
-        """What else counts, whatever surrounds it makes of it."""
-        self._input = call.input
-        """What reached the gate last."""
-        self._success: list[Any] = []
+        self._dispatch = Dispatch(call, journal, around, self._output)
+        self._endings = Endings(call.id, call.name, around, self._output)
 
     @property
     def body_runs(self) -> bool:
         """Whether the body is still executing, in its thread or task."""
-        return self._body is not None and self._body.runs
-
-    @property
-    def surrounded(self) -> bool:
-        """Whether middleware may change the input."""
-        return bool(self._around.middleware)
+        return self._dispatch.body_runs
 
     def wake(self) -> None:
         """An answer came: it may be one that the body waits for."""
-        if self._questions is not None:
-            self._questions.wake()
+        self._dispatch.wake()
 
     async def run(self) -> None:
         """Take the call to a result or a pause, and write it down.
@@ -93,7 +67,7 @@ class Attempt:
             return
         written = self._journal.commit(lambda state: events if self._is_ours(state) else [])
         if not written:
-            self._log_late()
+            log_late(self.call.name)
         for event in written:
             if isinstance(event, Interrupted):
                 self._around.paused(event)
@@ -103,9 +77,9 @@ class Attempt:
         current = state.calls.get(self.call.id)
         if state.outcome is not None or current is None or current.status == "done":
             return False
-        if self._number == self.call.attempt and current.child is None:
-            return current is self.call  # not claimed, so it must be untouched
-        return current.attempt == self._number
+        if not self._dispatch.claimed and current.child is None:
+            return current is self.call  # so it must be untouched
+        return current.attempt == self._dispatch.attempt
 
     async def _events(self) -> Ending:
         call = self.call
@@ -124,9 +98,8 @@ class Attempt:
         outdated = self._outdated(tool)
         if outdated is not None:
             again = Interrupt(outdated.metadata, state=outdated.state, editable=outdated.editable)
-            return [
-                self._pausing(tool).event(outdated.kind, again, call.input, note=SCHEMA_CHANGED)
-            ]
+            pausing = self._dispatch.pausing(tool)
+            return [pausing.event(outdated.kind, again, call.input, note=SCHEMA_CHANGED)]
         return await self._through(tool, typed)
 
     def _outdated(self, tool: Tool[..., Any]) -> Interrupted | None:
@@ -137,14 +110,10 @@ class Attempt:
         current = digest_of(tool.name, pause.input, tool.input_schema)
         return pause if pause.digest != current else None
 
-    def _pausing(self, tool: Tool[..., Any]) -> Pausing:
-        return Pausing(self.call.id, tool, self._around, self._output)
-
-    # --- middleware, gate, body
-
     async def _through(self, tool: Tool[..., Any], typed: BaseModel) -> Ending:
         """Take the call through the middleware to its body, and read what comes back."""
-        inner = _Innermost(self, tool, typed)
+        surrounded = bool(self._around.middleware)
+        inner = _Innermost(self._dispatch, tool, self.call.input, typed, surrounded=surrounded)
         try:
             value = await chain(self._around.middleware, inner)(self._view(typed))
         except (KeyboardInterrupt, SystemExit):
@@ -162,7 +131,7 @@ class Attempt:
             return self._raised(error)
 
     def _view(self, typed: BaseModel) -> ToolCall:
-        carried = self._carried()
+        carried = carried_by(self.call)
         return ToolCall(
             id=self.call.id,
             tool_name=self.call.name,
@@ -183,8 +152,8 @@ class Attempt:
         if isinstance(error, asyncio.CancelledError) and _cancelling():
             raise error
         pause = found_in(error)
-        if self._pause is None and pause is not None:
-            self._pause = ("tool", pause)
+        if self._dispatch.pause is None and pause is not None:
+            self._dispatch.pause = ("tool", pause)
         sticky = self._sticky(tool)
         return self._raised(error) if sticky is None else sticky
 
@@ -194,7 +163,7 @@ class Attempt:
         Raises:
             Misuse: the tool misused its context.
         """
-        match self._signal:
+        match self._dispatch.signal:
             case Misuse() as misuse:
                 raise misuse
             case Waits() | Overtaken():
@@ -202,219 +171,51 @@ class Attempt:
             case Denied() as denied:
                 return self._failed(str(denied))
             case None:
-                pass
-        if self._pause is None:
-            return None
-        events = list(self._questions.asked) if self._questions is not None else []
-        kind, pause = self._pause
-        if not isinstance(pause, AskPause):
-            entered = self.call.input if self._input is not self.call.input else None
-            events.append(
-                self._pausing(tool).event(
-                    kind, pause, self._input, entered=entered, verdict=self._gate.verdict
-                )
-            )
-        return events
-
-    async def dispatch(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
-        """The gate, then the claim, then the body: nothing runs but through here."""
-        if self._signal is not None:
-            raise self._signal
-        if self._pause is not None:
-            raise self._pause[1]
-        if self._success:
-            return self._success[0]
-        self._input = input_
-        try:
-            value = await self._behind_gate(tool, typed, input_)
-        except (Misuse, Waits, Overtaken, Denied) as signal:
-            self._signal = signal
-            raise
-        self._success = [value]
-        return value
-
-    async def _behind_gate(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Any:
-        review = self._gate.stops(tool, typed, input_)
-        if review is not None:
-            self._pause = ("approval", review)
-            raise review
-        if tool.options.inner is not None:
-            return await self._inside(tool, typed)
-        if tool.fn is None:
-            question = Interrupt(await _question(tool, typed, input_))
-            self._pause = ("question", question)
-            raise question
-        return await self._execute(tool, typed)
-
-    async def _inside(self, tool: Tool[..., Any], typed: Any) -> Any:
-        current = self._journal.state.calls.get(self.call.id)
-        if current is None:
-            raise Overtaken
-        if current.child is None:
-            self._claim()
-        return await self._around.inside(current, tool, typed)
-
-    async def _execute(self, tool: Tool[..., Any], typed: Any) -> Any:
-        started = self._claim()
-        questions = self._questions = Questions(
-            self._journal,
-            live=self._around.live,
-            clock=self._around.clock,
-            started=started,
-            interrupted=partial(self._pausing(tool).question, input_=self._input),
-            paused=self._around.paused,
-        )
-        ctx = ToolContext(
-            call_id=self.call.id,
-            tool_name=tool.name,
-            attempt=self._number,
-            output=self._output,
-            carried=self._carried(),
-            asker=questions,
-        )
-        self._body = Body(tool, self._output, self._log_late)
-        try:
-            value = await self._body.run(tool.arguments(typed, ctx))
-        except BaseException as error:
-            self._stick(questions, ctx.pause or found_in(error))
-            raise
-        finally:
-            questions.close()
-        pause = self._stick(questions, ctx.pause)
-        if pause is not None:  # swallowed by the tool's own except
-            raise pause
-        return value
-
-    def _stick(self, questions: Questions, pause: Interrupt | None) -> Interrupt | None:
-        """Keep the body's pause, so that nothing around it can make a result of it."""
-        if questions.misuse is not None:
-            raise questions.misuse
-        if pause is None and questions.asked:
-            pause = AskPause()
-        if pause is not None and self._pause is None:
-            self._pause = ("tool", pause)
-        return pause
-
-    def _carried(self) -> Carried:
-        call = self.call
-        return Carried(
-            resumed=call.resumed,
-            original_input=call.proposed if call.replaced else None,
-            state=call.pause.state if call.pause is not None else None,
-        )
-
-    def _claim(self) -> ToolStarted:
-        """Write that the body starts.
-
-        Raises:
-            Overtaken: somebody else has claimed it, or the run is over.
-        """
-        call, number = self.call, self._number
-        started = ToolStarted(
-            at=self._around.clock(),
-            scope=self._around.scope,
-            call_id=call.id,
-            attempt=number + 1,
-            owner=owner(),
-            input=self._input,
-            verdict=self._gate.verdict,
-        )
-
-        def decide(state: RunState) -> list[ToolStarted]:
-            current = state.calls.get(call.id)
-            if state.outcome is not None or current is None or current.attempt != number:
-                return []
-            again = number > call.attempt and current.owner == owner()  # a middleware's second try
-            return [started] if current.status == "ready" or again else []
-
-        if not self._journal.commit(decide):
-            raise Overtaken
-        self._number = number + 1
-        return started
-
-    # --- events
-
-    def _log_late(self) -> None:
-        logger.warning(
-            "the tool %r ended after its run had; its result is discarded", self.call.name
-        )
+                return self._dispatch.paused(tool) if self._dispatch.pause is not None else None
 
     def _finished(self, value: Any) -> Ending:
-        self.value, self.has_value = value, True
-        shown = value
-        if isinstance(value, ToolResult):
-            self.value = value.value
-            shown = value.display if value.display is not None else value.value
-        display = self._around.present(shown)
-        return self._result(told(self.value), display=display)
+        self.value = value.value if isinstance(value, ToolResult) else value
+        self.has_value = True
+        return [self._endings.finished(value, self._dispatch.verdict)]
 
     def _raised(self, error: BaseException) -> Ending:
-        if isinstance(error, Misuse):
-            raise error
-        if isinstance(error, Rejected):  # a person's no is no failure
-            return self._failed(f"In the middle of this call of {self.call.name}, {error}")
-        if self._around.raise_errors:
-            raise ToolFailed(f"the tool {self.call.name!r} failed: {_named(error)}") from error
-        return self._failed(f"The tool {self.call.name} failed: {_named(error)}")
+        return [self._endings.raised(error, self._dispatch.verdict)]
 
     def _failed(self, text: str) -> Ending:
-        return self._result(text, error=True)
-
-    def _result(
-        self, output: Json, *, error: bool = False, display: dict[str, Any] | None = None
-    ) -> Ending:
-        finished = ToolFinished(
-            at=self._around.clock(),
-            scope=self._around.scope,
-            call_id=self.call.id,
-            output=output,
-            error=error,
-            printed=self._output.printed,
-            # a figure both left open and returned is shown once
-            displays=[shown for shown in self._output.displays if shown != display],
-            display=display,
-            verdict=self._gate.verdict if self._number == self.call.attempt else None,
-        )
-        return [finished]
+        return [self._endings.failed(text, self._dispatch.verdict)]
 
 
 class _Innermost:
     """The last ``next``: hands the call to the dispatcher, while its attempt lasts."""
 
-    def __init__(self, attempt: Attempt, tool: Tool[..., Any], typed: BaseModel) -> None:
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        tool: Tool[..., Any],
+        input_: dict[str, Any],
+        typed: BaseModel,
+        *,
+        surrounded: bool,
+    ) -> None:
         self.over = False
-        self._attempt = attempt
+        self._dispatch = dispatch
         self._tool = tool
+        self._input = input_
         self._typed = typed
-        self._before = canonical(to_json(typed)) if attempt.surrounded else ""
+        self._before = canonical(to_json(typed)) if surrounded else ""
+        """The input as it came, where middleware may change it."""
 
     async def __call__(self, call: ToolCall) -> Any:
-        tool, attempt = self._tool, self._attempt
+        tool = self._tool
         if self.over:
             raise RuntimeError(f"the call of {tool.name!r} is over: `next` runs it no more")
         if self._before and canonical(to_json(call.input)) != self._before:
             changed = to_json(call.input)
-            return await attempt.dispatch(tool, tool.parse(changed), changed)
-        return await attempt.dispatch(tool, self._typed, attempt.call.input)
+            return await self._dispatch(tool, tool.parse(changed), changed)
+        return await self._dispatch(tool, self._typed, self._input)
 
 
 def _cancelling() -> bool:
     """Whether it is the call that is cancelled, and not something that its tool waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _named(error: BaseException) -> str:
-    hint = ""
-    if "created in a thread can only be used in that same thread" in str(error):
-        hint = " (give the tool @nb.tool(thread=False) to run it where the object was made)"
-    return f"{type(error).__name__}: {error}{hint}"
-
-
-async def _question(tool: Tool[..., Any], typed: Any, input_: Json) -> Any:
-    metadata = tool.options.metadata
-    if metadata is None:
-        return input_
-    if callable(metadata):
-        metadata = metadata(typed)
-    return await metadata if inspect.isawaitable(metadata) else metadata

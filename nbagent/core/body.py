@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import logging
 from contextlib import aclosing, closing
 from functools import partial
 from typing import Any
@@ -13,18 +13,20 @@ from .interrupts import Interrupt
 from .messages import dumps
 from .output import CallOutput, current_call
 from .threads import run_in_thread
-from .tools import Tool, ToolResult, told
+from .tools import Tool, ToolResult
+from .values import told
+
+logger = logging.getLogger("nbagent")
 
 
 class Body:
     """One execution of a tool's function."""
 
-    def __init__(self, tool: Tool[..., Any], output: CallOutput, late: Callable[[], None]) -> None:
+    def __init__(self, tool: Tool[..., Any], output: CallOutput) -> None:
         self.runs = False
         """Whether it is still executing, also after it was abandoned."""
         self._tool = tool
         self._output = output
-        self._late = late
 
     async def run(self, arguments: dict[str, Any]) -> Any:
         """What the function returns; a generator's pieces come joined."""
@@ -68,7 +70,7 @@ class Body:
         finally:
             self.runs = False
             if self._output.closed:
-                self._late()
+                log_late(self._tool.name)
 
 
 class _Pieces:
@@ -89,6 +91,11 @@ class _Pieces:
         if all(isinstance(v, str) for v in self._values):
             return "".join(self._values)
         return self._values
+
+
+def log_late(tool_name: str) -> None:
+    """Say that a body ended which nobody waits for any more."""
+    logger.warning("the tool %r ended after its run had; its result is discarded", tool_name)
 
 
 def found_in(error: BaseException) -> Interrupt | None:

@@ -14,7 +14,7 @@ from .follow import Follower
 from .journal import Journal
 from .loop import Driver
 from .spec import RunSpec
-from .state import status_of
+from .state import running_calls, status_of
 from .surroundings import Hooks
 from .threads import private_loop, running_loop
 
@@ -93,8 +93,8 @@ class Drive:
     def _was_cut_off(self) -> bool:
         """Whether its loop stopped while it went on, but while no body ran, so that it can go on."""
         state = self._journal.state
-        bodies = any(call.status == "running" for call in state.calls.values())
-        return self.error is not None and status_of(state) == "running" and not bodies
+        stopped = self.error is not None and status_of(state) == "running"
+        return stopped and not running_calls(state)
 
     # --- driving
 
@@ -213,7 +213,7 @@ class Drive:
     def _cancelled(self, by: str, still_running: tuple[str, ...] = ()) -> None:
         event = RunCancelled(at=self._spec.clock(), by=by, still_running=still_running)
         self._journal.end(event)
-        self.active = False
+        self.active = self.stopping = False  # one that had failed already may be tried again
         self._stands(())
 
     def abandon(self, error: BaseException | None = None) -> None:

@@ -6,7 +6,7 @@ import hmac
 from typing import Any
 
 from .agent import Agent
-from .errors import Conflict, InvalidAnswer, NotPending
+from .errors import Conflict, InvalidAnswer, NotPending, StoreError
 from .events import Interrupted, StoredEvent
 from .interrupts import Respond, token_digest
 from .journal import Journal, Store
@@ -69,7 +69,7 @@ def _stored(agent: Agent, store: Store | None, known: set[str]) -> list[Journal]
 def _refusal(handles: list[Run], stored: list[Journal], digest: str) -> NotPending | Conflict:
     """Why a token answers nothing: it was used, or nobody knows it."""
     for run in handles:
-        used = _waiting(_interrupts(run.journal), digest)
+        used = _waiting(_asked(run), digest)
         if used is not None:
             return Conflict(f"this token was used: {run.why_not_pending(used.id)}")
     for journal in stored:
@@ -79,6 +79,13 @@ def _refusal(handles: list[Run], stored: list[Journal], digest: str) -> NotPendi
         "no interrupt waits for this token here; for a run that this process does not hold, give "
         "agent= and store="
     )
+
+
+def _asked(run: Run) -> list[Interrupted]:
+    try:
+        return _interrupts(run.journal)
+    except StoreError:  # its store is closed by now: it has no say in another run's token
+        return []
 
 
 def _interrupts(events: list[StoredEvent]) -> list[Interrupted]:

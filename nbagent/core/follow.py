@@ -16,7 +16,7 @@ from .errors import RunError, StoreError
 from .events import Resolved
 from .journal import Journal
 from .owner import described, is_gone, owner
-from .state import CallState, RunState, Wait, next_step
+from .state import CallState, RunState, Wait, next_step, running_calls
 
 POLL = 0.25
 """Seconds between looks at a store that tells nobody what is written to it."""
@@ -106,7 +106,7 @@ class Follower:
         if state.outcome is not None:
             return "ended"
         if isinstance(next_step(state), Wait):
-            started = _running(state)
+            started = running_calls(state)
             if not started:
                 return "nobody's"
             return "lost" if any(self._is_lost(call) for call in started) else "theirs"
@@ -127,17 +127,13 @@ class Follower:
         return bool(is_gone(call.owner))
 
     def _loss(self, state: RunState) -> RunError:
-        lost = [call for call in _running(state) if self._is_lost(call)]
+        lost = [call for call in running_calls(state) if self._is_lost(call)]
         told = ", ".join(f"{call.name!r} (by {described(call.owner)})" for call in lost)
         return RunError(
             f"these calls were started and never ended, and who ran them is gone: {told}. Whether "
             "they took effect is not known, so they are not run again",
             messages=state.messages,
         )
-
-
-def _running(state: RunState) -> list[CallState]:
-    return [call for call in state.calls.values() if call.status == "running"]
 
 
 def _look(follower: Callable[[], Follower | None]) -> None:

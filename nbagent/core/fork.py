@@ -18,7 +18,7 @@ from .events import (
 )
 from .interrupts import new_token, token_digest
 from .owner import owner
-from .state import RunState, apply
+from .state import RunState, apply, running_calls
 
 Path: TypeAlias = tuple[str, ...]
 """Call ids from the outermost run down to a call."""
@@ -67,20 +67,12 @@ def _check_known(events: Sequence[StoredEvent]) -> None:
     state = RunState()
     for event in events:
         state = apply(state, event)
-    running = _running(state)
+    running = [call.name for call in running_calls(state)]
     if running:
         raise UsageError(
             f"the calls of {', '.join(map(repr, running))} are running, or never ended: a fork could "
             "neither take their results nor run them again; wait with `await run.settled()`"
         )
-
-
-def _running(state: RunState) -> list[str]:
-    names = []
-    for call in state.calls.values():
-        names += [call.name] if call.status == "running" else []
-        names += _running(call.child) if call.child is not None else []
-    return names
 
 
 def _until(events: Sequence[StoredEvent], at: str) -> list[StoredEvent]:

@@ -48,10 +48,12 @@ from .state import (
     Wait,
     next_step,
     paused_messages,
+    running_calls,
     status_of,
 )
 from .surroundings import Hooks, Surroundings, Waits
-from .tools import Tool, describe
+from .tools import Tool
+from .values import describe
 
 
 class Driver:
@@ -200,8 +202,7 @@ class Driver:
     def _check_waits(self) -> None:
         """Nothing to do here is right only while a person is asked, or somebody else runs a call."""
         state = self.journal.state
-        others = any(c.status == "running" for c in state.calls.values()) or self.is_blocked
-        if not state.pending and not others:
+        if not state.pending and not running_calls(state) and not self.is_blocked:
             raise RunError("the run waits for nothing: this is a bug in nbagent, please report it")
 
     # --- calls

@@ -144,6 +144,15 @@ class RunState:
         return ""
 
 
+def running_calls(state: RunState) -> list[CallState]:
+    """The calls whose bodies run, those of runs inside included."""
+    found = []
+    for call in state.calls.values():
+        found += [call] if call.status == "running" else []
+        found += running_calls(call.child) if call.child is not None else []
+    return found
+
+
 def status_of(state: RunState) -> Status:
     """The run's status: ``interrupted`` when only an answer can make it go on."""
     match state.outcome:

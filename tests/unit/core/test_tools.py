@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 import nbagent as nb
 from nbagent.core.errors import InvalidAnswer, ToolError
-from nbagent.core.tools import MAX_TEXT, told
+from nbagent.core.values import MAX_TEXT, told
 from nbagent.models.scripted import ScriptedCall
 
 call = nb.ScriptedModel.call

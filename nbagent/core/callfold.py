@@ -1,0 +1,161 @@
+"""What events make of one call: each a pure function from a call to the call after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .events import Interrupted, Resolved, RunFailed, ToolStarted, question_digest
+from .interrupts import Reject, Respond, Restart, Resumed
+from .messages import Json, Part, canonical, dumps, freeze
+from .standing import CallState, CallStatus, but, status_of
+
+
+def started(call: CallState, event: ToolStarted) -> CallState:
+    """A body was started, or goes on."""
+    return but(
+        call,
+        status="running",
+        attempt=event.attempt,
+        owner=event.owner,
+        cleared=_kept(call, event.input),
+        waits_since=None,
+    )
+
+
+def interrupted(call: CallState, event: Interrupted) -> CallState:
+    """It waits for an answer."""
+    if event.ask is not None:
+        call = but(call, asked={**call.asked, event.id: event})
+    else:
+        call = but(call, pause=event, resumed=None)
+    return standing(call, event.at)
+
+
+def resolved(call: CallState, event: Resolved) -> CallState:
+    """What it waited for has its answer."""
+    pause = call.asked.get(event.id, call.pause)
+    call = but(call, record=(*call.record, _record(pause, event)))
+    if event.id in call.asked:
+        return _told(call, event)
+    match event.resolution:
+        case Respond(output=output):
+            return answered(call, output)
+        case Reject(reason=reason):
+            return answered(call, rejection_text(call.name, reason), error=True)
+        case Restart() as restart:
+            return standing(_restarted(call, restart), event.at)
+
+
+def standing(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallState:
+    """The call, waiting as long as something in it is asked, else ``busy``."""
+    inside = call.child is not None and status_of(call.child) == "interrupted"
+    if inside or call.asked or (call.pause is not None and call.resumed is None):
+        since = at if call.waits_since is None else call.waits_since
+        return but(call, status="waiting", waits_since=since)
+    waited = 0.0 if call.waits_since is None else max(0.0, at - call.waits_since)
+    return but(call, status=busy, waits_since=None, waited=call.waited + waited)
+
+
+def _restarted(call: CallState, restart: Restart) -> CallState:
+    """The call with what a person made of its input; only past the gate is that approved too."""
+    shown = entered = call.input
+    if call.pause is not None:
+        shown = call.pause.input
+        entered = shown if call.pause.entered is None else call.pause.entered
+    if restart.input is not None:
+        shown = entered = freeze(restart.input)
+    approved = call.cleared is not None or (
+        call.pause is not None and call.pause.kind == "approval"
+    )
+    return but(
+        call,
+        input=_kept(call, entered),
+        cleared=_kept(call, shown) if approved else None,
+        resumed=Resumed(restart.data),
+    )
+
+
+def _told(call: CallState, event: Resolved) -> CallState:
+    """A question of ``ctx.ask`` has its answer; the body goes on once none is open."""
+    asked_for = call.asked[event.id]
+    number = asked_for.ask or 0
+    answer: dict[str, Any] = (
+        {"output": event.resolution.output}
+        if isinstance(event.resolution, Respond)
+        else {"rejected": getattr(event.resolution, "reason", None)}
+    )
+    asked = {i: e for i, e in call.asked.items() if i != event.id}
+    told = but(
+        call,
+        asked=asked,
+        answers={**call.answers, number: {**answer, "question": question_digest(asked_for)}},
+    )
+    return standing(told, event.at, busy="running" if call.status == "running" else "ready")
+
+
+def ready_again(call: CallState, at: float) -> CallState:
+    """The run is retried: a body that failed is run again."""
+    if call.status == "running":
+        call = but(call, status="ready")
+    if call.child is not None:
+        child = call.child
+        failed = isinstance(child.outcome, RunFailed)
+        inner = {i: ready_again(c, at) for i, c in child.calls.items()}
+        child = but(child, calls=inner, **({"outcome": None, "refused": False} if failed else {}))
+        call = but(call, child=child)
+    if call.status == "done":
+        return call
+    asked = {i: _more_time(e, at) for i, e in call.asked.items()}
+    pause = call.pause if call.pause is None else _more_time(call.pause, at)
+    return but(call, asked=asked, pause=pause)
+
+
+def _more_time(event: Interrupted, at: float) -> Interrupted:
+    """A question whose time ran out waits as long again after a retry."""
+    if event.expires_at is None or event.expires_at > at:
+        return event
+    return event.model_copy(update={"expires_at": at + event.expires_at - event.at})
+
+
+def answered(call: CallState, output: Json, *, error: bool = False) -> CallState:
+    """It has its result."""
+    answer = output if call.final and not error else None
+    if call.replaced and call.attempt:
+        told = output if isinstance(output, str) else dumps(output)
+        output = f"{edit_note(call.input)}\n{told}"
+    part: Part = {"type": "tool_result", "id": call.id, "name": call.name, "output": output}
+    if error:
+        part["error"] = True
+    if call.record:
+        part["nbagent"] = list(call.record)
+    return but(
+        call, status="done", result=freeze(part), answer=freeze(answer), child=None, asked={}
+    )
+
+
+def rejection_text(tool_name: str, reason: str | None) -> str:
+    """What the model is told of a refused call."""
+    why = f" The reason: {reason}" if reason else ""
+    return f"A person rejected this call of {tool_name}; it was not run.{why}"
+
+
+def edit_note(input_: Json) -> str:
+    """The line that tells the model which arguments a person put in place of its own."""
+    return f"A person changed the arguments of this call to {dumps(input_)}."
+
+
+def _kept(call: CallState, input_: dict[str, Any]) -> dict[str, Any]:
+    """The input a body gets; the model's own object where it is the same, to be kept once."""
+    return call.proposed if canonical(input_) == canonical(call.proposed) else freeze(input_)
+
+
+def _record(pause: Interrupted | None, event: Resolved) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "interrupt": event.id,
+        "resolution": event.resolution.model_dump(mode="json", exclude_none=True),
+        "by": event.by,
+        "at": event.at,
+    }
+    if pause is not None and pause.metadata is not None:
+        record["metadata"] = pause.metadata
+    return record

@@ -1,0 +1,75 @@
+"""Values on their way in and out: answers checked against a type, results as the model is told them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
+from pydantic_core import to_json as to_json_bytes
+
+from .errors import InvalidAnswer
+from .messages import Json, dumps, freeze
+
+MAX_TEXT = 8_000
+"""Characters of a rich value's text that the model is told."""
+
+
+def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Json:
+    """A value as the JSON that ``adapter`` makes of it; any JSON without one.
+
+    Raises:
+        InvalidAnswer: it is no JSON, or does not fit; ``what`` names it.
+    """
+    try:
+        plain = to_jsonable_python(value)
+        text = dumps(plain)
+        text.encode()
+    except (PydanticSerializationError, ValueError, TypeError) as error:
+        raise InvalidAnswer(f"the {what} is no JSON: {value!r:.200}") from error
+    if adapter is None:
+        return freeze(plain)
+    try:
+        typed = adapter.validate_json(text)
+    except ValidationError as error:
+        raise invalid(f"the {what} does not fit", error) from error
+    return freeze(adapter.dump_python(typed, mode="json"))
+
+
+def invalid(what: str, error: ValidationError) -> InvalidAnswer:
+    """The refusal of an answer that does not fit; ``what`` says which."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    return InvalidAnswer(
+        f"{what}: {describe(error)}", errors=[{"loc": e["loc"], "msg": e["msg"]} for e in errors]
+    )
+
+
+def describe(error: ValidationError) -> str:
+    """A validation error in one line, without echoing values."""
+    items = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(
+        f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in items[:5]
+    ) + (f"; and {len(items) - 5} more" if len(items) > 5 else "")
+
+
+def told(value: Any) -> Json:
+    """What the model is told of a result: text as it is, data as JSON, anything else as bounded text."""
+    if type(value) in (int, bool, type(None)):
+        return value
+    if isinstance(value, str):
+        return _sendable(str(value))
+    try:
+        plain = from_json(to_json_bytes(value, inf_nan_mode="strings"))
+    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
+        text = _sendable(str(value))
+        return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}\n… ({len(text)} characters)"
+    return freeze(plain)
+
+
+def _sendable(text: str) -> str:
+    """The text, with lone surrogates (an undecodable file name has them) written out."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace").decode()
+    return text

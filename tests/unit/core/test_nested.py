@@ -3,78 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 import nbagent as nb
-from nbagent.core import drive as drive_module
-from nbagent.core.events import dump, parse
-from nbagent.core.model import Usage
-from nbagent.core.state import RunState, apply
+from tests.unit.core.family import Family, asked, outer
 
 call = nb.ScriptedModel.call
-
-
-class Family:
-    """planner ▸ banker ▸ transfer, with a log; the inner models are kept over fresh agents."""
-
-    def __init__(self, *inner: Any, depth: int = 1, **options: Any) -> None:
-        self.log: list[Any] = []
-        self.seen: list[Any] = []
-        self.model = nb.ScriptedModel(inner, usage=Usage(10, 1))
-        self.middles = [
-            nb.ScriptedModel(
-                [call("banker" if n == 1 else f"level{n - 1}", prompt="p"), f"level {n} done"]
-            )
-            for n in range(1, depth)
-        ]
-        self.options = options
-
-    def __call__(self, agent: nb.Agent) -> None:
-        """Give the outer agent its inner one, and a plain tool."""
-        banker = nb.Agent(self.model, name="banker", **self.options)
-        banker.add(nb.interrupt_tool("ask", output=str))
-
-        @banker.tool
-        def look(n: int = 0) -> str:
-            self.log.append(("look", n))
-            return f"looked {n}"
-
-        @banker.tool
-        async def transfer(amount: float, ctx: nb.ToolContext) -> str:
-            self.seen.append(ctx.resumed)
-            if not ctx.resumed:
-                ctx.interrupt({"amount": amount}, state={"asked": amount})
-            self.log.append(("transfer", amount, ctx.state))
-            return f"sent {amount}"
-
-        inner = banker
-        for n, model in enumerate(self.middles, 1):
-            above = nb.Agent(model, name=f"level{n}")
-            above.add(inner.as_tool())
-            inner = above
-        agent.add(inner.as_tool(name="helper"))
-
-        @agent.tool
-        def plain(n: int = 0) -> str:
-            self.log.append(("plain", n))
-            return f"plain {n}"
-
-
-async def asked(run: nb.Run) -> None:
-    """Wait until something is asked, whatever else still runs."""
-    async for event in run.events():
-        if getattr(event, "type", "") == "interrupted":
-            return
-
-
-def outer(*steps: Any) -> list[Any]:
-    """The outer model's script: it calls the helper, then says done."""
-    return [*(steps or (call("helper", prompt="move money"),)), "done"]
 
 
 async def test_c103_one_interrupt_with_the_whole_path_and_finished_steps_are_not_repeated(play):
@@ -111,6 +47,30 @@ async def test_c120_a_rejection_reaches_the_inner_model(play):
     last = family.model.requests[-1].messages[-1]["content"][0]
     assert "too much" in last["output"]
     assert (family.log, s.results) == ([], ["understood"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "sent"),
+    [
+        ({"respond": {0: "by hand"}}, "by hand", []),
+        ({"restart": {0: {}}}, "sent 5.0", [5.0]),
+        ({"restart": {0: {"new_input": {"amount": 2}}}}, "sent 2.0", [2.0]),
+        ({"reject": {0: "too much"}}, "too much", []),
+    ],
+    ids=["respond", "restart", "new input", "reject"],
+)
+async def test_c103_c120_a_stored_run_is_answered_three_agents_deep(
+    play_stored, answer, told, sent
+):
+    """In memory, in a file, and by a process that has only the file; nothing inside is repeated."""
+    script = [[call("look", n=1)], [call("transfer", amount=5), call("look", n=2)], "inner done"]
+    family = Family(*script, depth=2)
+    s = await play_stored(outer(), family)
+    await s.answer(**answer)
+    first = family.model.requests[-1].messages[-1]["content"][0]
+    assert told in first["output"]
+    assert sorted(entry[1] for entry in family.log) == sorted([1, 2, *sent])
+    assert (s.results, len(family.model.requests)) == (["level 1 done"], 3)
 
 
 async def test_an_edit_reaches_the_inner_model_and_the_body(play):
@@ -218,35 +178,6 @@ async def test_two_inner_agents_at_once_keep_apart():
     assert (log, [run.calls[f"a{n}"][0].output for n in (1, 2)]) == ([2], ["agent 1", "agent 2"])
 
 
-async def test_inner_failures_are_that_calls_result_or_fail_the_run(play):
-    """As for any other tool."""
-    family = Family(RuntimeError("model is down"))
-    s = await play(outer(), family)
-    assert "model is down" in s.results[0]
-    with pytest.raises(nb.RunError, match="model is down"):
-        await play(outer(), Family(RuntimeError("model is down")), on_tool_error="raise")
-
-
-async def test_a_failed_inner_run_is_tried_again_from_its_last_good_state(play):
-    """``Retry`` around an agent does not repeat what the agent had done."""
-    family = Family(call("look", n=1), RuntimeError("model is down"), call("look", n=2), "at last")
-    s = await play(outer(), family, middleware=[nb.Retry(2)])
-    assert s.results == ["at last"]
-    assert family.log == [("look", 1), ("look", 2)]
-
-
-async def test_run_retry_goes_on_inside():
-    """The inner agent's finished steps are kept by ``run.retry()`` too."""
-    family = Family(call("look", n=1), RuntimeError("model is down"), "at last")
-    agent = nb.Agent(nb.ScriptedModel(outer()), on_tool_error="raise")
-    family(agent)
-    run = agent.run("go")
-    with pytest.raises(nb.RunError, match="model is down"):
-        await run
-    assert (await run.retry()).text == "done"
-    assert family.log == [("look", 1)]
-
-
 async def test_partial_answers_of_nested_interrupts_step_by_step():
     """What is left inside is no unknown tool."""
     family = Family([call("ask"), call("ask")], "in")
@@ -289,102 +220,6 @@ async def test_nested_asks_go_on_at_their_line_or_from_the_start(play):
     assert s.results == ["in"]
 
 
-async def test_the_outer_budget_counts_what_inner_agents_use():
-    """Inner tokens are outer tokens, and nobody inside can go past the outer limit."""
-    family = Family(*(call("look", n=n) for n in range(50)))
-    agent = nb.Agent(
-        nb.ScriptedModel(outer(), usage=Usage(10, 1)), budget=nb.Budget(tokens=50), name="outer"
-    )
-    family(agent)
-    run = await agent.run("go").settled()
-    (i,) = run.interrupts
-    assert (i.kind, i.path) == ("budget", ("outer",))
-    assert run.usage.total_tokens == 55
-    assert run.status == "interrupted"
-    run.respond(i, 20)
-    await run.settled()
-    assert run.usage.total_tokens == 77
-    run.reject(run.interrupts[0])
-    with pytest.raises(nb.BudgetExceeded, match="tokens"):
-        await run
-    assert len(family.log) == len(set(family.log))
-
-
-async def test_the_outer_budget_stops_inner_agents_step_by_step_without_losing_them():
-    """The error's messages go on inside, where the budget allows it."""
-    family = Family(call("look", n=1), call("look", n=2), call("look", n=3), "in")
-    agent = nb.Agent(nb.ScriptedModel(outer(), usage=Usage(10, 1)), budget=nb.Budget(tokens=30))
-    family(agent)
-    with pytest.raises(nb.BudgetExceeded, match="tokens") as caught:
-        await agent.generate("go")
-    assert family.log == [("look", 1), ("look", 2)]
-    messages = json.loads(json.dumps(caught.value.messages))
-    agent.budget = nb.Budget(tokens=1000)
-    done = await agent.generate(messages=messages)
-    assert (done.text, family.log) == ("done", [("look", 1), ("look", 2), ("look", 3)])
-    assert done.usage.total_tokens == 66
-
-
-async def test_the_inner_turn_limit_is_asked_about_with_its_path():
-    """It is the inner agent that may go on."""
-    family = Family(*(call("look", n=n) for n in range(4)), "in", max_turns=2)
-    agent = nb.Agent(nb.ScriptedModel(outer()), name="outer")
-    family(agent)
-    run = await agent.run("go").settled()
-    (i,) = run.interrupts
-    assert (i.kind, i.path) == ("budget", ("outer", "banker"))
-    run.respond(i, 10)
-    assert (await run).text == "done"
-
-
-async def test_cancel_goes_down_the_tree(monkeypatch):
-    """Inner bodies are stopped, inner asks end, and nothing inside goes on."""
-    monkeypatch.setattr(drive_module, "GRACE", 0.3)
-    stopped: list[str] = []
-    started = asyncio.Event()
-    inner = nb.Agent(nb.ScriptedModel([[call("slow"), call("asks")]]), name="inner")
-
-    @inner.tool
-    async def slow() -> str:
-        started.set()
-        try:
-            await asyncio.sleep(60)
-        finally:
-            stopped.append("slow")
-        return "slow"
-
-    @inner.tool
-    async def asks(ctx: nb.ToolContext) -> str:
-        try:
-            return await ctx.ask("well?")
-        finally:
-            stopped.append("asks")
-
-    agent = nb.Agent(nb.ScriptedModel([call("inner", prompt="p")]), tools=[inner.as_tool()])
-    run = agent.run("go")
-    await started.wait()
-    await asked(run)
-    await run.cancel()
-    assert (run.status, sorted(stopped), run.interrupts) == ("cancelled", ["asks", "slow"], [])
-    with pytest.raises(nb.Cancelled):
-        await run
-
-
-async def test_events_of_inner_runs_carry_their_scope_and_replay():
-    """One journal holds all; its JSON gives the same state."""
-    family = Family([call("look", n=1), call("transfer", amount=5)], "all sent", depth=3)
-    agent = nb.Agent(nb.ScriptedModel(outer()))
-    family(agent)
-    run = await agent.run("go").settled()
-    state = RunState()
-    for event in run.journal:
-        state = apply(state, parse(dump(event)))
-    assert state == run._journal.state
-    depths = {len(e.scope) for e in run.journal if e.type == "model_responded"}
-    assert depths == {0, 1, 2, 3}
-    assert next(e.scope for e in run.journal if e.type == "interrupted")[0] == "call_1"
-
-
 async def test_middleware_that_swallows_a_nested_pause_makes_no_result_of_it(play):
     """A pause inside is as sticky as one's own."""
 
@@ -423,89 +258,30 @@ async def test_middleware_may_pause_an_agent_that_has_begun(play):
     assert [entry[1] for entry in family.log] == [5.0, 6.0]
 
 
-async def test_headless_answers_reach_inner_questions():
-    """By the inner tool's name."""
-    family = Family(call("transfer", amount=5), "all sent")
-    agent = nb.Agent(nb.ScriptedModel(outer()))
-    family(agent)
-    assert (await agent.run("go", answers={"transfer": True})).text == "done"
-    assert family.log == [("transfer", 5.0, {"asked": 5.0})]
-
-
-async def test_an_inner_agent_may_have_a_typed_output(play):
-    """It is JSON for the outer model."""
+async def test_c65_what_waits_inside_goes_on_in_another_process(play):
+    """Questions, answers, steps and approvals of an inner agent ride in the messages."""
+    did: list[Any] = []
 
     def define(agent: nb.Agent) -> None:
-        inner = nb.Agent(nb.ScriptedModel(["[1, 2]"]), name="inner", output_type=list[int])
-        agent.add(inner.as_tool(description="numbers"))
+        inner = nb.Agent(model, name="inner")
 
+        @inner.tool(approval=True)
+        def act(n: int) -> str:
+            did.append(n)
+            return f"did {n}"
+
+        @inner.tool
+        async def wizard(ctx: nb.ToolContext) -> str:
+            await ctx.step("reserve", lambda: did.append("reserved"))
+            return await ctx.ask("first?") + await ctx.ask("second?")
+
+        agent.add(inner.as_tool())
+
+    model = nb.ScriptedModel([[call("act", n=1), call("wizard")], "inner done"])
     s = await play([call("inner", prompt="p"), "done"], define)
-    assert s.results == [[1, 2]]
-
-
-FRESH = """
-import asyncio, json, sys
-import nbagent as nb
-
-call = nb.ScriptedModel.call
-done = []
-inner = nb.Agent(nb.ScriptedModel(["inner done"]), name="inner")
-
-@inner.tool(approval=True)
-def act(n: int) -> str:
-    done.append(n)
-    return f"did {n}"
-
-@inner.tool
-async def wizard(ctx: nb.ToolContext) -> str:
-    await ctx.step("reserve", lambda: done.append("reserved"))
-    return await ctx.ask("first?") + await ctx.ask("second?")
-
-agent = nb.Agent(nb.ScriptedModel(["the end"]), name="outer", tools=[inner.as_tool()])
-
-async def main():
-    messages = json.load(sys.stdin)
-    answers = iter(["a", "b"])
-    while found := agent.interrupts(messages):
-        response = await agent.generate(
-            messages=messages,
-            tool_responses=[i.respond(next(answers)) for i in found if i.kind == "ask"],
-            tool_restarts=[i.restart(new_input={"n": 7}) for i in found if i.kind == "approval"],
-        )
-        messages = json.loads(json.dumps(response.messages))
-    print(json.dumps([response.text, done, [list(i.path) for i in found], messages]))
-
-asyncio.run(main())
-"""
-
-
-async def test_c65_what_waits_inside_goes_on_in_another_process():
-    """Questions, answers, steps and approvals of an inner agent ride in the messages."""
-    inner = nb.Agent(nb.ScriptedModel([[call("act", n=1), call("wizard")]]), name="inner")
-
-    @inner.tool(approval=True)
-    def act(n: int) -> str:
-        return "never here"
-
-    @inner.tool
-    async def wizard(ctx: nb.ToolContext) -> str:
-        await ctx.step("reserve", lambda: "reserved here")
-        return await ctx.ask("first?") + await ctx.ask("second?")
-
-    agent = nb.Agent(
-        nb.ScriptedModel([call("inner", prompt="p")]), name="outer", tools=[inner.as_tool()]
-    )
-    paused = await agent.generate("go")
-    assert [i.path[-1] for i in paused.interrupts] == ["act", "wizard"]
-    ran = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", FRESH],
-        input=json.dumps(paused.messages),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    text, done, _, messages = json.loads(ran.stdout)
-    assert (text, done) == ("the end", [7])
-    assert messages[2]["content"][0]["output"] == "inner done"
+    assert [i.path[-1] for i in s.interrupts] == ["act", "wizard"]
+    await s.answer(restart={0: {"new_input": {"n": 7}}}, respond={1: "a"})
+    await s.answer(respond={0: "b"})
+    told = [part["output"] for part in model.requests[-1].messages[-1]["content"]]
+    assert told == ['A person changed the arguments of this call to {"n":7}.\ndid 7', "ab"]
+    assert (did, s.results) == (["reserved", 7], ["inner done"])

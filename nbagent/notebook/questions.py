@@ -7,35 +7,25 @@ it does not expect is an error: a press can approve only what this question offe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
-from pydantic import TypeAdapter
-
-from nbagent.core.events import Interrupted, Resolved
-from nbagent.core.interrupts import PendingInterrupt, Reject, Remember, Respond, Restart
+from nbagent.core.events import Resolved
+from nbagent.core.interrupts import Reject, Remember, Respond, Restart
 from nbagent.forms import Form, Submission
-from nbagent.forms.hints import factory_of
 
-from . import facts, wire
-from .metadata import Metadata, Waiting, shape, titled
+from . import asked, facts, wire
+from .asked import Types
+from .metadata import Metadata, Waiting
+from .public import drawn_here, without_secrets
 from .reveal import reveal
 from .texts import TEXTS
 from .wire import Action, Fact, FieldError, FormItem, RecordItem
 
+__all__ = ["Mode", "Question", "Types"]
+
 Mode: TypeAlias = Literal["answer", "approve", "edit"]
 MAX_REASON = 4_000
-
-
-@dataclass(frozen=True, slots=True)
-class Types:
-    """What this process knows of the interrupted tool: pydantic types or JSON Schemas, or None."""
-
-    input: Any = None
-    output: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +69,15 @@ class Question:
             "note": None if waiting.note is None else reveal(waiting.note),
             "expires_at": waiting.expires_at,
         }
-        if _is_external(waiting):
-            return cls(**common, **_external(waiting, metadata))
+        if asked.is_external(waiting):
+            return cls(**common, **asked.external(waiting, metadata))
         if waiting.kind == "approval":
-            return cls(**common, memorable=True, **_approval(waiting, metadata, known))
+            return cls(**common, memorable=True, **asked.approval(waiting, metadata, known))
         if metadata.choices is not None and waiting.kind != "budget":
-            return cls(**common, **_choice(waiting, metadata, known))
+            return cls(**common, **asked.choice(waiting, metadata, known))
         if waiting.kind in ("question", "ask", "budget"):
-            return cls(**common, **_answer(waiting, metadata, known))
-        return cls(**common, **_approval(waiting, metadata, known))
+            return cls(**common, **asked.answer(waiting, metadata, known))
+        return cls(**common, **asked.approval(waiting, metadata, known))
 
     def resolve(
         self, action: Any, drafts: Any = None, reason: Any = None, remember: Any = None
@@ -146,7 +136,7 @@ class Question:
             title=self.title,
             note=self.note,
             facts=self.facts,
-            spec=None if self.form is None else _drawn_here(self.form.spec()),
+            spec=None if self.form is None else drawn_here(self.form.spec()),
             drafts=drafts,
             actions=list(self.actions),
             approval=self.approval,
@@ -178,7 +168,7 @@ class Question:
 
     def public(self, answer: Any) -> Any:
         """An answer as it may be shown: without what was typed into secret fields."""
-        return answer if self.form is None else _without_secrets(self.form.spec()["root"], answer)
+        return answer if self.form is None else without_secrets(self.form.spec()["root"], answer)
 
     def _answered(self, drafts: Any) -> Respond | list[FieldError]:
         submission = self.submitted(drafts)
@@ -252,37 +242,6 @@ class Question:
         return facts.shown(value)
 
 
-def _without_secrets(node: dict[str, Any], value: Any) -> Any:
-    """The value, with each field that is secret or holds a secret as a word that says it is there."""
-    if node.get("kind") == "object" and isinstance(value, Mapping) and not node.get("secret"):
-        fields = {field["key"]: field for field in node.get("fields", ())}
-        return {k: _without_secrets(fields.get(k, {}), v) for k, v in value.items()}
-    return TEXTS["provided"] if value is not None and _is_secret(node) else value
-
-
-def _is_secret(node: Any) -> bool:
-    if isinstance(node, Mapping):
-        return node.get("secret") is True or any(map(_is_secret, node.values()))
-    return isinstance(node, list) and any(map(_is_secret, node))
-
-
-def _drawn_here(spec: dict[str, Any]) -> dict[str, Any]:
-    """A form's spec without the fields that an ipywidget stands for."""
-    return {**spec, "root": _without_widgets(spec["root"])}
-
-
-def _without_widgets(node: dict[str, Any]) -> dict[str, Any]:
-    if node["kind"] != "object" or "fields" not in node:
-        return node
-    kept = [_without_widgets(each) for each in node["fields"] if not _is_widget(each)]
-    return {**node, "fields": kept}
-
-
-def _is_widget(node: dict[str, Any]) -> bool:
-    shown_here = node.get("read_only") or node.get("secret")
-    return not shown_here and factory_of(node.get("hint", {})) is not None
-
-
 def _refused(text: str) -> list[FieldError]:
     return [FieldError(field=None, message=TEXTS[text])]
 
@@ -290,144 +249,3 @@ def _refused(text: str) -> list[FieldError]:
 def _errors(submission: Submission) -> list[FieldError]:
     found = [FieldError(field=id_, message=message) for id_, _, message in submission.errors]
     return found or _refused("invalid")
-
-
-def _choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
-    title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
-    choices = metadata.choices or []
-    selected = [] if metadata.by_model else metadata.values.get("selected")
-    selected = [*_prefill(waiting).values()] or selected
-    form = _built(
-        lambda output: Form.choose(
-            choices,
-            multiple=metadata.values.get("multiple") is True,
-            allow_other=metadata.values.get("allow_other") is True,
-            selected=selected if isinstance(selected, Sequence) else (),
-            output=output,
-        ),
-        _reply_type(waiting, known),
-    )
-    return {
-        "title": title,
-        "mode": "answer",
-        "form": form,
-        "facts": long + metadata.facts("choices", "multiple", "allow_other", "selected"),
-        "actions": answering(),
-        "labels": tuple((value, label or facts.shown(value)) for value, label, _ in choices),
-    }
-
-
-def _answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
-    title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
-    reply = _reply_type(waiting, known)
-    return {
-        "title": title,
-        "mode": "answer",
-        "form": _built(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply),
-        "facts": long + metadata.facts(),
-        "actions": _budget() if waiting.kind == "budget" else answering(),
-    }
-
-
-def _approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
-    title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
-    danger = metadata.values.get("danger") is True
-    shown = metadata.facts("danger", *(("fields",) if waiting.editable else ()))
-    if not waiting.editable:
-        exact = facts.facts_of(waiting.input)
-        told = {(f.label, f.value) for f in exact}
-        return {
-            "title": title,
-            "mode": "approve",
-            "facts": long + [f for f in shown if (f.label, f.value) not in told] + exact,
-            "actions": _approve(danger=danger, changes=False),
-        }
-    editable = True if waiting.editable is True else list(waiting.editable or ())
-    form = _built(
-        lambda type_: Form(type_, value=waiting.input, editable=editable),
-        shape(waiting.input) if known.input is None else known.input,
-    )
-    return {
-        "title": title,
-        "mode": "edit",
-        "form": form,
-        "facts": long + shown,
-        "editable": waiting.editable,
-        "actions": _approve(danger=danger, changes=True),
-    }
-
-
-def _external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
-    """What an outside system answers: shown, with nothing to press."""
-    title, long = titled(metadata, TEXTS["external"].format(tool=reveal(waiting.tool_name)))
-    shown = long + metadata.facts() + facts.facts_of(waiting.input)
-    return {"title": title, "mode": "answer", "facts": shown}
-
-
-def _is_external(waiting: Waiting) -> bool:
-    if isinstance(waiting, PendingInterrupt):
-        return waiting.external
-    return waiting.external is not None
-
-
-def _built(build: Callable[[Any], Form], type_: Any) -> Form:
-    """A form of this type, or of anything where the type has no form: a question is always asked."""
-    try:
-        return build(type_)
-    except Exception:  # a schema of others may hold anything, and the engine validates after
-        return build({})
-
-
-def _reply_type(waiting: Waiting, known: Types) -> Any:
-    """The type of the answer, or None where anything goes."""
-    schema = waiting.reply_schema if isinstance(waiting, Interrupted) else None
-    if waiting.kind == "budget":
-        return schema or {"type": "integer", "minimum": 1, "title": TEXTS["more_turns"]}
-    reply = schema if known.output is None or waiting.kind == "ask" else known.output
-    return None if _is_anything(reply) else reply
-
-
-def _is_anything(type_: Any) -> bool:
-    if isinstance(type_, TypeAdapter):
-        with suppress(Exception):  # a type that cannot be built is the form's to report
-            return bool(type_.core_schema["type"] == "any")
-    return type_ in (None, True) or type_ == {}
-
-
-def _prefill(waiting: Waiting) -> dict[str, Any]:
-    """What code put into the answer's form to begin with, as an argument of the form."""
-    given = waiting.prefill if isinstance(waiting, Interrupted) else None
-    return {} if given is None else {"value": given}
-
-
-_FREE_TEXT = {"type": "string", "title": ""}
-"""Where anything goes, a person writes a text and not JSON."""
-
-
-def answering() -> tuple[Action, ...]:
-    """The buttons of a question that an answer is sent to."""
-    return (
-        Action(name="submit", label=TEXTS["send"], primary=True),
-        Action(name="reject", label=TEXTS["decline"], reason=True),
-    )
-
-
-def _budget() -> tuple[Action, ...]:
-    return (
-        Action(name="submit", label=TEXTS["go_on"], primary=True),
-        Action(name="reject", label=TEXTS["stop_here"]),
-    )
-
-
-def _approve(*, danger: bool, changes: bool) -> tuple[Action, ...]:
-    changed = TEXTS["approve_changed"] if changes else None
-    return (
-        Action(
-            name="approve",
-            label=TEXTS["approve"],
-            changed_label=changed,
-            primary=True,
-            danger=danger,
-        ),
-        Action(name="reject", label=TEXTS["reject"], reason=True),
-    )

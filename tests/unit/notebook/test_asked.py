@@ -1,0 +1,52 @@
+"""Questions that a tool asks in its middle, as a live card draws them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel
+
+import nbagent as nb
+from nbagent.notebook.card import RunCard
+from nbagent.notebook.questions import Question
+
+
+class Trip(BaseModel):
+    days: Annotated[int, nb.FormHint(widget="slider", order=2)]
+    why: Annotated[str, nb.FormHint(widget="textarea", order=1)] = ""
+
+
+async def test_a_question_in_the_middle_of_a_tool_is_drawn_with_the_hints_of_its_type() -> None:
+    """The journal has only the schema that a model could read, and hints are not in it."""
+
+    @nb.tool
+    async def plan(ctx: nb.ToolContext) -> str:
+        """Plan a trip."""
+        trip = await ctx.ask("How long?", reply=Trip)
+        return f"{trip.days} days"
+
+    run = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("plan"), "fine"]), tools=[plan]).run(
+        "Go"
+    )
+    await run.settled()
+    card = RunCard(run)
+    (waiting,) = run.interrupts
+    fields = _fields(card.view.question(waiting.id))
+    assert [(each["key"], each["hint"]["widget"]) for each in fields] == [
+        ("why", "textarea"),
+        ("days", "slider"),
+    ]
+    asked = next(event for event in run.journal if event.type == "interrupted")
+    stored = asked.model_copy(update={"id": "of another process"})
+    assert [each["key"] for each in _fields(Question.of(stored))] == ["days", "why"]
+    await run.respond(waiting, {"days": 3})
+    assert (await run).text == "fine"
+    card.detach()
+    card.close()
+
+
+def _fields(question: Question | None) -> list[dict[str, Any]]:
+    assert question is not None
+    assert question.form is not None
+    fields: list[dict[str, Any]] = question.form.spec()["root"]["fields"]
+    return fields

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, assert_never
-
-from pydantic import TypeAdapter, ValidationError
 
 from .attempt import Attempt
 from .errors import (
     BudgetExceeded,
-    ModelError,
     NbagentError,
     RunError,
-    ToolFailed,
-    TurnLimit,
     UsageError,
 )
 from .events import (
-    CallRequested,
-    Interrupted,
     RunCompleted,
     RunFailed,
-    RunRetried,
-    RunStarted,
     StoredEvent,
 )
+from .inside import answer_of, begin
 from .journal import AnyJournal, InnerJournal
-from .messages import dumps, user
-from .model import (
-    Request,
-)
-from .owner import owner
-from .response import Collected
+from .limits import exceeded, question, used_up
+from .response import respond
 from .spec import Inner, RunSpec
 from .state import (
     CallModel,
@@ -51,9 +38,8 @@ from .state import (
     running_calls,
     status_of,
 )
-from .surroundings import Hooks, Surroundings, Waits
+from .surroundings import Hooks, Surroundings
 from .tools import Tool
-from .values import describe
 
 
 class Driver:
@@ -272,7 +258,7 @@ class Driver:
         )
         scope = (*self._scope, call.id)
         journal = InnerJournal(self.journal, call.id)
-        self._begin_inside(journal, spec, scope, inner.prompt(typed))
+        begin(journal, spec, scope, inner.prompt(typed))
         driver = Driver(
             spec,
             journal,
@@ -287,72 +273,17 @@ class Driver:
         finally:
             self._inner.pop(call.id, None)
             self.values.update(driver.values)
-        return _answer_of(journal.state)
-
-    def _begin_inside(
-        self, journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str
-    ) -> None:
-        """Start the run inside; one that failed goes on from its last good state."""
-        now = spec.clock()
-        started = RunStarted(
-            at=now,
-            scope=scope,
-            agent=spec.agent,
-            model=spec.model.name,
-            messages=[user(prompt)],
-            max_turns=spec.max_turns,
-            owner=owner(),
-        )
-        again = RunRetried(at=now, scope=scope, by="middleware", owner=owner())
-
-        def decide(state: RunState) -> list[StoredEvent]:
-            if not state.messages and state.outcome is None:
-                return [started]
-            return [again] if isinstance(state.outcome, RunFailed) else []
-
-        journal.commit(decide)
+        return answer_of(journal.state)
 
     # --- the model
 
     async def _within_budget(self) -> None:
         limited = self.used_up()
         if limited is None:
-            await self._call_model()
+            self._write(await respond(self._spec, self.journal, self._scope))
         else:
             driver, name = limited
             driver.limit(name)
-
-    async def _call_model(self) -> None:
-        """Ask the model for its next message, and write it down."""
-        spec, journal = self._spec, self.journal
-        request = Request(
-            messages=journal.state.messages,
-            instructions=spec.instructions,
-            tools=spec.tool_specs(),
-            output_schema=self._output_schema(),
-            stream=bool(journal.listeners),
-        )
-        collected = Collected()
-        try:
-            stream: Any = spec.model.stream(request)
-            async with aclosing(stream):
-                async for delta in stream:
-                    collected.add(delta)
-                    journal.emit(delta)
-        except NbagentError:
-            raise
-        except Exception as error:
-            raise ModelError(f"{type(error).__name__}: {error}") from error
-        event = collected.event(spec.clock(), journal.state.used_ids)
-        calls = tuple(self._marked(call) for call in event.calls)
-        self._write(event.model_copy(update={"calls": calls, "scope": self._scope}))
-
-    def _marked(self, call: CallRequested) -> CallRequested:
-        """The call, marked where its tool's answer ends the run."""
-        tool = self._spec.tools.get(call.name)
-        if tool is None or not tool.options.final:
-            return call
-        return call.model_copy(update={"final": True})
 
     def _write(self, event: StoredEvent) -> None:
         """Add what came of the step under way, unless somebody else has taken it meanwhile."""
@@ -361,26 +292,10 @@ class Driver:
             lambda state: [event] if (next_step(state), len(state.messages)) == at else []
         )
 
-    def _output_schema(self) -> dict[str, Any] | None:
-        if self._spec.output_type is None:
-            return None
-        return TypeAdapter(self._spec.output_type).json_schema()
-
     def _completed(self, finish: Finish) -> RunCompleted:
-        output = finish.output
-        if self._spec.output_type is not None:
-            adapter = TypeAdapter(self._spec.output_type)
-            text = dumps(output) if finish.by_tool else finish.text
-            whose = "tool's" if finish.by_tool else "model's"
-            try:
-                output = adapter.dump_python(adapter.validate_json(text), mode="json")
-            except ValidationError as error:
-                raise ModelError(
-                    f"the {whose} final answer does not fit output_type: {describe(error)}"
-                ) from error
-        return RunCompleted(
-            at=self._spec.clock(), scope=self._scope, text=finish.text, output=output
-        )
+        output = self._spec.final_output(finish)
+        now = self._spec.clock()
+        return RunCompleted(at=now, scope=self._scope, text=finish.text, output=output)
 
     # --- limits and ends
 
@@ -389,39 +304,17 @@ class Driver:
         around = self._outer.used_up() if self._outer is not None else None
         if around is not None:
             return around
-        state, budget = self.journal.state, self._spec.budget
-        used = {
-            "tokens": (state.usage.total_tokens, budget.tokens),
-            "cost": (state.usage.cost or 0.0, budget.cost),
-            "seconds": (state.active + self._spec.clock() - state.at, budget.seconds),
-        }
-        for name, (spent, allowed) in used.items():
-            if allowed is not None and spent >= allowed + state.granted.get(name, 0):
-                return self, name
-        return None
+        name = used_up(self.journal.state, self._spec)
+        return None if name is None else (self, name)
 
     def limit(self, name: str) -> None:
         """Ask whether to go on past a limit, or note that nobody is asked and the run is over."""
         state = self.journal.state
-        text = _LIMITS[name].format(turns=state.limit)
         if not self._live or state.refused:
-            kind = TurnLimit if name == "turns" else BudgetExceeded
-            self._exceeded = kind(text, messages=state.messages, text=state.text)
+            self._exceeded = exceeded(name, state)
             self._wake.set()
             return
-        number = "integer" if name in ("turns", "tokens") else "number"
-        event = Interrupted(
-            at=self._spec.clock(),
-            scope=self._scope,
-            id=self._spec.new_id(),
-            call_id="",
-            tool_name="",
-            kind="budget",
-            input={},
-            metadata={"message": f"{text} Go on?"},
-            reply_schema={"type": number, "exclusiveMinimum": 0, "title": f"More {name}"},
-            budget=name,
-        )
+        event = question(name, state, self._spec, self._scope)
         asked = self.journal.commit(
             lambda state: [event] if state.outcome is None and state.budget is None else []
         )
@@ -437,27 +330,6 @@ class Driver:
         )
         self.journal.end(failure)
         return with_history(error, state)
-
-
-_LIMITS = {
-    "turns": "The model used its {turns} turns (max_turns).",
-    "tokens": "The run used its tokens (budget).",
-    "cost": "The run used up what it may cost (budget).",
-    "seconds": "The run used its time (budget).",
-}
-
-
-def _answer_of(state: RunState) -> Any:
-    """What the run inside a call gives as the call's result."""
-    match state.outcome:
-        case RunCompleted(text=text, output=output):
-            return text if output is None else output
-        case RunFailed(error=name, message=message):
-            raise ToolFailed(f"{name}: {message}")
-        case None:
-            raise Waits
-        case _:
-            raise asyncio.CancelledError
 
 
 def with_history(error: Exception, state: RunState) -> NbagentError:

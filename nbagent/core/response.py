@@ -1,15 +1,63 @@
-"""A model response as it comes together from its deltas."""
+"""A model response: asked for, and brought together from its deltas."""
 
 from __future__ import annotations
 
 import json
 import secrets
+from contextlib import aclosing
 from typing import Any, assert_never
 
-from .errors import ModelError
+from .errors import ModelError, NbagentError
 from .events import CallRequested, ModelResponded
+from .journal import AnyJournal
 from .messages import dumps
-from .model import Discarded, Finished, ModelDelta, ReasoningDelta, TextDelta, ToolCallDelta
+from .model import (
+    Discarded,
+    Finished,
+    ModelDelta,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+)
+from .spec import RunSpec
+
+
+async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) -> ModelResponded:
+    """Ask the model for its next message.
+
+    Raises:
+        ModelError: it failed, or gave no whole response.
+    """
+    request = Request(
+        messages=journal.state.messages,
+        instructions=spec.instructions,
+        tools=spec.tool_specs(),
+        output_schema=spec.output_schema(),
+        stream=bool(journal.listeners),
+    )
+    collected = Collected()
+    try:
+        stream: Any = spec.model.stream(request)
+        async with aclosing(stream):
+            async for delta in stream:
+                collected.add(delta)
+                journal.emit(delta)
+    except NbagentError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{type(error).__name__}: {error}") from error
+    event = collected.event(spec.clock(), journal.state.used_ids)
+    calls = tuple(_marked(call, spec) for call in event.calls)
+    return event.model_copy(update={"calls": calls, "scope": scope})
+
+
+def _marked(call: CallRequested, spec: RunSpec) -> CallRequested:
+    """The call, marked where its tool's answer ends the run."""
+    tool = spec.tools.get(call.name)
+    if tool is None or not tool.options.final:
+        return call
+    return call.model_copy(update={"final": True})
 
 
 class Collected:

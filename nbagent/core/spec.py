@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from .messages import dumps
+from .errors import ModelError
+from .messages import Json, dumps
 from .middleware import Middleware
 from .model import Model, ToolSpec
 from .policy import Rule
+from .state import Finish
 from .tools import Presenter, Tool
+from .values import describe
 
 
 def new_id() -> str:
@@ -74,6 +77,30 @@ class RunSpec:
         if self.output_type is None or output is None:
             return output
         return TypeAdapter(self.output_type).validate_json(dumps(output))
+
+    def output_schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the final answer; None without ``output_type``."""
+        if self.output_type is None:
+            return None
+        return TypeAdapter(self.output_type).json_schema()
+
+    def final_output(self, finish: Finish) -> Json:
+        """A final answer's output, as the JSON of ``output_type`` where there is one.
+
+        Raises:
+            ModelError: it does not fit.
+        """
+        if self.output_type is None:
+            return finish.output
+        adapter = TypeAdapter(self.output_type)
+        text = dumps(finish.output) if finish.by_tool else finish.text
+        try:
+            return adapter.dump_python(adapter.validate_json(text), mode="json")
+        except ValidationError as error:
+            whose = "tool's" if finish.by_tool else "model's"
+            raise ModelError(
+                f"the {whose} final answer does not fit output_type: {describe(error)}"
+            ) from error
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model is told about them; the same object while they don't change."""

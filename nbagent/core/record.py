@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .answers import check_open
+from pydantic import TypeAdapter
+
+from .answers import check_open, id_of, reply_types
 from .errors import Conflict, NotPending
 from .events import Interrupted, StoredEvent
 from .interrupts import PendingInterrupt
@@ -49,6 +51,13 @@ class Record:
     def open_events(self) -> list[Interrupted]:
         """What waits for an answer, as it was stored."""
         return self._journal.state.open
+
+    def reply_type(self, interrupt: PendingInterrupt | str) -> TypeAdapter[Any] | None:
+        """The type of the answer that a body in this process waits for; None where none does.
+
+        It knows more than the stored JSON Schema does, such as how a form should ask.
+        """
+        return reply_types.get(id_of(interrupt))
 
     def why_not_pending(self, interrupt_id: str) -> str:
         """What became of an interrupt that takes no answer (any more): who answered, and when."""

@@ -1,0 +1,40 @@
+"""What can be read off a run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from pydantic import BaseModel
+
+import nbagent as nb
+
+
+class Rating(BaseModel):
+    """An answer whose form is told how to ask."""
+
+    stars: Annotated[int, nb.FormHint(widget="slider")] = 3
+
+
+async def test_the_type_of_an_awaited_answer_is_known_where_its_body_waits():
+    """A form is built from the type that was given as ``reply=``, its hints included."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("rate"), "thanks"]))
+
+    @agent.tool
+    async def rate(ctx: nb.ToolContext) -> str:
+        return str((await ctx.ask("How was it?", reply=Rating)).stars)
+
+    run = await agent.run("go", attended=True, show=False).settled()
+    [asked] = run.interrupts
+    adapter = run.reply_type(asked)
+    assert adapter is not None
+    assert adapter is run.reply_type(asked.id)
+    assert adapter.validate_python({"stars": 5}) == Rating(stars=5)
+
+    assert run.reply_type("of no question") is None
+    run.respond(asked, {"stars": 4})
+    assert (await asyncio.wait_for(_ended(run), 20)).text == "thanks"
+
+
+async def _ended(run: nb.Run) -> Any:
+    return await run

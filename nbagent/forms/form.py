@@ -11,6 +11,7 @@ from .check import Checked
 from .choose import made_choice
 from .decode import Decoder
 from .grow import Made, made_of
+from .keep import keepable
 from .nodes import Node, Object
 from .parts import Part, Path, Problem
 from .scrub import scrubbed, unmasked
@@ -115,6 +116,10 @@ class Form:
         if errors or text is None:
             return Submission(ok=False, json_text=readable, errors=errors, changed=changed)
         return Submission(ok=True, json_text=text, value=checked.value, changed=changed)
+
+    def keepable(self, drafts: Draft) -> Draft:
+        """The drafts as they may be kept and shown again: without what was typed into secrets."""
+        return keepable(self._made.tree, self.fields, drafts)
 
     def static_html(self, answer: Any = None) -> str:
         """The record, for pages without a kernel: title and answer, escaped, no script, no ids.

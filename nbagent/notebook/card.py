@@ -195,7 +195,9 @@ class RunCard(Card):
 
     def _typed(self, message: Drafts) -> None:
         with self._lock:
-            self.view.set_drafts(message.interrupt, message.drafts)
+            question = self.view.question(message.interrupt)
+            if question is not None:
+                self.view.set_drafts(message.interrupt, question.keepable(message.drafts))
         preview = self._previews.get(message.interrupt)
         if preview is not None:
             preview.typed(message.drafts)

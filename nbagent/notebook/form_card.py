@@ -119,7 +119,8 @@ class FormCard(Card):
     def _typed(self, message: Drafts) -> None:
         with self._lock:
             if isinstance(self._item, FormItem) and message.interrupt == _ID:
-                self._item = self._item.model_copy(update={"drafts": message.drafts})
+                kept = self.question.keepable(message.drafts)
+                self._item = self._item.model_copy(update={"drafts": kept})
 
     def _stop(self) -> None:
         self._cancelled()

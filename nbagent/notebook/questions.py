@@ -105,6 +105,10 @@ class Question:
             return _refused("bad_reason")
         return []
 
+    def keepable(self, drafts: Any) -> Any:
+        """The drafts as they may be kept for other pages: without what was typed into secrets."""
+        return None if self.form is None else self.form.keepable(drafts)
+
     def submitted(self, drafts: Any) -> Submission | list[FieldError]:
         """The drafts read and validated by this question's form, or what is wrong with them."""
         if self.form is None:

@@ -28,6 +28,7 @@ def recognize(engine: MarkdownIt) -> None:
         allow_blank_lines=False,
         double_inline=True,
     )
+    engine.inline.ruler.before("math_inline", "price", _price)
     engine.inline.ruler.before("escape", "bracket_math", _bracket_math)
     engine.block.ruler.before(
         "fence",
@@ -35,6 +36,17 @@ def recognize(engine: MarkdownIt) -> None:
         _bracket_math_block,
         {"alt": ["paragraph", "reference", "blockquote", "list"]},
     )
+
+
+def _price(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
+    """A dollar sign with code before the next one opens no formula: code binds tighter."""
+    start = state.pos + 1
+    if state.src[state.pos] != "$" or "`" not in state.src[start : state.src.find("$", start)]:
+        return False
+    if not silent:
+        state.pending += "$"
+    state.pos = start
+    return True
 
 
 _ENVIRONMENTS = (("{aligned}", "{align*}"), ("{gathered}", "{gather*}"))

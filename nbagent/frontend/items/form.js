@@ -271,6 +271,8 @@ export class FormView {
     this.#release();
     this.#accepted = receipt.ok;
     if (receipt.ok) this.#env.answered(this.#item);
+    // The press held back what was typed: refused, it goes up for a reload.
+    else this.#touched();
     this.#draw();
     if (!receipt.ok && receipt.errors.length > 0) this.bar.escape();
     const errors = receipt.ok ? [] : receipt.errors;

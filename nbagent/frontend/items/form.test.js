@@ -212,6 +212,15 @@ test("drafts go up after a pause, and never a secret", () => {
   expect(model.said("answer")[0].drafts.fields.pin).toEqual({ text: "1234" });
 });
 
+test("what was typed right before a refused press goes up after all, for a reload", () => {
+  const { $, model, judge } = open([form(object(field("note")))]);
+  type($("input"), "kept");
+  press($("input"), "Enter");
+  judge({ ok: false, errors: [{ field: "/note", message: "no" }] });
+  vi.advanceTimersByTime(1000);
+  expect(model.said("drafts").at(-1)?.drafts).toEqual({ fields: { note: { text: "kept" } } });
+});
+
 test("a refusal asks for a reason first, and Ctrl+Enter there refuses and never approves", () => {
   const { $, model, button } = open([edit()]);
   type($(".nba-number"), "1");

@@ -13,6 +13,7 @@ from nbagent.notebook.markdown import Stream, blocks, render
 RULES = [
     ("# One\n\n### Three", "<h4>One</h4><h6>Three</h6>"),
     ("costs $5 and $6", "<p>costs $5 and $6</p>"),
+    ("costs $5, or `$x$`", "<p>costs $5, or <code>$x$</code></p>"),
     ("![cat](https://e.vil/c.png)", "<p>cat (https://e.vil/c.png)</p>"),
     ("![p](data:image/png;base64,AAAA)", '<p><img src="data:image/png;base64,AAAA" alt="p"></p>'),
     ("![p](data:image/svg+xml;base64,AAAA)", "<p>![p](data:image/svg+xml;base64,AAAA)</p>"),

@@ -15,6 +15,7 @@ from .keep import keepable
 from .nodes import Node, Object
 from .parts import Part, Path, Problem
 from .scrub import scrubbed, unmasked
+from .secretlike import asked_secrets
 from .spec import Draft, spec
 from .static import record
 from .texts import say
@@ -67,6 +68,12 @@ class Form:
         self.fields: Node = made.root
         self.title = made.root.label if title is None else title
         self._made = made
+
+    @property
+    def warning(self) -> str:
+        """What to tell the person first: that a JSON Schema, which may be anybody's, asks for secrets."""
+        names = asked_secrets(self.fields) if self._made.outside else ()
+        return say("asks_secret", names=", ".join(names)) if names else ""
 
     @classmethod
     def choose(
@@ -129,7 +136,7 @@ class Form:
         """
         document = _answered(answer)
         if document is ABSENT:
-            return record(self.title, self.fields, answered=False)
+            return record(self.title, self.fields, answered=False, warning=self.warning)
         tree = self._made.tree.root(document, read_only=True)
         before = self.fields if self._made.document is not ABSENT else None
         return record(self.title, tree, answered=True, before=before)

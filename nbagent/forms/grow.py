@@ -35,6 +35,8 @@ class Made:
     root: Node
     checker: Checker
     document: Json
+    outside: bool = False
+    """Whether it is a bare JSON Schema, which may come from anywhere."""
 
 
 def made_of(target: Any, value: Any, editable: bool | Iterable[str]) -> Made:  # noqa: FBT001 - as Form
@@ -47,7 +49,7 @@ def made_of(target: Any, value: Any, editable: bool | Iterable[str]) -> Made:  #
     if masked(document):
         document = without_masks(root)
         tree, root = _grown(source, named, document, read_only=read_only)
-    return Made(tree, root, source.checker, document)
+    return Made(tree, root, source.checker, document, isinstance(target, dict | bool))
 
 
 def _grown(

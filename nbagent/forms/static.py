@@ -10,10 +10,13 @@ from .texts import say
 from .values import ABSENT, Json, dumps, same, shown
 
 
-def record(title: str, root: Node, *, answered: bool, before: Node | None = None) -> str:
+def record(
+    title: str, root: Node, *, answered: bool, before: Node | None = None, warning: str = ""
+) -> str:
     """A title and the fields with their values; ``before`` marks what a person changed."""
     heading = f'<div class="nbagent-title">{escape(title)}</div>' if title else ""
     note = f'<p class="nbagent-help">{escape(root.help)}</p>' if root.help and not answered else ""
+    note += f'<p class="nbagent-warning">{escape(warning)}</p>' if warning else ""
     body = _value(root, before, answered=answered)
     return f'<div class="nbagent-form-record">{heading}{note}{body}</div>'
 

@@ -27,6 +27,7 @@ TEXTS: Final = {
     "secret_wrong": "This value is not accepted.",
     "no_shape": "This fits none of the possible shapes: {problems}.",
     "extra": "{name!r} is not expected here.",
+    "asks_secret": "This form was not made here and seems to ask for a secret ({names}). Do not send one unless you know who gets it.",
     "made_when_sent": "made when sent",
     "not_an_option": "not one of the choices",
     "cannot_edit": "This cannot be edited here: {reason}.",

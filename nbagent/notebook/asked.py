@@ -62,10 +62,12 @@ def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
     """A value of the type that is waited for."""
     title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     reply = _reply_type(waiting, known)
+    form = _built(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
     return {
         "title": title,
         "mode": "answer",
-        "form": _built(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply),
+        "form": form,
+        "warning": "" if waiting.kind == "ask" else form.warning,  # code here wrote what it asks
         "facts": long + metadata.facts(),
         "actions": buttons.budget() if waiting.kind == "budget" else buttons.answering(),
     }
@@ -94,6 +96,7 @@ def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, An
         "title": title,
         "mode": "edit",
         "form": form,
+        "warning": "" if known.input is None else form.warning,
         "facts": long + shown,
         "editable": waiting.editable,
         "actions": buttons.approving(danger=danger, changes=True),

@@ -42,7 +42,14 @@ def question_of(form: Form, *, title: str, submit_label: str | None = None) -> Q
         Action(name="reject", label=TEXTS["cancel"]),
     )
     return Question(
-        id=_ID, tool="", title=title, mode="answer", input={}, form=form, actions=actions
+        id=_ID,
+        tool="",
+        title=title,
+        mode="answer",
+        input={},
+        form=form,
+        actions=actions,
+        warning=form.warning,
     )
 
 

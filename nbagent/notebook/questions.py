@@ -45,6 +45,8 @@ class Question:
     actions: tuple[Action, ...] = ()
     editable: bool | tuple[str, ...] = False
     note: str | None = None
+    warning: str = ""
+    """What to know before answering, below the note."""
     expires_at: float | None = None
     memorable: bool = False
     """Whether approving may be remembered: for what a rule asked, as it is shown."""
@@ -138,7 +140,7 @@ class Question:
             tool=self.tool,
             path=path,
             title=self.title,
-            note=self.note,
+            note=" ".join(filter(None, (self.note, reveal(self.warning)))) or None,
             facts=self.facts,
             spec=None if self.form is None else drawn_here(self.form.spec()),
             drafts=drafts,

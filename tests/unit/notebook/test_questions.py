@@ -389,3 +389,19 @@ def test_an_approval_is_remembered_only_as_it_is_shown():
     own = Question.of(Interrupted(kind="tool", **base))
     assert own.item("k", "", "").remember == []
     assert isinstance(own.resolve("approve", None, None, "tool"), list)
+
+
+def test_a_schema_from_outside_that_asks_for_a_secret_has_a_note():
+    """In the page and in the record; the person's own types and what a tool itself asks have none."""
+    schema = {"type": "object", "properties": {"api_key": {"type": "string"}}}
+    asked = Question.of(waiting("question"), Types(output=schema))
+    assert "Api key" in asked.item("k", "", "").note
+    edited = Question.of(waiting("approval", editable=True), Types(input=schema))
+    assert "Api key" in edited.item("k", "", "").note
+
+    class Login(BaseModel):
+        token: SecretStr
+
+    assert Question.of(waiting("question"), Types(output=Login)).item("k", "", "").note is None
+    own = waiting("approval", editable=True, input={"token": "t"})
+    assert Question.of(own).item("k", "", "").note is None

@@ -16,9 +16,11 @@ from .fields import (
     flat_row,
     help_from,
     invites_more,
+    is_secret,
     key_options,
     label_from,
     limits_from,
+    mentions_secret,
     object_fields,
     order_of,
     required_names,
@@ -121,9 +123,9 @@ class Builder:
 
     def _choose(self, schema: Json, found: Look, common: Common, at: At) -> Node:
         if self._max_fields == 0 or at.depth > MAX_DEPTH or self._too_many(common):
-            return json_box(common, say("too_large"))
+            return self._box(found.words, common, say("too_large"))
         if not fits_control(found, common["value"]):
-            return json_box(common)
+            return self._box(found.words, common)
         if not fits_control(found, common["default"]):
             common = Common(common.but(default=ABSENT))
         repeated = sorted(found.refs & set(at.known))
@@ -144,6 +146,12 @@ class Builder:
             return False
         self._left -= fields
         return True
+
+    def _box(self, words: Words, common: Common, reason: str = "") -> Node:
+        """A JSON box in a control's place; what it shows may hold the secrets of fields inside."""
+        if common["value"] is not ABSENT and mentions_secret(self._refs, words):
+            common = Common(common.but(secret=True))
+        return json_box(common, reason)
 
     def _too_many(self, common: Common) -> bool:
         value = common["default"] if common["value"] is ABSENT else common["value"]
@@ -167,7 +175,7 @@ class Builder:
 
     def _common(self, found: Look, at: At) -> Common:
         words = found.words
-        secret = at.secret or words.get("format") == "password" or words.get("writeOnly") is True
+        secret = at.secret or is_secret(words)
         value = ABSENT if secret and at.value == MASK else at.value
         default, has_default = self._default(words, at)
         examples = words.get("examples")
@@ -232,7 +240,7 @@ class Builder:
         for key in document:
             schemas.setdefault(key, field_schema(words, key))
         if not self._has_room(len(schemas), at):
-            return json_box(common, say("too_large"))
+            return self._box(words, common, say("too_large"))
         needed = required_names(words)
         fields = [
             self.build(
@@ -269,7 +277,7 @@ class Builder:
         value, inner = self._inside(common, at)
         given = value if isinstance(value, dict) else {}
         if not self._has_room(1 + len(given), at):
-            return json_box(common, say("too_large"))
+            return self._box(words, common, say("too_large"))
         item = self.build(rest_schema(words), replace(inner, id=f"{at.id}/*", origin=""))
         entries = tuple(
             (key, self._row(field_schema(words, key), replace(inner, value=part, label=key), at, i))
@@ -289,7 +297,7 @@ class Builder:
             return picked
         given = value if isinstance(value, list) else []
         if not self._has_room(1 + len(given), at):
-            return json_box(common, say("too_large"))
+            return self._box(words, common, say("too_large"))
         item = self.build(schema, replace(inner, id=f"{at.id}/*", origin=""))
         rows = tuple(
             self._row(schema, replace(inner, value=part, label=say("item", number=i + 1)), at, i)
@@ -313,7 +321,7 @@ class Builder:
         schemas = words["prefixItems"] if "prefixItems" in words else words["items"]
         given = value if isinstance(value, list) else []
         if len(given) > len(schemas) or not self._has_room(len(schemas), at):
-            return json_box(common)
+            return self._box(words, common)
         parts = tuple(
             self._row(
                 schema,
@@ -338,9 +346,9 @@ class Builder:
         if value not in (ABSENT, None):
             taken = best_branch(self._refs, schemas, value)
             if taken is None and common["value"] is not ABSENT:
-                return json_box(common)
+                return self._box(found.words, common)
         if not self._has_room(len(schemas), at):
-            return json_box(common, say("too_large"))
+            return self._box(found.words, common, say("too_large"))
         tag = tag_of(self._refs, found.words, schemas)
         branches = []
         for index, (raw, schema) in enumerate(found.branches):

@@ -131,8 +131,8 @@ class Decoder:
             part.value = _read(node, draft)
         except Refused as problem:
             return self._fail(part, str(problem))
-        if node.secret and isinstance(part.value, str):
-            self.secrets.add(part.value)
+        if node.secret:
+            self.secrets.update(texts_in(part.value))
         return part
 
     def _untouched(self, node: Node, spot: _Spot) -> Part:
@@ -145,8 +145,8 @@ class Decoder:
             return self._object(node, {"fields": {}}, spot)
         if composed and isinstance(node, Parts):
             return self._parts(node, {"parts": []}, spot)
-        if node.secret and isinstance(part.value, str):
-            self.secrets.add(part.value)
+        if node.secret:
+            self.secrets.update(texts_in(part.value))
         if part.value is not ABSENT:
             self._shadow(part, spot)
         return part

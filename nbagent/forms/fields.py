@@ -11,9 +11,11 @@ from .patterns import found
 from .refs import NAME, Refs, Words
 from .shape import notes, own_fields
 from .texts import say, say_counted
-from .values import Json, shown
+from .values import Json, children, shown
 
 MAX_HELP = 2_000
+MAX_LOOKED = 20_000
+"""Parts of a schema in which secrets are looked for; a larger one is taken to have one."""
 _CONDITIONS = ("then", "else")
 _LIMITS = (
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
@@ -183,6 +185,30 @@ def _is_limit(value: Json) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     return value is True or (isinstance(value, int) and abs(value) < 10**300 and value is not False)
+
+
+def is_secret(words: Words) -> bool:
+    """Whether a field's value is not to be shown."""
+    return words.get("format") == "password" or words.get("writeOnly") is True
+
+
+def mentions_secret(refs: Refs, words: Words) -> bool:
+    """Whether a secret field is anywhere inside."""
+    todo: list[Json] = [words]
+    followed: set[str] = set()
+    for _ in range(MAX_LOOKED):
+        if not todo:
+            return False
+        item = todo.pop()
+        todo.extend(children(item))
+        if isinstance(item, dict):
+            if is_secret(item):
+                return True
+            ref = refs.ref_of(item)
+            if ref and ref not in followed:
+                followed.add(ref)
+                todo.append(refs.target(ref))
+    return True
 
 
 def order_of(node: Node) -> float:

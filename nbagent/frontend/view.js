@@ -1,11 +1,13 @@
 // @ts-check
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
+import { arrange } from "./arrange.js";
 import { attr, h, text } from "./dom.js";
 import { keepKeys, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./head.js";
 import { drawCall } from "./items/call.js";
 import { FormView } from "./items/form.js";
+import { drawGroup } from "./items/group.js";
 import { drawMessage, drawNotice, drawRecord } from "./items/lines.js";
 import { drawReasoning, drawText } from "./items/prose.js";
 import { HEAD } from "./reduce.js";
@@ -15,17 +17,22 @@ import { HEAD } from "./reduce.js";
  * @typedef {import("./items/env.js").Env} Env
  * @typedef {import("./items/env.js").Drawn<any>} Drawn
  */
-/** @typedef {{type: Item["type"], drawn: Drawn}} Shown */
+/** @typedef {Item|import("./arrange.js").GroupItem} Placed */
+/** @typedef {{type: Placed["type"], drawn: Drawn}} Shown */
+
+/** Milliseconds in which what lies below a table comes up. */
+const GLIDE = 180;
 
 export class RunView {
   /** @type {import("./store.js").Store} */ #store;
   /** @type {Env} */ #env;
   /** @type {Map<string, Shown>} */ #shown = new Map();
+  /** @type {Map<string, Set<string>>} */ #tables = new Map();
   /** @type {Set<string>} Interrupts this view answered: their record takes the focus. */ #answered =
     new Set();
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
-  #jumped = "";
+  /** @type {HTMLElement|null} */ #jumped = null;
 
   /**
    * @param {import("./store.js").Store} store
@@ -45,6 +52,8 @@ export class RunView {
       id: () => `${prefix}-${++ids}`,
       clock: () => performance.now(),
       answered: (item) => this.#answered.add(item.interrupt),
+      form: (item) => this.#take(item),
+      say: (message) => this.#say(message),
     };
     const timer = setInterval(() => this.#tick(), 1000);
     signal.addEventListener("abort", () => clearInterval(timer), { once: true });
@@ -62,12 +71,18 @@ export class RunView {
     const { view } = this.#store;
     if (view === null) return;
     if (keys.has(HEAD)) this.#drawHead(view.head);
-    const answered = this.#drop(new Set(view.items.map((item) => item.key)));
-    /** @type {Item[]} */
+    const tables = this.#tables.size;
+    const height = tables && this.items.offsetHeight;
+    const items = arrange(view.items, this.#tables);
+    // A form that moves into a table is still there until the table takes it over.
+    const kept = [...view.items, ...items].map((item) => item.key);
+    const answered = this.#drop(new Set(kept));
+    /** @type {Placed[]} */
     const fresh = [];
-    for (const [index, item] of view.items.entries()) {
+    for (const [index, item] of items.entries()) {
       const before = this.#shown.get(item.key);
-      if (before && !keys.has(item.key)) continue;
+      const parts = item.type === "group" ? item.items : [item];
+      if (before && !parts.some(({ key }) => keys.has(key))) continue;
       if (before && this.#fits(before, item)) {
         before.drawn.update(item);
         continue;
@@ -77,10 +92,21 @@ export class RunView {
       this.#insert(item, index, before);
     }
     this.#notice(fresh, answered.length > 0);
+    if (this.#tables.size < tables) glide(this.items, height);
   }
 
   /**
-   * @param {Item} item
+   * The form of a question for its table: the one that stood alone, with all that is typed in it.
+   * @param {import("./wire.js").FormItem} item
+   */
+  #take(item) {
+    const drawn = this.#shown.get(item.key)?.drawn;
+    this.#shown.delete(item.key);
+    return drawn instanceof FormView ? drawn : new FormView(item, this.#env);
+  }
+
+  /**
+   * @param {Placed} item
    * @param {number} index
    * @param {Shown|undefined} before
    */
@@ -90,12 +116,14 @@ export class RunView {
     this.#shown.set(item.key, { type: item.type, drawn });
     if (before) before.drawn.el.replaceWith(drawn.el);
     else this.items.insertBefore(drawn.el, this.items.children[index] ?? null);
+    // Only on the page can a table take over a form with the focus in it.
+    if (item.type === "group") drawn.update(item);
   }
 
   /**
    * Whether what is drawn can follow this item; another question never takes over a form.
    * @param {Shown} shown
-   * @param {Item} item
+   * @param {Placed} item
    */
   #fits({ type, drawn }, item) {
     if (type !== item.type) return false;
@@ -105,7 +133,7 @@ export class RunView {
   }
 
   /**
-   * Takes away what is no longer there, and tells which answered questions were among it.
+   * Takes away what is no longer there, and tells which answered questions were among it, or a table.
    * @param {Set<string>} keys
    */
   #drop(keys) {
@@ -121,29 +149,32 @@ export class RunView {
   }
 
   /** @param {Shown} shown */
-  #leave({ drawn }) {
+  #leave({ type, drawn }) {
+    const active = document.activeElement;
+    const inside = drawn.el.contains(active);
     drawn.remove?.();
+    if (type === "group" && inside) return [type];
     if (!(drawn instanceof FormView) || !this.#answered.delete(drawn.interrupt)) return [];
     // Who has moved on to something else is left there.
-    const active = document.activeElement;
-    return active === null || active === document.body || drawn.el.contains(active)
-      ? [drawn.interrupt]
-      : [];
+    return active === null || active === document.body || inside ? [drawn.interrupt] : [];
   }
 
   /**
    * Announces new questions; after this view's own answer its record takes the focus.
-   * @param {Item[]} fresh
+   * @param {Placed[]} fresh
    * @param {boolean} answered
    */
   #notice(fresh, answered) {
-    for (const item of fresh) {
-      if (item.type !== "form") continue;
-      this.live.append(h("p", {}, this.#store.t("asked", { title: item.title })));
-      while (this.live.children.length > 3) this.live.firstElementChild?.remove();
-    }
+    for (const item of fresh)
+      if (item.type === "form") this.#say(this.#store.t("asked", { title: item.title }));
     const record = fresh.find((item) => item.type === "record");
     if (answered && record) this.#shown.get(record.key)?.drawn.el.focus({ preventScroll: true });
+  }
+
+  /** @param {string} message */
+  #say(message) {
+    this.live.append(h("p", {}, message));
+    while (this.live.children.length > 3) this.live.firstElementChild?.remove();
   }
 
   /** @param {import("./wire.js").Head} head */
@@ -170,18 +201,15 @@ export class RunView {
 
   /** Goes to the next question, round and round. */
   #jump() {
-    const forms = [...this.#shown.values()].flatMap(({ drawn }) =>
-      drawn instanceof FormView ? [drawn] : [],
-    );
+    const forms = [...this.#shown.values()].flatMap(({ drawn }) => (drawn.enter ? [drawn] : []));
     const inOrder = forms.sort((a, b) =>
       a.el.compareDocumentPosition(b.el) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1,
     );
-    const next =
-      inOrder[inOrder.findIndex((form) => form.interrupt === this.#jumped) + 1] ?? inOrder[0];
+    const next = inOrder[inOrder.findIndex((form) => form.el === this.#jumped) + 1] ?? inOrder[0];
     if (!next) return;
-    this.#jumped = next.interrupt;
+    this.#jumped = next.el;
     next.el.scrollIntoView({ block: "nearest" });
-    next.enter();
+    next.enter?.();
   }
 
   #tick() {
@@ -192,7 +220,18 @@ export class RunView {
 }
 
 /**
- * @param {Item} item
+ * What lies below comes up softly where a table gives way.
+ * @param {HTMLElement} el
+ * @param {number} height it had before
+ */
+function glide(el, height) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  const from = `${height}px`;
+  el.animate?.([{ minHeight: from }, { minHeight: `${el.offsetHeight}px` }], GLIDE);
+}
+
+/**
+ * @param {Placed} item
  * @param {Env} env
  * @returns {Drawn}
  */
@@ -206,6 +245,8 @@ function make(item, env) {
       return drawCall(item, env);
     case "form":
       return new FormView(item, env);
+    case "group":
+      return drawGroup(item, env);
     case "record":
       return drawRecord(item, env);
     case "notice":

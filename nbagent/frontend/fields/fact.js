@@ -14,7 +14,7 @@ import { reveal } from "./reveal.js";
 /**
  * A definition list of facts; with a context, long ones are cut and can be opened.
  * @param {Fact[]} facts
- * @param {Context} [ctx]
+ * @param {Pick<Context, "t"|"hold"|"signal">} [ctx]
  */
 export function factList(facts, ctx) {
   const list = h("dl", { class: "nba-kv" });

@@ -9,20 +9,24 @@ const WHOLE = 12;
 /**
  * How many lines a text takes at a common width.
  * @param {string} value
+ * @param {number} [width] in characters
  */
-export function lines(value) {
-  return value.split("\n").reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / 88)), 0);
+export function lines(value, width = 88) {
+  return value
+    .split("\n")
+    .reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / width)), 0);
 }
 
 /**
  * Cuts a long box and returns the button that opens it, or null where it is short.
- * @param {import("./node.js").Context} ctx
+ * @param {Pick<import("./node.js").Context, "t"|"hold"|"signal">} ctx
  * @param {HTMLElement} box
  * @param {string} value
+ * @param {{whole: number, width?: number}} [room]
  */
-export function reveal(ctx, box, value) {
-  const n = lines(value);
-  if (n <= WHOLE) return null;
+export function reveal(ctx, box, value, room = { whole: WHOLE }) {
+  const n = lines(value, room.width);
+  if (n <= room.whole) return null;
   const release = ctx.hold(box);
   const button = h("button", { type: "button", class: "nba-link", "aria-expanded": "false" });
   const draw = (/** @type {boolean} */ open) => {

@@ -17,7 +17,7 @@ import { countdown } from "./env.js";
  * @property {boolean} changed
  * @property {boolean} unseen something to approve was not shown whole yet
  * @property {boolean} empty the one question has no answer yet
- * @property {boolean} enter Enter alone submits
+ * @property {boolean|null} enter Enter alone submits, or no key does
  * @property {number|null} expires
  */
 
@@ -126,15 +126,15 @@ export function actionBar(env, signal, { press, reset }) {
   const tick = () => {
     if (!standing) return;
     const left = standing.expires === null ? null : standing.expires - env.store.now();
-    const keys = standing.enter
-      ? say("key_enter")
-      : say(isApple() ? "key_cmd_enter" : "key_ctrl_enter");
+    const key = standing.enter ? "key_enter" : isApple() ? "key_cmd_enter" : "key_ctrl_enter";
+    const keys = standing.enter === null ? "" : say(key);
     const end =
       left === null ? "" : left > 0 ? say("expires_in", { t: countdown(left) }) : say("expired");
     text(right, [keys, end].filter(Boolean).join(" · "));
   };
   return {
     els: [panel.el, acts, menu.panel, hint],
+    acts,
     build,
     update,
     tick,

@@ -16,6 +16,15 @@ import { errorSummary, place, unfinished } from "./errors.js";
  * @typedef {import("./env.js").Env} Env
  */
 
+/**
+ * Who shows a form among others of its kind.
+ * @typedef {object} Host
+ * @property {() => void} [drawn] it changed
+ * @property {(cut: boolean) => boolean} [unseen] the same of the host's own, where `cut` is the form's
+ * @property {(errors: import("../wire.js").FieldError[]) => void} [refused] an answer was not taken, before the form tells why
+ * @property {(answer: import("../wire.js").Answer) => boolean} [take] whether it sends the answer itself
+ */
+
 /** Milliseconds after the last key until drafts go up. */
 const DRAFTS_AFTER = 400;
 /** Milliseconds after which the person is told that no answer came. */
@@ -24,6 +33,7 @@ const SLOW_AFTER = 8000;
 const PICKED = new Set(["choice", "multi", "bool"]);
 
 export class FormView {
+  /** @type {Host|null} */ host = null;
   /** @type {FormItem} */ #item;
   /** @type {Env} */ #env;
   #life = new AbortController();
@@ -124,6 +134,63 @@ export class FormView {
     return this.#item.interrupt;
   }
 
+  get approval() {
+    return this.#item.approval;
+  }
+
+  draw() {
+    this.#draw();
+  }
+
+  /** Whether an answer is on its way. */
+  get busy() {
+    return this.#pending !== null || this.#accepted || this.#item.answering;
+  }
+
+  /** Whether something to approve was not shown whole yet. What was taken away need not be seen. */
+  get unseen() {
+    const cut = [...this.#held].some((box) => this.el.contains(box));
+    return this.host?.unseen?.(cut) ?? cut;
+  }
+
+  /**
+   * What the person changed, field by field.
+   * @returns {[import("../fields/node.js").Node, import("../fields/node.js").DraftParts][]}
+   */
+  changes() {
+    const inside = this.#root?.children().map(([, field]) => field) ?? [];
+    const fields = inside.length > 0 || !this.#root ? inside : [this.#root];
+    return fields.flatMap((field) => {
+      const draft = field.draft(true);
+      return draft === null ? [] : [[field.node, draft]];
+    });
+  }
+
+  /**
+   * Answers as a press of the button of this name does, with these drafts where they are given.
+   * @param {Action["name"]} name
+   * @param {string|null} reason
+   * @param {Draft} [drafts]
+   */
+  press(name, reason, drafts) {
+    const action = this.#item.actions.find((one) => one.name === name);
+    if (!action || this.busy || this.#env.store.gone) return;
+    if (drafts !== undefined) this.#build(drafts);
+    this.#submit(action, { reason, remember: null });
+  }
+
+  /**
+   * Shows what is wrong with an answer.
+   * @param {import("../wire.js").FieldError[]} errors
+   */
+  fail(errors) {
+    if (errors.length > 0) this.bar.escape();
+    this.summary.show(
+      errors.map((error) => place(error, this.#root)),
+      this.#root,
+    );
+  }
+
   /** For a person who asked to go to the question: its first control, never a button that decides. */
   enter() {
     const controls = [...this.slot.querySelectorAll("input, textarea, select")];
@@ -177,7 +244,7 @@ export class FormView {
     text(this.note, item.note ?? "");
     for (const part of [this.path, this.note, this.facts, this.slot])
       part.hidden = !part.firstChild;
-    const busy = this.#pending !== null || this.#accepted || item.answering;
+    const { busy } = this;
     attr(this.el, "aria-busy", busy ? "true" : null);
     attr(this.el, "data-approval", item.approval);
     attr(
@@ -193,12 +260,14 @@ export class FormView {
       busy,
       gone: store.gone,
       changed,
-      // What was taken away need not be seen.
-      unseen: [...this.#held].some((box) => this.el.contains(box)),
+      unseen: this.unseen,
       empty: PICKED.has(root?.kind ?? "") && !root?.initial && !changed,
-      enter: !item.approval && this.slot.querySelector("textarea") === null,
+      enter: item.approval
+        ? item.interrupt === "" && null
+        : this.slot.querySelector("textarea") === null,
       expires: item.expires_at,
     });
+    this.host?.drawn?.();
   }
 
   #touched() {
@@ -234,20 +303,24 @@ export class FormView {
   #submit(action, { reason, remember }) {
     const open = this.#root && action.name !== "reject" ? unfinished(this.#root) : [];
     if (open.length > 0) {
+      this.host?.refused?.([]);
       this.summary.show(open, this.#root);
       return;
     }
-    clearTimeout(this.#draftsTimer);
-    this.#pending = random();
-    const sent = this.#env.store.send({
+    /** @type {import("../wire.js").Answer} */
+    const answer = {
       type: "answer",
       interrupt: this.#item.interrupt,
-      submission: this.#pending,
+      submission: random(),
       action: action.name,
       drafts: action.name === "reject" ? null : this.#drafts(true),
       reason,
       remember,
-    });
+    };
+    if (this.host?.take?.(answer)) return;
+    clearTimeout(this.#draftsTimer);
+    this.#pending = answer.submission;
+    const sent = this.#env.store.send(answer);
     if (!sent) this.#pending = null;
     else
       this.#slowTimer = setTimeout(() => {
@@ -274,12 +347,8 @@ export class FormView {
     // The press held back what was typed: refused, it goes up for a reload.
     else this.#touched();
     this.#draw();
-    if (!receipt.ok && receipt.errors.length > 0) this.bar.escape();
-    const errors = receipt.ok ? [] : receipt.errors;
-    this.summary.show(
-      errors.map((error) => place(error, this.#root)),
-      this.#root,
-    );
+    if (!receipt.ok) this.host?.refused?.(receipt.errors);
+    this.fail(receipt.ok ? [] : receipt.errors);
   }
 
   /** @param {KeyboardEvent} event */

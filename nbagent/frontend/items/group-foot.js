@@ -1,0 +1,52 @@
+// @ts-check
+// One answer for all questions of a table that are still open: a form that belongs to none of them.
+
+import { FormView } from "./form.js";
+
+/**
+ * @typedef {import("../wire.js").FormItem} FormItem
+ * @typedef {import("./env.js").Env} Env
+ * @typedef {import("./group-row.js").Row} Row
+ */
+
+/**
+ * Calls are approved each with what stands in its row, questions get what is filled in here.
+ * @param {FormItem} item one of them
+ * @param {Env} env
+ * @param {AbortSignal} signal
+ * @param {() => Row[]} waiting
+ */
+export function drawFoot(item, env, signal, waiting) {
+  const t = env.store.t.bind(env.store);
+  const { approval } = item;
+  const actions = item.actions.map((action) => ({ ...action, changed_label: null }));
+  const own = approval ? { spec: null, actions } : {};
+  const none = { interrupt: "", tool: "", path: "", note: null, facts: [], remember: [] };
+  const title = t("same_for_all");
+  const form = new FormView({ ...item, ...none, ...own, preview: [], drafts: null, title }, env);
+  signal.addEventListener("abort", () => form.remove(), { once: true });
+  form.host = {
+    unseen: () => waiting().some((row) => row.form.unseen),
+    take({ action, drafts, reason }) {
+      const given = action === "submit" ? drafts : undefined;
+      for (const row of waiting()) row.press(action, reason, given);
+      form.bar.escape();
+      return true;
+    },
+  };
+  return {
+    form,
+    /** @param {Row[]} open */
+    draw(open) {
+      const n = open.length;
+      const m = open.filter((row) => row.form.changes().length > 0).length;
+      for (const action of actions) {
+        const changed = m > 0 && action.name === "approve" ? "_changed" : "";
+        action.label = t(`${action.name}_all${changed}`, { n, m });
+      }
+      const alike = approval || new Set(open.map((row) => row.prefill)).size === 1;
+      form.el.hidden = n < 2 || !alike;
+      form.draw();
+    },
+  };
+}

@@ -1,0 +1,240 @@
+// @ts-check
+// One question in a table of those alike: its values in cells, its buttons, and its own form beneath.
+
+import { attr, h, on, text } from "../dom.js";
+import { difference } from "../fields/diff.js";
+import { factList, shown } from "../fields/fact.js";
+import { reveal } from "../fields/reveal.js";
+import { drawRecord } from "./lines.js";
+
+/**
+ * @typedef {import("../wire.js").Fact} Fact
+ * @typedef {import("../wire.js").FormItem} FormItem
+ * @typedef {import("../wire.js").RecordItem} RecordItem
+ * @typedef {import("./env.js").Env} Env
+ * @typedef {ReturnType<typeof drawRow>} Row
+ * @typedef {{name: string, label: string, kind: string|null}} Column
+ */
+/**
+ * What a row needs of its table.
+ * @typedef {object} Does
+ * @property {() => void} drawn the row changed
+ * @property {() => boolean} unseen whether what all rows share was not shown whole yet
+ * @property {(errors: import("../wire.js").FieldError[]) => unknown} refused an answer for all was not taken here
+ */
+
+/** What fits into a cell at once: lines, and characters in each. */
+const ROOM = { whole: 6, width: 40 };
+/** Characters of a value by which a button tells its row. */
+const TOLD = 40;
+/** The name of the question itself among the values. */
+export const TITLE = "\u0000";
+
+/**
+ * @param {FormItem} first
+ * @param {Env} env
+ * @param {AbortSignal} signal
+ * @param {Does} does
+ */
+export function drawRow(first, env, signal, does) {
+  const t = env.store.t.bind(env.store);
+  const form = env.form(first);
+  const { acts } = form.bar;
+  const head = h("th", { scope: "row", role: "rowheader" });
+  const toggle = h("button", { type: "button", class: "nba-button nba-small" });
+  const buttons = h("div", { class: "nba-decide" }, toggle);
+  const deciding = h("td", { class: "nba-deciding", role: "cell" }, buttons);
+  const el = h("tr", { role: "row" }, head, deciding);
+  const changed = h("div", { class: "nba-facts" });
+  const inside = h("td", { role: "cell" }, changed);
+  const under = h("tr", { role: "row", class: "nba-under" }, inside);
+  /** @type {FormItem|RecordItem} */
+  let item = first;
+  let values = valuesOf(first, t);
+  /** @type {Map<string, HTMLElement>} */
+  let cells = new Map();
+  /** @type {boolean|null} */
+  let open = null;
+  let opened = false; // once, so that what is long was on offer there
+  let quiet = false; // an answer for all: what is wrong with it unfolds nothing
+  let named = "";
+  let marked = "[]";
+  /** @type {Set<HTMLElement>} */
+  const held = new Set();
+
+  const cell = (/** @type {string} */ name) => {
+    const fact = values.get(name);
+    if (!fact) return ["–"];
+    const box = h("div", fact.code ? { class: "nba-mono" } : { dir: "auto" });
+    if (fact.changed_from === null) text(box, fact.value);
+    else box.append(...difference(fact.changed_from, fact.value));
+    const hold = (/** @type {HTMLElement} */ cut) => {
+      held.add(cut);
+      return () => {
+        held.delete(cut);
+        form.draw();
+      };
+    };
+    return [box, reveal({ t, signal, hold }, box, fact.value, ROOM) ?? ""];
+  };
+  const unfold = (/** @type {boolean} */ wanted) => {
+    if (wanted === open) return;
+    open = wanted;
+    opened ||= wanted;
+    attr(form.el, "data-folded", !wanted);
+    attr(toggle, "aria-expanded", String(wanted));
+    // Its buttons stand in the row, or below what they decide.
+    if (wanted) form.bar.els[0]?.after(acts);
+    else buttons.prepend(acts);
+    form.draw();
+  };
+  const draw = () => {
+    text(toggle, t(open ? "close_row" : form.approval ? "open_row" : "answer_row"));
+    const all = [...acts.querySelectorAll(".nba-buttons > button"), toggle];
+    for (const button of all) attr(button, "aria-label", `${button.textContent}: ${named}`);
+    mark(open ? [] : form.changes().map((change) => changeOf(...change, values, t)));
+    does.drawn();
+  };
+  /** Old and new stand in the cell of that name, else below the row. @param {Fact[]} changes */
+  const mark = (changes) => {
+    const now = JSON.stringify(changes);
+    if (now === marked) return;
+    marked = now;
+    const left = new Set(changes);
+    for (const [name, box] of cells) {
+      const fact = changes.find(({ label }) => label === name);
+      if (fact) left.delete(fact);
+      const parts = fact && difference(fact.changed_from ?? "–", fact.value, 1);
+      box.replaceChildren(...(parts ? [h("div", { class: "nba-mono" }, ...parts)] : cell(name)));
+    }
+    changed.replaceChildren(...(left.size > 0 ? [factList([...left])] : []));
+  };
+
+  form.host = {
+    drawn: draw,
+    unseen: (cut) => {
+      const here = does.unseen() || [...held].some((box) => el.contains(box));
+      return form.approval && here && (cut || !opened);
+    },
+    refused(errors) {
+      if (quiet) does.refused(errors);
+      else unfold(true);
+      quiet = false;
+    },
+  };
+  on(toggle, "click", () => unfold(!open), signal);
+  on(form.summary.el, "click", () => unfold(true), signal, true); // what it leads to must be there
+  return {
+    el,
+    under,
+    form,
+    get values() {
+      return values;
+    },
+    get open() {
+      return item.type === "form";
+    },
+    /** What the form shows before anybody touched it. */
+    prefill: JSON.stringify(first.spec),
+    /** @param {FormItem|RecordItem} next */
+    update(next) {
+      if (next === item) return;
+      item = next;
+      if (next.type === "form") {
+        values = valuesOf(next, t);
+        form.update(next);
+        return;
+      }
+      mark(next.details.filter((fact) => fact.changed_from !== null));
+      const line = drawRecord(next, env).el;
+      const here = [el, under].some((part) => part.contains(document.activeElement));
+      form.remove();
+      under.hidden = true;
+      deciding.replaceChildren(line);
+      if (here) line.focus({ preventScroll: true });
+    },
+    /**
+     * @param {number} number
+     * @param {Column[]} columns
+     */
+    lay(number, columns) {
+      text(head, String(number));
+      cells = new Map(
+        columns.map(({ name, label, kind }) => {
+          const about = { role: "cell", "data-label": label, "data-kind": kind };
+          return [name, h("td", about, ...cell(name))];
+        }),
+      );
+      marked = "[]";
+      el.replaceChildren(head, ...cells.values(), deciding);
+      attr(inside, "colspan", columns.length + 2);
+      const told = columns.map(
+        ({ name, label }) => `${label} ${values.get(name)?.value.slice(0, TOLD) ?? "–"}`,
+      );
+      named = told.join(", ") || String(number);
+    },
+    remove() {
+      form.remove();
+      for (const part of [el, under]) part.remove();
+    },
+    /** Takes the form over once the row is on the page; who types in it goes on. */
+    adopt() {
+      if (open !== null) return;
+      const active = document.activeElement;
+      const typing = active instanceof HTMLElement && form.el.contains(active) ? active : null;
+      inside.append(form.el);
+      unfold(typing !== null);
+      typing?.focus({ preventScroll: true });
+    },
+    /**
+     * Answers as part of an answer for all.
+     * @param {import("../wire.js").Action["name"]} name
+     * @param {string|null} reason
+     * @param {import("../fields/node.js").Draft} [drafts]
+     */
+    press(name, reason, drafts) {
+      if (form.busy) return;
+      quiet = true;
+      form.press(name, reason, drafts);
+      quiet &&= form.busy;
+    },
+  };
+}
+
+/**
+ * What a question shows, by name. A name that stands twice keeps both values.
+ * @param {FormItem} item
+ * @param {(key: string) => string} t
+ * @returns {Map<string, Fact>}
+ */
+function valuesOf(item, t) {
+  const title = { label: t("question"), value: item.title, code: false, changed_from: null };
+  /** @type {Map<string, Fact>} */
+  const values = new Map([[TITLE, title]]);
+  for (const fact of [...item.input, ...item.facts]) {
+    let name = fact.label;
+    while (values.has(name) && values.get(name)?.value !== fact.value) name += " ";
+    values.set(name, fact);
+  }
+  return values;
+}
+
+/**
+ * A change as a fact; what has no short text is only named.
+ * @param {import("../fields/node.js").Node} node
+ * @param {import("../fields/node.js").DraftParts} draft
+ * @param {Map<string, Fact>} values
+ * @param {import("../fields/node.js").Context["t"]} t
+ * @returns {Fact}
+ */
+function changeOf(node, draft, values, t) {
+  const now = /** @type {typeof node} */ ({ ...node, initial: draft, initial_json: draft.json });
+  const told = node.secret ? "" : shown(now, /** @type {any} */ ({ t }));
+  const before = values.get(node.key)?.value ?? "–";
+  return {
+    label: node.key || node.label,
+    value: told || t("changed"),
+    code: true,
+    changed_from: before,
+  };
+}

@@ -1,0 +1,143 @@
+// @ts-check
+// Questions that are alike, as one table: a row for each, and one answer for all that are open.
+
+import { idOf } from "../arrange.js";
+import { h, text } from "../dom.js";
+import { factList } from "../fields/fact.js";
+import { drawFoot } from "./group-foot.js";
+import { drawRow, TITLE } from "./group-row.js";
+
+/**
+ * @typedef {import("../arrange.js").GroupItem} GroupItem
+ * @typedef {import("../wire.js").FormItem} FormItem
+ * @typedef {import("../wire.js").RecordItem} RecordItem
+ * @typedef {import("./env.js").Env} Env
+ * @typedef {import("./group-row.js").Row} Row
+ */
+
+const NUMBER = /^[-+]?[\d.,]+(e[-+]?\d+)?$/i;
+
+/**
+ * Draws its rows once it is updated, on the page.
+ * @param {GroupItem} group
+ * @param {Env} env
+ * @returns {import("./env.js").Drawn<GroupItem>}
+ */
+export function drawGroup(group, env) {
+  const { store } = env;
+  const one = /** @type {FormItem} */ (group.items.find((item) => item.type === "form"));
+  const { tool, approval } = one;
+  const t = store.t.bind(store);
+  const life = new AbortController();
+  const { signal } = life;
+  env.signal.addEventListener("abort", () => life.abort(), { once: true, signal });
+  const path = one.path && h("div", { class: "nba-path", dir: "auto" }, one.path);
+  const title = h("h4", { class: "nba-title", id: env.id(), dir: "auto", tabindex: "-1" });
+  const note = h("p", { class: "nba-note", dir: "auto" });
+  const facts = h("div", { class: "nba-facts" });
+  const caption = h("caption", { class: "nba-sr" });
+  const heads = h("tr", { role: "row" });
+  const body = h("tbody", { role: "rowgroup" });
+  const thead = h("thead", { role: "rowgroup" }, heads);
+  const table = h("table", { class: "nba-calls", role: "table" }, caption, thead, body);
+  /** @type {Map<string, Row>} */
+  const rows = new Map();
+  const waiting = () => [...rows.values()].filter((row) => row.open);
+  const foot = drawFoot(one, env, signal, waiting);
+  const asking = h("div", { class: "nba-asking" }, path, title, note);
+  const about = { class: "nba-form nba-group", "aria-labelledby": title.id };
+  const el = h("section", about, asking, facts, table, foot.form.el);
+  /** @type {Set<HTMLElement>} What all rows share and must still be shown whole. */
+  const held = new Set();
+  let laid = "";
+
+  const update = (/** @type {GroupItem} */ { items }) => {
+    const order = items.flatMap((item) => {
+      const row = rows.get(idOf(item)) ?? (item.type === "form" && add(item));
+      if (row) row.update(item);
+      return row || [];
+    });
+    for (const [id, row] of rows) {
+      if (order.includes(row)) continue;
+      row.remove();
+      rows.delete(id);
+    }
+    for (const [index, row] of order.entries()) {
+      const there = body.children[index * 2] ?? null;
+      if (there !== row.el) for (const part of [row.el, row.under]) body.insertBefore(part, there);
+    }
+    lay(order);
+    for (const row of order) row.adopt();
+    draw();
+  };
+  const add = (/** @type {FormItem} */ item) => {
+    const row = drawRow(item, env, signal, {
+      drawn: () => draw(),
+      unseen: () => [...held].some((box) => facts.contains(box)),
+      refused: (errors) => approval || foot.form.fail(errors),
+    });
+    rows.set(idOf(item), row);
+    return row;
+  };
+  const lay = (/** @type {Row[]} */ order) => {
+    const now = JSON.stringify(order.map((row) => [...row.values]));
+    const [first] = order;
+    if (now === laid || !first) return;
+    laid = now;
+    const names = [...new Set(order.flatMap((row) => [...row.values.keys()]))];
+    const of = (/** @type {string} */ name) => order.map((row) => row.values.get(name));
+    const alike = (/** @type {string} */ name) =>
+      new Set(of(name).map((fact) => JSON.stringify(fact))).size === 1;
+    const columns = names
+      .filter((name) => !alike(name))
+      .map((name) => {
+        const shown = of(name).flatMap((fact) => fact ?? []);
+        const kind = shown.every((fact) => NUMBER.test(fact.value)) ? "num" : null;
+        return { name, label: shown[0]?.label ?? name, kind };
+      });
+    const about = { scope: "col", role: "columnheader" };
+    heads.replaceChildren(
+      h("td", { role: "cell" }),
+      ...columns.map(({ label, kind }) =>
+        h("th", { ...about, "data-kind": kind }, h("span", { dir: "auto" }, label)),
+      ),
+      h("td", { role: "cell" }),
+    );
+    for (const [index, row] of order.entries()) row.lay(index + 1, columns);
+    const same = names.filter(alike);
+    share(same.flatMap((name) => (name === TITLE ? [] : (first.values.get(name) ?? []))));
+    text(note, [same.includes(TITLE) && one.title, one.note].filter(Boolean).join("\n"));
+  };
+  /** What is the same in all rows stands above them, once. @param {import("../wire.js").Fact[]} shared */
+  const share = (shared) => {
+    const hold = (/** @type {HTMLElement} */ box) => {
+      held.add(box);
+      return () => {
+        held.delete(box);
+        for (const row of waiting()) row.form.draw();
+      };
+    };
+    const label = h("div", { class: "nba-help" }, t("same_in_all"));
+    const list = factList(shared, { t, signal, hold });
+    facts.replaceChildren(...(shared.length > 0 ? [label, list] : []));
+    facts.hidden = !facts.firstChild;
+  };
+  const draw = () => {
+    const open = waiting();
+    const words = `${approval ? "calls" : "asks"}_wait${open.length === 1 ? "_one" : ""}`;
+    const heading = t(words, { n: open.length, tool });
+    if (title.textContent !== heading) env.say(heading);
+    for (const part of [title, caption]) text(part, heading);
+    foot.draw(open);
+  };
+  return {
+    el,
+    update,
+    remove: () => life.abort(),
+    tick() {
+      foot.form.tick();
+      for (const row of waiting()) row.form.tick();
+    },
+    enter: () => title.focus(),
+  };
+}

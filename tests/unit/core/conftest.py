@@ -40,7 +40,7 @@ def elsewhere() -> Iterator[Elsewhere]:
     made.close()
 
 
-@pytest.fixture(params=["steps", "live", "json"])
+@pytest.fixture(params=["steps", "live", "json", "reopened"])
 def play(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Starts a conversation from a script, its tools, and the options of the agent; on every driver."""
     return _starter(request, request.param)

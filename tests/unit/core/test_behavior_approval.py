@@ -43,6 +43,20 @@ async def test_c73_c74_c75_c87_rules_on_arguments_allow_deny_or_ask_once(play):
     assert sorted(looked) == [1, 50, 500]
 
 
+async def test_c87_a_rule_that_let_a_call_pass_is_not_asked_again_after_its_own_pause(play, tools):
+    """The body paused by itself; its answer meets the same verdict, also in another process."""
+    looked: list[float] = []
+
+    def allows(typed: Any) -> bool:
+        looked.append(typed.amount)
+        return len(looked) == 1
+
+    rules = [nb.allow("gate", when=allows), nb.deny("*")]
+    s = await play([call("gate", amount=1), "done"], tools, policy=rules)
+    await s.answer(restart={0: {}})
+    assert (looked, s.results) == ([1.0], ["sent 1.0"])
+
+
 async def test_c76_approving_runs_exactly_what_was_shown(play, tools):
     """Once, with the displayed input."""
     s = await play([call("gate", amount=500), "done"], tools)

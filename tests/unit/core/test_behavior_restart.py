@@ -252,6 +252,9 @@ async def test_c46_c47_a_gate_may_pause_again_in_every_round(play):
         await s.answer(restart={0: {"new_input": {"n": n + 1}}})
     assert s.results[0] == "kept"
     assert "ok 3" in s.results[1]
+    recorded = parts(s.messages, "tool_result")[1]["nbagent"]
+    assert [r["metadata"] for r in recorded] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert [r["resolution"]["input"] for r in recorded] == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert seen == [(0, 1, None), (1, 2, {"round": 0}), (2, 3, {"round": 1}), (3, 4, {"round": 2})]
 
 

@@ -32,18 +32,6 @@ async def test_c98_a_resumed_history_reads_in_order(play, tools):
     messages_module.check(messages_module.load(s.messages))
 
 
-async def test_c99_a_fork_of_a_stored_run_is_independent_and_repeats_nothing(play_stored, tools):
-    """Its questions have ids of their own; what was done before is taken over."""
-    s = await play_stored([[call("gate", amount=1), call("plain", x=1)], "one", "two"], tools)
-    fork = await s.branch()
-    assert s.interrupts[0].id != fork.interrupts[0].id
-    await fork.answer(reject={0: None})
-    assert (fork.text, tools.log) == ("one", [("plain", 1)])
-    await s.answer(restart={0: {}})
-    assert (s.text, s.results) == ("two", ["sent 1.0", {"x": 1}])
-    assert tools.log == [("plain", 1), ("gate", 1.0)]
-
-
 async def test_c102_after_a_failed_turn_the_last_good_state_is_where_a_retry_starts(play, tools):
     """Finished calls and answers are kept; only the model is asked again."""
     down = RuntimeError("model is down")
@@ -53,24 +41,6 @@ async def test_c102_after_a_failed_turn_the_last_good_state_is_where_a_retry_sta
     await s.retry()
     assert (s.text, outputs(s.messages)) == ("done", ["b", {"x": 1}, {"x": 2}])
     assert tools.log == [("plain", 1), ("plain", 2)]
-
-
-async def test_c102_a_failed_run_is_retried_wherever_it_is_stored(play_stored, tools):
-    """Also by a process that has only the store."""
-    down = RuntimeError("model is down")
-    s = await play_stored([[call("ask"), call("plain", x=1)], down, "done"], tools)
-    with pytest.raises(nb.RunError, match="model is down"):
-        await s.answer(respond={0: "b"})
-    await s.retry()
-    assert (s.text, s.results, tools.log) == ("done", ["b", {"x": 1}], [("plain", 1)])
-
-
-async def test_c113_stored_state_and_answer_reach_the_tool_wherever_it_runs(play_stored, keeping):
-    """In memory, from a file, and in a process that has only the file."""
-    s = await play_stored([call("gate", n=3), "done"], keeping)
-    assert s.interrupts[0].state == {"saved": 3}
-    await s.answer(restart={0: {}})
-    assert keeping.log == [("gate", 3, {"saved": 3})]
 
 
 async def test_c122_an_unknown_run_id_is_a_clear_error(play_stored, tools):

@@ -26,10 +26,10 @@ STEPS_ONLY = {
     "15": "return_tool_calls is an option of generate; a run executes what is asked",
     "60": "a run takes prompts and answers by different doors",
 }
-"""Cases on ``play_steps``: step by step, and through JSON into a new process."""
+"""Cases on ``play_steps``: step by step, and as JSON in new processes."""
 
 STORED_ONLY = {
-    "57": "a second answer is one to a run; a history resumed twice is C58",
+    "57": "the second answer is one to a run; a history resumed twice is C58",
     "122": "only a run has an id",
     "128": "only a run is cancelled",
     "133": "a run applies a deadline by itself; generate when it is next called",

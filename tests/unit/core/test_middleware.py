@@ -338,6 +338,7 @@ async def test_a_misused_context_fails_the_run_whatever_surrounds_it(play, hosti
         await play([call("gate")], define, middleware=[hostile])
 
 
+@pytest.mark.parametrize("play", ["steps", "live", "json"], indirect=True)  # keeps what starts it
 async def test_next_is_dead_once_its_attempt_is_over(play):
     """One that was kept can run nothing afterwards."""
     kept: list[Any] = []

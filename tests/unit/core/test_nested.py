@@ -59,13 +59,11 @@ async def test_c120_a_rejection_reaches_the_inner_model(play):
     ],
     ids=["respond", "restart", "new input", "reject"],
 )
-async def test_c103_c120_a_stored_run_is_answered_three_agents_deep(
-    play_stored, answer, told, sent
-):
-    """In memory, in a file, and by a process that has only the file; nothing inside is repeated."""
+async def test_c103_c120_a_run_is_answered_three_agents_deep(play, answer, told, sent):
+    """What was done inside is not repeated, what is refused reaches the innermost model."""
     script = [[call("look", n=1)], [call("transfer", amount=5), call("look", n=2)], "inner done"]
     family = Family(*script, depth=2)
-    s = await play_stored(outer(), family)
+    s = await play(outer(), family)
     await s.answer(**answer)
     first = family.model.requests[-1].messages[-1]["content"][0]
     assert told in first["output"]

@@ -79,15 +79,20 @@ export class FakeModel {
 export function fakeKernel() {
   /** @type {Set<import("./wire.js").KernelSlot>} */
   const slots = new Set();
+  const gone = new Set();
+  const signal = (/** @type {typeof slots} */ all) => ({
+    connect: (/** @type {import("./wire.js").KernelSlot} */ slot) => void all.add(slot),
+    disconnect: (/** @type {import("./wire.js").KernelSlot} */ slot) => void all.delete(slot),
+  });
   return {
-    slots,
-    statusChanged: {
-      connect: (/** @type {import("./wire.js").KernelSlot} */ slot) => void slots.add(slot),
-      disconnect: (/** @type {import("./wire.js").KernelSlot} */ slot) => void slots.delete(slot),
-    },
+    statusChanged: signal(slots),
+    disposed: signal(gone),
     /** @param {string} status */
     tell(status) {
-      for (const slot of slots) slot(this, status);
+      for (const slot of status === "disposed" ? gone : slots) slot(this, status);
+    },
+    get listening() {
+      return slots.size + gone.size;
     },
   };
 }

@@ -52,6 +52,7 @@ export class Store {
     model.on("msg:custom", message);
     model.on("comm_live_update", cut);
     kernel?.statusChanged?.connect(status);
+    kernel?.disposed?.connect(cut);
     signal.addEventListener(
       "abort",
       () => {
@@ -59,6 +60,7 @@ export class Store {
         model.off("msg:custom", message);
         model.off("comm_live_update", cut);
         kernel?.statusChanged?.disconnect(status);
+        kernel?.disposed?.disconnect(cut);
         this.#listeners.clear();
       },
       { once: true },

@@ -82,7 +82,7 @@ test("a kernel that restarts is noticed without a press, a closed comm is not ta
   expect([store.gone, heard]).toEqual([true, [{ type: "gone" }]]);
 });
 
-test.each(["dead", "autorestarting"])(
+test.each(["dead", "autorestarting", "disposed"])(
   "a kernel that is %s is noticed; a busy one is none",
   (how) => {
     const kernel = fakeKernel();
@@ -95,7 +95,7 @@ test.each(["dead", "autorestarting"])(
     kernel.tell(how);
     expect(store.gone).toBe(true);
     controller.abort();
-    expect(kernel.slots.size).toBe(0);
+    expect(kernel.listening).toBe(0);
   },
 );
 

@@ -128,8 +128,10 @@
 /**
  * A kernel's connection in JupyterLab, as far as the card looks at it.
  * @typedef {object} Kernel
- * @property {{connect: (slot: KernelSlot) => void, disconnect: (slot: KernelSlot) => void}} [statusChanged]
+ * @property {KernelSignal} [statusChanged]
+ * @property {KernelSignal} [disposed] the page has let go of it, as after a shutdown
  */
+/** @typedef {{connect: (slot: KernelSlot) => void, disconnect: (slot: KernelSlot) => void}} KernelSignal */
 /** @typedef {(kernel: Kernel, status: string) => void} KernelSlot */
 
 /**

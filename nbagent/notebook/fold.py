@@ -146,14 +146,18 @@ class Fold:
 
     def _send_queued(self, agent: Agent) -> bool:
         """The model is told what the person wrote meanwhile, and has all its turns again."""
-        queued, agent.queued = agent.queued, []
-        for node in queued:
-            node.replace(node.item.model_copy(update={"note": ""}))
-            self._board.touch(node)
+        queued = agent.queued
+        self._note_queued(agent, "")
+        agent.queued = []
         if queued:
             agent.max_turns += agent.turns_taken - agent.counted_from
             agent.counted_from = agent.turns_taken
         return bool(queued)
+
+    def _note_queued(self, agent: Agent, note: str) -> None:
+        for node in agent.queued:
+            node.replace(node.item.model_copy(update={"note": note}))
+            self._board.touch(node)
 
     def _settle_text(self, turn: Turn, event: ModelResponded) -> None:
         if turn.notice is not None:
@@ -282,6 +286,7 @@ class Fold:
         if agent is self._board.root and self._end is not None:
             return
         agent.thinking, agent.ended = False, True
+        self._note_queued(agent, TEXTS["message_unsent"])
         agent.failed = isinstance(event, RunFailed)
         self._strip.stop(f"{agent.key}m", event.at)
         self._board.head_dirty = True
@@ -351,6 +356,7 @@ class Fold:
                 call.ended_as = None
                 call.touch()
                 self._board.touch(call)
+        self._note_queued(self._board.root, TEXTS["message_waits"])
         for asked in self.asked.values():
             if asked.record is not None:
                 self._board.drop(asked.siblings, asked.record)

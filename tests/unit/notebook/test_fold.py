@@ -132,6 +132,17 @@ def test_a_message_waits_below_its_turn_and_is_sent_with_the_results() -> None:
     assert "> and **hurry**" in plain.render(view.snapshot())
 
 
+def test_a_message_that_a_run_did_not_live_to_send_says_so() -> None:
+    """What the model never got does not read as if it had; after a retry it waits again."""
+    view = view_of(STARTED, RESPONDED, ASKED, MessageQueued(at=103.0, text="hurry", by="code"))
+    view.apply(FAILED)
+    assert [i.note for i in view.snapshot().items if i.type == "message"] == ["not sent"]
+    view.apply(RunRetried(at=105.0, by="code"))
+    assert [i.note for i in view.snapshot().items if i.type == "message"] == [
+        "sent after this turn"
+    ]
+
+
 def test_a_message_during_an_answer_comes_after_it_and_is_answered() -> None:
     """Live and replayed alike: the answer that was on its way, the message, then its own answer."""
     hurry = MessageQueued(at=100.5, text="hurry", by="code")

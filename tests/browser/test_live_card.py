@@ -1,0 +1,137 @@
+"""A card while its run goes on: an earlier run of its cell, Stop in two views, a kernel that goes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+
+SETUP = """
+import threading
+import nbagent as nb
+
+go = threading.Event()
+S = nb.ScriptedModel
+
+def agent(*steps):
+    made = nb.Agent(S(list(steps)), name="banker")
+
+    @made.tool
+    def transfer(amount: float) -> str:
+        "Takes its time."
+        for n in range(40):
+            print("step", n)
+        go.wait(60)
+        return "sent"
+
+    @made.tool
+    def ask(ctx: nb.ToolContext) -> str:
+        "Ask."
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm(message="Send it?"))
+        return "ok"
+
+    return made
+"""
+AGAIN = """
+runs = globals().setdefault("runs", [])
+first = [S.call("transfer", amount=200.0)] if not runs else "Nothing to do."
+runs.append(agent(first, "Late, but sent.").run("Transfer $200"))
+"""
+SLOW = "run = agent([S.call('transfer', amount=200.0)], 'Sent.').run('Transfer $200')"
+ASKS = "waits = agent([S.call('ask')], 'Sent.').run('Send it')"
+KILLER = "import os\nkill = lambda: os._exit(1)"
+GONE = re.compile("The kernel is gone")
+
+
+@pytest.fixture
+def opened(server, open_lab):
+    """``opened(cell, …)`` runs these cells after the set-up; 1 is the first."""
+
+    def opened(*cells):
+        notebook = open_lab(server.write("live-card.ipynb", SETUP, *cells))
+        notebook.run_all()
+        return notebook
+
+    return opened
+
+
+def executing(card):
+    """Wait until the tool executes."""
+    expect(card.root.locator("details.nba-call[data-state=running]")).to_have_count(1)
+
+
+def test_a_cell_run_again_stops_or_shows_its_earlier_run(opened):
+    """Show puts the earlier card below; Stop ends it, by keyboard too, and the notice goes."""
+    notebook = opened(AGAIN)
+    executing(Card(notebook.output(1)))
+    notebook.run_cell(1)
+    card, below = Card(notebook.output(1)), Card(notebook.output(1), number=1)
+    notice = card.root.locator(".nba-notice")
+    expect(notice).to_contain_text("still executing transfer")
+    card.wait_until("completed")
+    notebook.shot("earlier-run", card.root)
+    card.button("Show it").click()
+    executing(below)
+    expect(card.button("Show it")).to_have_count(0)
+    notebook.shot("earlier-run-shown", notebook.output(1))
+    card.button("Stop it").focus()
+    notebook.page.keyboard.press("Enter")
+    expect(notice).to_contain_text("being stopped")
+    expect(notice.locator(".nba-text")).to_be_focused()
+    below.wait_until("cancelled")
+    expect(notice).to_have_count(0)
+    notebook.page.evaluate("() => document.activeElement.blur()")
+    card.wait_until_static()
+    below.wait_until_static()
+    expect(below.root).to_contain_text("Stopped by you.")
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def test_a_stop_is_under_way_in_every_view_at_once(opened):
+    """The button of both views says so before the tool's grace is over, and takes no second press."""
+    notebook = opened(SLOW, "run")
+    views = [Card(notebook.output(index)) for index in (1, 2)]
+    for view in views:
+        executing(view)
+    views[0].button("Stop").click()
+    for view in views:
+        expect(view.root).to_have_attribute("data-status", "running", timeout=1_000)
+        stop = view.button("Stopping…")
+        expect(stop).to_have_attribute("aria-disabled", "true", timeout=1_000)
+    for view in views:
+        view.wait_until("cancelled")
+        expect(view.root.locator(".nba-stop")).to_be_hidden()
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+@pytest.mark.parametrize("how", ["restarted", "shut down", "killed"])
+def test_a_kernel_that_goes_is_noticed_without_a_press(how, opened):
+    """Forms and Stop are off, the card says how to go on, and its clock stands still."""
+    notebook = opened(ASKS, SLOW, KILLER)
+    waits, runs = Card(notebook.output(1)), Card(notebook.output(2))
+    waits.wait_for_question("Send it?")
+    executing(runs)
+    notebook.wait_until_all_ran()
+    expect(notebook.page.locator(".nba-gone:visible")).to_have_count(0)
+    notebook.page.evaluate(
+        """how => {
+          const { sessionContext } = window.jupyterapp.shell.currentWidget.context;
+          const { kernel } = sessionContext.session;
+          if (how === "killed") void kernel.requestExecute({ code: "kill()" });
+          if (how === "restarted") void sessionContext.restartKernel();
+          if (how === "shut down") void sessionContext.shutdown();
+        }""",
+        how,
+    )
+    for card in (waits, runs):
+        expect(card.root.locator(".nba-gone:visible")).to_have_text(GONE)
+        expect(card.root.locator(".nba-pill")).to_have_text("kernel gone")
+        expect(card.root.locator(".nba-stop")).to_have_attribute("aria-disabled", "true")
+    expect(waits.button("Approve")).to_be_disabled()
+    if how != "shut down":
+        notebook.wait_for_kernel()
+    notebook.shot(f"kernel-{how.replace(' ', '-')}", notebook.page.locator(".jp-Notebook"))

@@ -1,0 +1,106 @@
+"""P7: with nobody attached nothing hangs, and prepared answers are used."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import nbagent as nb
+
+call = nb.ScriptedModel.call
+
+
+def gate_of(agent: nb.Agent, ran: list[int]) -> None:
+    """Define a tool that asks first."""
+
+    @agent.tool
+    def gate(n: int, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt({"n": n})
+        ran.append(n)
+        return "ran"
+
+
+async def test_p7_the_error_names_the_interrupt_and_its_schema_and_the_run_stays_paused():
+    """And it can be answered later."""
+    agent = nb.Agent(nb.ScriptedModel([call("ask", q="beer?"), "done"]))
+    agent.add(nb.interrupt_tool("ask", output=str))
+    run = agent.run("go")
+    with pytest.raises(nb.HumanInputRequired) as caught:
+        await run
+    text = str(caught.value)
+    for word in ("ask", run.interrupts[0].id, "beer?", "'string'", "answers="):
+        assert word in text
+    assert run.status == "interrupted"
+    run.respond(run.interrupts[0], "yes")
+    assert (await run).text == "done"
+
+
+ANSWERS = {
+    "list": ["b", True],
+    "by tool": {"ask": "b", "gate": True},
+    "by tool, in order": {"ask": ["b"], "gate": [nb.Restart()]},
+    "by tool, computed": {"ask": lambda i: i.input["q"], "gate": nb.Restart()},
+    "computed": lambda i: "b" if i.tool_name == "ask" else nb.Restart(),
+}
+
+
+@pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
+async def test_p7_answers_stand_in_for_a_person(answers):
+    """A list in order, by tool, or computed."""
+    ran: list[int] = []
+    agent = nb.Agent(nb.ScriptedModel([[call("ask", q="b"), call("gate", n=1)], "done"]))
+    agent.add(nb.interrupt_tool("ask", output=str))
+    gate_of(agent, ran)
+    run = agent.run("go", answers=answers)
+    assert (await run).text == "done"
+    assert run.calls["ask"][0].output == "b"
+    assert len(ran) == 1
+    assert {e.by for e in run.journal if e.type == "resolved"} == {"answers="}
+
+
+async def test_p7_answers_that_run_out_leave_the_run_paused():
+    """The rest is for a person."""
+    agent = nb.Agent(nb.ScriptedModel([[call("ask"), call("ask")]]))
+    agent.add(nb.interrupt_tool("ask", output=str))
+    run = agent.run("go", answers=["first"])
+    with pytest.raises(nb.HumanInputRequired) as caught:
+        await run
+    assert [i.call_id for i in caught.value.interrupts] == ["call_2"]
+
+
+@pytest.mark.parametrize(
+    "answers", [[5], {"ask": 5}, lambda _i: 1 / 0], ids=["misfit", "by tool", "raises"]
+)
+async def test_p7_a_bad_prepared_answer_is_raised_where_the_run_is_awaited(answers):
+    """Not swallowed, and the run stays paused to be answered well."""
+    agent = nb.Agent(nb.ScriptedModel([[call("ask"), call("slow")], "done"]))
+    agent.add(nb.interrupt_tool("ask", output=str))
+
+    @agent.tool
+    async def slow() -> str:
+        await asyncio.sleep(0.02)
+        return "slow"
+
+    run = agent.run("go", answers=answers)
+    with pytest.raises((nb.InvalidAnswer, ZeroDivisionError)):
+        await run
+    assert run.calls["slow"][0].output == "slow"
+    assert run.status == "interrupted"
+    run.respond(run.interrupts[0], "good")
+    assert (await run).text == "done"
+
+
+async def test_p7_prepared_answers_are_never_used_beside_a_form():
+    """With a person attached, the person answers."""
+    agent = nb.Agent(nb.ScriptedModel([call("ask"), "done"]))
+    agent.add(nb.interrupt_tool("ask", output=str))
+    run = await agent.run("go", answers=["robot"], attended=True, show=False).settled()
+    assert run.status == "interrupted"
+    waiting = asyncio.ensure_future(run._wait())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    run.respond(run.interrupts[0], "person")
+    await waiting
+    assert run.calls["ask"][0].output == "person"

@@ -1,0 +1,109 @@
+"""P11 and P1: whatever a tool raises is its own failure, and a pause is found however it is wrapped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+
+call = nb.ScriptedModel.call
+
+
+class OddError(BaseException):
+    """No Exception: what some libraries raise to get past everybody."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncio.CancelledError("a pool went away"),
+        OddError("odd"),
+        ExceptionGroup("g", [ValueError("in")]),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_p11_whatever_a_tool_raises_is_its_own_failure(error, alone, is_async):
+    """The siblings and the run go on."""
+    agent = nb.Agent(nb.ScriptedModel([[call("odd"), *([] if alone else [call("ok")])], "done"]))
+
+    @agent.tool
+    async def ok() -> str:
+        await asyncio.sleep(0)
+        return "ok"
+
+    if is_async:
+
+        @agent.tool
+        async def odd() -> str:
+            raise error
+    else:
+
+        @agent.tool(name="odd")
+        def odd_sync() -> str:
+            raise error
+
+    run = agent.run("go")
+    assert (await asyncio.wait_for(run.settled(), 10)).status == "completed"
+    assert type(error).__name__ in run.calls["odd"][0].output
+
+
+async def in_group(pause: Any) -> None:
+    """A task group wraps what its tasks raise."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.sleep(60))
+        group.create_task(pause())
+
+
+async def in_task(pause: Any) -> None:
+    """A task of its own."""
+    await asyncio.create_task(pause())
+
+
+async def gathered(pause: Any) -> None:
+    """One of several."""
+    await asyncio.gather(asyncio.sleep(0), pause())
+
+
+async def as_cause(pause: Any) -> None:
+    """Another error raised from it."""
+    try:
+        await pause()
+    except nb.Interrupt as found:
+        raise ValueError("wrapped") from found
+
+
+async def as_context(pause: Any) -> None:
+    """Another error raised while it was handled."""
+    try:
+        await pause()
+    except nb.Interrupt:
+        raise ValueError("wrapped")  # noqa: B904 - the context is what is tested
+
+
+@pytest.mark.parametrize("wrap", [in_group, in_task, gathered, as_cause, as_context])
+async def test_p1_a_pause_is_found_however_it_is_wrapped(wrap):
+    """The call waits, and nothing is told to the model."""
+    ran: list[int] = []
+    agent = nb.Agent(nb.ScriptedModel([call("gate"), "done"]))
+
+    async def pause() -> None:
+        await asyncio.sleep(0)
+        raise nb.Interrupt({"why": "wrapped"})
+
+    @agent.tool
+    async def gate(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            await wrap(pause)
+        ran.append(1)
+        return "ok"
+
+    run = await agent.run("go").settled()
+    assert [i.metadata for i in run.interrupts] == [{"why": "wrapped"}]
+    assert ran == []
+    run.restart(run.interrupts[0])
+    assert (await run).text == "done"

@@ -1,0 +1,350 @@
+"""A world of tools whose every act is written down, by branch of the run and by the call's number."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import nbagent as nb
+
+EDIT = 5000
+"""What an edit adds to a call's number, which tells calls apart at every depth."""
+
+FREE = ("plain", "plain_sync", "flaky", "slow", "stream", "stream_sync")
+"""Tools that act without being asked about."""
+GATED = ("gate", "gate_sync", "sly", "twice", "timed", "late", "pay", "last")
+"""Tools that act once a person has let them."""
+REVIEWED = ("reviewed", "doubtful")
+"""Tools that a rule asks about."""
+NEVER = ("denied", "guarded", "ask")
+"""Tools that never act."""
+NEEDED = {"asks": 2, "asks_sync": 1}
+"""How many answers tools that ask in their middle need before they act."""
+IN_THREADS = ("plain_sync", "stream_sync", "gate_sync", "sly", "timed", "reviewed", "asks_sync")
+"""Tools whose bodies run in threads."""
+FLAT = [*FREE, *GATED, *REVIEWED, *NEVER, *NEEDED]
+
+
+class Swallow:
+    """Hostile: takes whatever comes for success, and tries twice."""
+
+    async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
+        """Never mind."""
+        for _ in range(2):
+            try:
+                return await nxt(c)
+            except asyncio.CancelledError:
+                raise
+            except BaseException:
+                await asyncio.sleep(0)
+        return "all went well"
+
+
+MIDDLEWARE = {
+    "none": [],
+    "usual": [nb.ToolErrorsToText(), nb.Retry(2), nb.Timeout(1000)],
+    "hostile": [nb.Retry(2), Swallow()],
+}
+
+
+def raises(typed: Any) -> bool:
+    """A rule's condition that breaks."""
+    raise LookupError(typed)
+
+
+RULES = [
+    nb.deny("guarded", when=raises),
+    nb.deny("denied"),
+    nb.allow("doubtful", when=raises),
+    nb.review("reviewed"),
+    nb.allow("*"),
+]
+
+
+@dataclass(eq=False)
+class Seat:
+    """One handle on one branch of a run, with an agent of its own, as another process has."""
+
+    branch: int = 0
+    run: Any = None
+    remembered: set[tuple[int, str]] = field(default_factory=set)
+    """What need not be asked about: the agent's depth and the tool."""
+
+    @property
+    def position(self) -> int:
+        """How many events this handle knows."""
+        return 0 if self.run is None else self.run._journal.state.position
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something that was done and cannot be undone."""
+
+    kind: str
+    input: int
+    depth: int
+    position: int
+    """How many events whoever did it knew."""
+    seat: Seat
+
+    @property
+    def n(self) -> int:
+        """The call's number."""
+        return self.input % EDIT
+
+
+class World:
+    """Tools, their acts, and the clock that acting moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.acts: dict[int, list[Act]] = {}
+        """By branch."""
+        self.worked: dict[int, float] = {}
+        """Seconds of work, by branch."""
+        self.slow: dict[tuple[int, int], asyncio.Future[str]] = {}
+        """What slow calls wait for, by branch and number."""
+        self.tokens: dict[str, tuple[int, int]] = {}
+        """Branch and number that an outside system's token was handed out for."""
+        self.at_door: dict[tuple[int, int], threading.Event] | None = None
+        """Where threads of synchronous tools wait to be let in, in an order that is the same in every
+        run; None where nobody lets them in and they need not wait."""
+        self._tried: set[tuple[int, int]] = set()
+        self._lock = threading.Lock()
+
+    def agent(
+        self, seat: Seat, model: Callable[[int], Any], *, depth: int = 0, **options: Any
+    ) -> nb.Agent:
+        """An agent with one tool of every kind, and down to depth 2 one of its own kind inside.
+
+        ``options`` are the outermost agent's; those under ``inner`` are for those inside.
+        """
+        inner = options.pop("inner", {})
+        agent = nb.Agent(model(depth), policy=RULES, **options)
+        act = _Acting(self, seat, depth)
+        for add in _KINDS:
+            add(_Kit(agent), act)
+        if depth < 2:
+            within = self.agent(seat, model, depth=depth + 1, inner=inner, **inner)
+            agent.add(within.as_tool(name="inner"))
+        return agent
+
+    def open_slow(self, branch: int) -> list[int]:
+        """Slow calls that wait for the test."""
+        return [n for (b, n), f in self.slow.items() if b == branch and not f.done()]
+
+    def works(self, branch: int, seconds: float) -> None:
+        """Let time pass in which this branch works."""
+        with self._lock:
+            self.now += seconds
+            self.worked[branch] = self.worked.get(branch, 0.0) + seconds
+
+    def enter(self, branch: int, n: int) -> None:
+        """Wait at the door, where there is one."""
+        if self.at_door is not None:
+            opened = self.at_door[branch, n] = threading.Event()
+            opened.wait(30)
+
+    def let_in(self) -> bool:
+        """Let the next thread in that waits at the door; False where none does."""
+        if not self.at_door:
+            return False
+        self.at_door.pop(min(self.at_door)).set()
+        return True
+
+    def fails_first(self, branch: int, n: int) -> None:
+        """Raise, the first time."""
+        if (branch, n) not in self._tried:
+            self._tried.add((branch, n))
+            raise OSError("line is down")
+
+
+ASK = nb.interrupt_tool("ask", output=str)
+MADE: dict[str, nb.Tool[..., Any]] = {}
+"""Each tool as it was first made: what it takes is worked out once, and not for each agent."""
+
+
+class _Kit:
+    """Gives an agent its tools."""
+
+    def __init__(self, agent: nb.Agent) -> None:
+        self.agent = agent
+
+    def tool(self, fn: Any, *, final: bool = False) -> None:
+        """Add the tool whose body this is."""
+        if fn.__name__ not in MADE:
+            made = MADE[fn.__name__] = nb.tool(final=final)(fn)
+            assert made.spec.input_schema
+        made = copy.copy(MADE[fn.__name__])
+        made.fn = fn
+        self.agent.add(made)
+
+    def final(self, fn: Any) -> None:
+        """Add a tool whose answer ends the run."""
+        self.tool(fn, final=True)
+
+
+class _Acting:
+    """What the tools of one agent do."""
+
+    def __init__(self, world: World, seat: Seat, depth: int) -> None:
+        self.world, self.seat, self.depth = world, seat, depth
+
+    def enter(self, n: int) -> None:
+        """Begin a body in a thread."""
+        self.world.enter(self.seat.branch, n % EDIT)
+
+    def __call__(self, kind: str, n: int) -> str:
+        """Do what cannot be undone, in three seconds."""
+        act = Act(kind, n, self.depth, self.seat.position, self.seat)
+        self.world.acts.setdefault(self.seat.branch, []).append(act)
+        self.world.works(self.seat.branch, 3)
+        return f"did {n}"
+
+
+def _add_free(kit: _Kit, act: _Acting) -> None:
+    @kit.tool
+    async def plain(n: int) -> str:
+        return act("plain", n)
+
+    @kit.tool
+    def plain_sync(n: int) -> str:
+        act.enter(n)
+        return act("plain_sync", n)
+
+    @kit.tool
+    async def flaky(n: int) -> str:
+        act.world.fails_first(act.seat.branch, n)
+        return act("flaky", n)
+
+    @kit.tool
+    async def stream(n: int):
+        yield "did "
+        await asyncio.sleep(0)
+        act("stream", n)
+        yield str(n)
+
+    @kit.tool
+    def stream_sync(n: int) -> Iterator[str]:
+        act.enter(n)
+        yield "did "
+        act("stream_sync", n)
+        yield str(n)
+
+
+def _add_slow(kit: _Kit, act: _Acting) -> None:
+    @kit.tool
+    async def slow(n: int) -> str:
+        future = asyncio.get_running_loop().create_future()
+        act.world.slow[act.seat.branch, n] = future
+        told = await future
+        act("slow", n)
+        return told
+
+
+def _add_gated(kit: _Kit, act: _Acting) -> None:
+    @kit.tool
+    async def gate(n: int, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt({"n": n}, state={"n": n})
+        return act("gate", n)
+
+    @kit.tool
+    def gate_sync(n: int, ctx: nb.ToolContext) -> str:
+        act.enter(n)
+        if not ctx.resumed:
+            raise nb.Interrupt({"n": n})
+        return act("gate_sync", n)
+
+    @kit.tool
+    def sly(n: int, ctx: nb.ToolContext) -> str:
+        """Swallow its own pause: a pause is sticky."""
+        act.enter(n)
+        try:
+            if not ctx.resumed:
+                ctx.interrupt({"n": n})
+        except BaseException:
+            return "as if nobody had to be asked"
+        return act("sly", n)
+
+
+def _add_rounds(kit: _Kit, act: _Acting) -> None:
+    @kit.tool
+    async def twice(n: int, ctx: nb.ToolContext) -> str:
+        """Pause in two rounds."""
+        rounds = ctx.state or 0
+        if rounds < 2:
+            ctx.interrupt({"round": rounds}, state=rounds + 1)
+        return act("twice", n)
+
+    @kit.final
+    async def last(n: int, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt({"n": n})
+        return act("last", n)
+
+
+def _add_timed(kit: _Kit, act: _Acting) -> None:
+    @kit.tool
+    def timed(n: int, ctx: nb.ToolContext) -> str:
+        act.enter(n)
+        if not ctx.resumed:
+            default = nb.Respond(output="by default") if n % 2 else "reject"
+            ctx.interrupt({"n": n}, expires_in=100, on_expire=default)
+        return act("timed", n)
+
+    @kit.tool
+    async def late(n: int, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt({"n": n}, expires_in=100, on_expire="fail")
+        return act("late", n)
+
+    @kit.tool
+    async def pay(n: int, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            act.world.tokens[ctx.external_token] = (act.seat.branch, n)
+            ctx.interrupt({"n": n}, external=True)
+        return act("pay", n)
+
+
+def _add_reviewed(kit: _Kit, act: _Acting) -> None:
+    kit.agent.add(ASK)
+
+    @kit.tool
+    def reviewed(n: int) -> str:
+        act.enter(n)
+        return act("reviewed", n)
+
+    @kit.tool
+    async def doubtful(n: int) -> str:
+        return act("doubtful", n)
+
+    @kit.tool
+    def denied(n: int) -> str:
+        return act("denied", n)
+
+    @kit.tool
+    async def guarded(n: int) -> str:
+        return act("guarded", n)
+
+
+def _add_asking(kit: _Kit, act: _Acting) -> None:
+    @kit.tool
+    async def asks(n: int, ctx: nb.ToolContext) -> str:
+        one, two = await asyncio.gather(ctx.ask(f"{n} one?"), ctx.ask(f"{n} two?"))
+        await ctx.step("act", lambda: act("asks", n))
+        return f"{one} | {two} | {await ctx.ask(f'{n} three?')}"
+
+    @kit.tool
+    def asks_sync(n: int, ctx: nb.ToolContext) -> str:
+        act.enter(n)
+        one = ctx.ask_sync(f"{n} one?")
+        ctx.step_sync("act", lambda: act("asks_sync", n))
+        return f"{one} | {ctx.ask_sync(f'{n} two?')}"
+
+
+_KINDS = (_add_free, _add_slow, _add_gated, _add_rounds, _add_timed, _add_reviewed, _add_asking)

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
+from nbagent.core.errors import ToolFailed
 
 call = nb.ScriptedModel.call
 
@@ -63,6 +64,32 @@ async def test_c76_approving_runs_exactly_what_was_shown(play, tools):
     shown = s.interrupts[0].input
     await s.answer(restart={0: {}})
     assert tools.log == [("gate", shown["amount"])]
+
+
+async def test_c63_c76_an_approval_outlives_a_failure_before_its_body(play):
+    """A retry runs what was approved, and asks nobody again."""
+    did: list[int] = []
+    passes: list[int] = []
+
+    async def flaky(c: nb.ToolCall, nxt: Any) -> Any:
+        passes.append(1)
+        if len(passes) == 2:
+            raise OSError("line is down")
+        return await nxt(c)
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool(approval=True)
+        def act(n: int) -> str:
+            did.append(n)
+            return f"did {n}"
+
+    script = [call("act", n=1), "done"]
+    s = await play(script, define, middleware=[flaky], on_tool_error="raise")
+    with pytest.raises(ToolFailed, match="line is down"):
+        await s.answer(restart={0: {"new_input": {"n": 2}}})
+    assert did == []
+    await s.retry()
+    assert (s.interrupts, did, s.text) == ([], [2], "done")
 
 
 @pytest.mark.parametrize("reason", ["too much", None])

@@ -168,6 +168,7 @@ class Flaky:
     def __init__(self) -> None:
         self.tools = Tools()
         self.tries = 0
+        self.data: list[Any] = []
 
     def __call__(self, agent: nb.Agent) -> None:
         """Define the tools."""
@@ -178,6 +179,7 @@ class Flaky:
             if not ctx.resumed:
                 ctx.interrupt()
             self.tries += 1
+            self.data.append(ctx.resumed.data)
             if self.tries == 1:
                 raise OSError("line is down")
             return "through"
@@ -200,12 +202,12 @@ async def test_c45_c63_with_raise_the_finished_siblings_are_kept_and_only_that_c
     script = [[call("ask"), call("flaky"), call("plain", x=4)], "done"]
     s = await play(script, flaky, on_tool_error="raise")
     with pytest.raises(ToolFailed, match="line is down") as caught:
-        await s.answer(respond={0: "b"}, restart={1: {}})
+        await s.answer(respond={0: "b"}, restart={1: {"data": "by sea"}})
     assert isinstance(caught.value.__cause__, OSError)
     assert (flaky.tools.log, flaky.tries, s.requests) == ([("plain", 4)], 1, 1)
     await s.retry()
     assert (s.text, s.results) == ("done", ["b", "through", {"x": 4}])
-    assert (flaky.tools.log, flaky.tries) == ([("plain", 4)], 2)
+    assert (flaky.tools.log, flaky.data) == ([("plain", 4)], ["by sea", "by sea"])
 
 
 async def test_c45_live_with_raise_the_run_fails_and_siblings_keep_their_results():

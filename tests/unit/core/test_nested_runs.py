@@ -82,15 +82,22 @@ async def test_the_outer_budget_stops_inner_agents_step_by_step_without_losing_t
 
 
 async def test_the_inner_turn_limit_is_asked_about_with_its_path():
-    """It is the inner agent that may go on."""
-    family = Family(*(call("look", n=n) for n in range(4)), "in", max_turns=2)
-    agent = nb.Agent(nb.ScriptedModel(outer()), name="outer")
+    """It is the inner agent that may go on, in the run or from the run's messages."""
+    family = Family(
+        *(call("look", n=n) for n in range(3)), "in", call("look", n=3), "in", max_turns=2
+    )
+    agent = nb.Agent(nb.ScriptedModel([*outer(), "done"]), name="outer")
     family(agent)
     run = await agent.run("go").settled()
     (i,) = run.interrupts
     assert (i.kind, i.path) == ("budget", ("outer", "banker"))
+    saved = json.loads(json.dumps(run.messages))
+    assert agent.interrupts(saved) == [i]
     run.respond(i, 10)
     assert (await run).text == "done"
+    replies = [nb.tool_response(agent.interrupts(saved)[0], 10)]
+    branch = await agent.generate(messages=saved, tool_responses=replies)
+    assert (branch.text, [n for _, n in family.log]) == ("done", [0, 1, 2, 3])
 
 
 async def test_cancel_goes_down_the_tree(short_grace):

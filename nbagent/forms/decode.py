@@ -163,7 +163,10 @@ class Decoder:
                 part.index, part.raw = index, branch.raw
             return
         for segment, step, node in places(part.node, value):
-            part.children[segment] = self._untouched(node, spot.down(step, segment))
+            down = spot.down(step, segment)
+            absent = node.value is ABSENT  # and stays absent: nothing is composed, nothing asked
+            child = Part(node, down.id, down.path) if absent else self._untouched(node, down)
+            part.children[segment] = child
 
     def _object(self, node: Object, draft: dict[str, Any], spot: _Spot) -> Part:
         part = Part(node, spot.id, spot.path, value={})

@@ -60,6 +60,8 @@ class RunCard(Card):
         self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
         """By interrupt id; touched on the run's loop only."""
+        self._typed_so_far: dict[str, Any] = {}
+        """The page's last drafts, by interrupt id; touched on the run's loop only."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
         before = run.journal
@@ -147,16 +149,11 @@ class RunCard(Card):
     def _look(self, heard: Heard) -> None:
         """Start what a question has beside its form, and end that of what is settled."""
         if isinstance(heard, Interrupted):
-            self._soon(partial(self._asked, heard.id, heard.tool_name))
+            self._later(partial(self._asked, heard.id, heard.tool_name))
         elif isinstance(heard, Resolved):
-            self._soon(partial(self._settled, heard.id))
+            self._later(partial(self._settled, heard.id))
         elif isinstance(heard, RunCompleted | RunCancelled) and not heard.scope:
-            self._soon(self._settled_all)  # a run that failed may go on, and ask the same again
-
-    def _soon(self, work: Callable[[], None]) -> None:
-        loop = self.run.loop
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(work)
+            self._later(self._settled_all)  # a run that failed may go on, and ask the same again
 
     def _asked(self, interrupt: str, tool_name: str) -> None:
         with self._lock:
@@ -164,9 +161,27 @@ class RunCard(Card):
         if question is not None:
             self._join(question)
             self._preview(question, tool_name)
+            self._moved(interrupt)
+
+    def _moved(self, interrupt: str) -> None:
+        """Say whether approving would change something, and show what it would do."""
+        controls = self._controls.get(interrupt)
+        if controls is None:
+            return
+        with self._lock:
+            self.view.set_changed(interrupt, controls.changed)
+            if self._flush_at is None:
+                self._plan()
+        self._foresee(interrupt)
+
+    def _foresee(self, interrupt: str) -> None:
+        preview = self._previews.get(interrupt)
+        if preview is not None:
+            preview.typed(self._whole(interrupt, self._typed_so_far.get(interrupt)))
 
     def _settled(self, interrupt: str) -> None:
         self._part(interrupt)
+        self._typed_so_far.pop(interrupt, None)
         preview = self._previews.pop(interrupt, None)
         if preview is not None:
             preview.end()
@@ -198,9 +213,9 @@ class RunCard(Card):
             question = self.view.question(message.interrupt)
             if question is not None:
                 self.view.set_drafts(message.interrupt, question.keepable(message.drafts))
-        preview = self._previews.get(message.interrupt)
-        if preview is not None:
-            preview.typed(message.drafts)
+        if question is not None:
+            self._typed_so_far[message.interrupt] = message.drafts
+        self._foresee(message.interrupt)
 
     def _stop(self) -> None:
         self.stopping()

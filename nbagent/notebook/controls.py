@@ -64,6 +64,17 @@ class Controls:
             return None
         return cls(question.form)
 
+    def follow(self, moved: Callable[[], None]) -> None:
+        """Call ``moved`` whenever a widget has another value, on whatever thread that happens."""
+        for control in self._controls:
+            with suppress(Exception):  # an object with a value need not tell when it changes
+                control.widget.observe(lambda _change: moved(), names="value")
+
+    @property
+    def changed(self) -> bool:
+        """Whether a widget stands at anything but what its field was prefilled with."""
+        return any(control.draft() is not None for control in self._controls)
+
     def drafts(self, drafts: Any) -> Any:
         """The page's drafts, with what stands in the widgets."""
         for control in self._controls:

@@ -144,11 +144,20 @@ class Question:
             facts=self.facts,
             spec=None if self.form is None else drawn_here(self.form.spec()),
             drafts=drafts,
-            actions=list(self.actions),
             approval=self.approval,
-            remember=self._memories(),
+            **self.offered(changed=False),
             expires_at=self.expires_at,
         )
+
+    def offered(self, *, changed: bool) -> dict[str, Any]:
+        """The buttons, and the rules that approving may add: none for what a person changed."""
+        actions = [
+            action.model_copy(update={"label": action.changed_label or action.label})
+            if changed
+            else action
+            for action in self.actions
+        ]
+        return {"actions": actions, "remember": [] if changed else self._memories()}
 
     def _memories(self) -> list[wire.Remember]:
         if not self.memorable:

@@ -93,6 +93,13 @@ class RunView:
             update = {"preview": preview, "preview_error": error}
             self._update_form(interrupt, update, send=True)
 
+    def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
+        """Show whether what stands outside the page's own fields differs from what was proposed."""
+        with self._lock:
+            question = self.question(interrupt)
+            if question is not None:
+                self._update_form(interrupt, question.offered(changed=changed), send=True)
+
     def set_answering(self, interrupt: str, answering: bool) -> None:  # noqa: FBT001 -- the field's value
         """Show that an answer is on its way, or that it failed and is asked for again."""
         with self._lock:

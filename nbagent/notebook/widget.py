@@ -104,7 +104,16 @@ class Card(anywidget.AnyWidget):
         controls = None if question.id in self._controls else Controls.of(question)
         if controls is not None:
             self._controls[question.id] = controls
+            controls.follow(partial(self._later, partial(self._moved, question.id)))
             self.joined(self.rows)
+
+    def _moved(self, interrupt: str) -> None:
+        """A widget that stands for a field has another value."""
+
+    def _later(self, work: Callable[[], None]) -> None:
+        """Do something on the loop; callable on any thread."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(work)
 
     def _part(self, interrupt: str) -> None:
         """The question is settled: its widgets go."""
@@ -115,9 +124,13 @@ class Card(anywidget.AnyWidget):
 
     def _drafts_of(self, message: Answer) -> Any:
         """A submission's drafts, with what stands in the widgets of its question."""
-        controls = self._controls.get(message.interrupt)
-        refused = controls is None or message.action == "reject"
-        return message.drafts if refused or controls is None else controls.drafts(message.drafts)
+        rejected = message.action == "reject"
+        return message.drafts if rejected else self._whole(message.interrupt, message.drafts)
+
+    def _whole(self, interrupt: str, drafts: Any) -> Any:
+        """A page's drafts, with what stands in the widgets of their question."""
+        controls = self._controls.get(interrupt)
+        return drafts if controls is None else controls.drafts(drafts)
 
     def _named(self, interrupt: str, errors: list[FieldError]) -> list[FieldError]:
         controls = self._controls.get(interrupt)
@@ -180,9 +193,7 @@ class Card(anywidget.AnyWidget):
 
     def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Pass a page's message on to the loop; this may run on a thread of the kernel's own."""
-        loop = self.loop
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(partial(self._handle, content))
+        self._later(partial(self._handle, content))
 
     def _handle(self, content: Any) -> None:
         try:

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Union
+from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
 from uuid import UUID
 
 from hypothesis import given
@@ -21,6 +21,7 @@ from pydantic import (
     ValidationError,
     create_model,
 )
+from typing_extensions import TypedDict
 
 from nbagent.forms import Form
 from tests.unit.forms.judging import ids

@@ -184,3 +184,9 @@ def test_a_hostile_schema_has_a_form(schema):
     form = Form(schema, value={"a": {"a": {}}})
     json.dumps(form.spec())
     assert json.loads(form.submit(None).json_text) == {"a": {"a": {}}}
+
+
+def test_a_required_tuple_that_a_document_lacks_is_not_made_up_from_its_parts():
+    """An untouched prefill comes back as it is, and the error is at the tuple."""
+    answer = Form(create_model("M", pair=(tuple[str, str], ...)), value={}).submit(None)
+    assert (answer.json_text, [each[0] for each in answer.errors]) == ("{}", ["/pair"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import ipywidgets
@@ -11,9 +13,10 @@ from pydantic import BaseModel, Field, SecretStr
 
 import nbagent as nb
 from nbagent.forms import Form
+from nbagent.notebook.card import RunCard
 from nbagent.notebook.controls import Controls
 from nbagent.notebook.form_card import question_of
-from nbagent.notebook.wire import FieldError
+from nbagent.notebook.wire import Drafts, FieldError, FormItem
 
 Slider = nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))
 
@@ -96,3 +99,46 @@ def test_closing_takes_every_model_along() -> None:
     _, controls, _ = made()
     controls.close()
     assert set(ipywidgets.widgets.widget._instances) <= before
+
+
+async def test_an_approval_follows_its_widgets() -> None:
+    """The button says "with changes", rules are not offered, and the preview shows what would run."""
+
+    @nb.tool(
+        approval=True, editable=True, preview=lambda given: f"{given.rows} rows of {given.table}"
+    )
+    def delete(rows: Annotated[int, Slider], table: str) -> str:
+        """Delete rows."""
+        return f"deleted {rows} of {table}"
+
+    call = nb.ScriptedModel.call("delete", rows=7, table="t")
+    run = nb.Agent(nb.ScriptedModel([call, "done"]), tools=[delete]).run("Go")
+    await run.settled()
+    card = RunCard(run)
+    (waiting,) = run.interrupts
+    await _until(lambda: [piece.data for piece in _item(card).preview] == ["7 rows of t"])
+    assert _item(card).actions[0].label == "Approve"
+    (row,) = card.rows
+    row.children[1].value = 8
+    await _until(lambda: [piece.data for piece in _item(card).preview] == ["8 rows of t"])
+    assert _item(card).actions[0].label == "Approve with changes"
+    card._typed(Drafts(interrupt=waiting.id, drafts={"fields": {"table": {"text": "u"}}}))
+    await _until(lambda: [piece.data for piece in _item(card).preview] == ["8 rows of u"])
+    row.children[1].value = 7
+    await _until(lambda: _item(card).actions[0].label == "Approve")
+    await _until(lambda: [piece.data for piece in _item(card).preview] == ["7 rows of u"])
+    await run.reject(waiting)
+    await run
+    card.detach()
+    card.close()
+
+
+def _item(card: RunCard) -> FormItem:
+    (item,) = [each for each in card.view.snapshot().items if isinstance(each, FormItem)]
+    return item
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110 - a preview is made in a thread of its own
+            await asyncio.sleep(0.01)

@@ -129,6 +129,8 @@ export function drawGroup(group, env) {
     if (title.textContent !== heading) env.say(heading);
     for (const part of [title, caption]) text(part, heading);
     foot.draw(open);
+    const last = foot.form.el;
+    if (last.hidden && last.contains(document.activeElement)) title.focus({ preventScroll: true });
   };
   return {
     el,

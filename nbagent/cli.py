@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from nbagent import __version__
+
 NOTEBOOK = "01_quickstart.ipynb"
 HOST = "127.0.0.1"
 START_SECONDS = 120
@@ -148,6 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="nbagent", description="LLM agent runs as live notebook widgets."
     )
+    parser.add_argument("--version", action="version", version=f"nbagent {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     demo_ = commands.add_parser(
         "demo",
@@ -172,10 +175,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{port} is no port: it must be between 0 and 65535")
-    return port
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to 65535")
+    return int(text)
 
 
 def _need_jupyter() -> None:
@@ -187,7 +189,8 @@ def _need_jupyter() -> None:
 def _write_kernel(folder: Path) -> None:
     from ipykernel.kernelspec import write_kernel_spec  # noqa: PLC0415  (an extra, loaded late)
 
-    write_kernel_spec(str(folder))
+    quiet = ["--log-level=ERROR"]  # else each kernel warns that loopback is not encrypted
+    write_kernel_spec(str(folder), extra_arguments=quiet)
 
 
 def _first(folder: Path, rest: str | None) -> str:
@@ -230,7 +233,3 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 
 def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -22,7 +22,7 @@ import pytest
 @contextmanager
 def demo(cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The running command and the address it printed; killed if it is still there at the end."""
-    command = [sys.executable, "-m", "nbagent.cli", "demo", "--no-browser", "--port", "0"]
+    command = [sys.executable, "-m", "nbagent", "demo", "--no-browser", "--port", "0"]
     paths = {name: str(cwd / name) for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR")}
     with subprocess.Popen(
         command,

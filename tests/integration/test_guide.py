@@ -12,12 +12,15 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
 
 
 async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
-    """Policy, middleware, questions inside tools, inner agents, time limits, step by step."""
+    """Tools, typed answers, policy, middleware, questions inside tools, inner agents, time limits, step by step."""
     names: dict = {"__name__": "__main__"}
     for block in BLOCKS:
         await execute(block, names)
     printed = capsys.readouterr().out.splitlines()
     assert printed == [
+        "[3, 'two parts']",
+        "Rome",
+        "1400000",
         "approval transfer A large one",
         "Done.",
         "Sent. mail to ada (logged)",

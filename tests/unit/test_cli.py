@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
 
+import nbagent as nb
 from nbagent import cli
 
 
@@ -49,6 +51,20 @@ def test_wrong_arguments_end_with_usage(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
     assert "usage: nbagent" in capsys.readouterr().err
+
+
+def test_a_wrong_port_is_named(capsys):
+    """The error says what was given and what is wanted."""
+    with pytest.raises(SystemExit):
+        cli.main(["demo", "--port", "abc"])
+    assert "'abc' is no port: give a number from 0 to 65535" in capsys.readouterr().err
+
+
+def test_the_command_tells_its_version_as_a_module_too():
+    """``python -m nbagent --version`` is ``nbagent --version``."""
+    command = [sys.executable, "-m", "nbagent", "--version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told == f"nbagent {nb.__version__}\n"
 
 
 def test_the_kernel_is_this_python_and_comes_before_the_persons_own(tmp_path):

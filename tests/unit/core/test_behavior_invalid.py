@@ -133,6 +133,18 @@ async def test_c57_two_submissions_at_once_settle_it_once(tools):
     assert tools.log == [("gate", 1.0)]
 
 
+async def test_one_interrupt_answered_twice_in_one_call_is_refused(play_steps, tools):
+    """Whichever was meant, neither counts."""
+    s = await play_steps([call("gate", amount=1), "done"], tools)
+    (gate,) = s.interrupts
+    restart, no = nb.tool_restart(gate), nb.tool_rejection(gate)
+    with pytest.raises(nb.InvalidAnswer, match="twice"):
+        await s.generate(tool_restarts=[restart], tool_rejections=[no])
+    with pytest.raises(nb.InvalidAnswer, match="twice"):
+        await s.generate(tool_restarts=[restart, restart])
+    assert (tools.log, s.requests, s.interrupts) == ([], 1, [gate])
+
+
 async def test_c58_c99_a_saved_history_resumed_twice_gives_two_branches(play, tools):
     """Each with its own outcome; the saved data is untouched, what was done is not done again."""
     s = await play([[call("gate", amount=1), call("plain", x=1)], "one", "two"], tools)

@@ -100,6 +100,18 @@ async def test_the_inner_turn_limit_is_asked_about_with_its_path():
     assert (branch.text, [n for _, n in family.log]) == ("done", [0, 1, 2, 3])
 
 
+async def test_an_inner_turn_limit_holds_over_pauses(play):
+    """Also from saved messages: step by step the outer model is told, live a person is asked."""
+    family = Family(call("look", n=1), call("transfer", amount=5), "never said", max_turns=2)
+    s = await play(outer(), family)
+    await s.answer(restart={0: {}})
+    if s.live:
+        assert [(i.kind, i.path) for i in s.interrupts] == [("budget", ("agent", "banker"))]
+    else:
+        assert "2 turns" in s.results[0]
+    assert len(family.model.requests) == 2
+
+
 async def test_cancel_goes_down_the_tree(short_grace):
     """Inner bodies are stopped, inner asks end, and nothing inside goes on."""
     stopped: list[str] = []

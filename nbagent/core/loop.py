@@ -227,18 +227,18 @@ class Driver:
     async def _let_siblings_end(self) -> None:
         """A failing call does not destroy its siblings; only those that ask a person are left off."""
         self._failing = True
-        self._leave_questions()
+        self.leave_questions()
         if self._tasks:
             await asyncio.wait(self._tasks.values())
 
-    def _leave_questions(self) -> None:
+    def leave_questions(self) -> None:
         """Leave off the bodies that ask a person, those in runs inside included."""
         calls = self.journal.state.calls
         for call_id, task in self._tasks.items():
             if call_id in calls and calls[call_id].status == "waiting":
                 task.cancel()
         for inner in self._inner.values():
-            inner._leave_questions()  # noqa: SLF001 - a driver as this one
+            inner.leave_questions()
 
     def _take_done(self) -> list[BaseException]:
         """Forget the attempts that have ended, and give what they raised."""

@@ -6,13 +6,12 @@ It is the same for the same run, whoever renders it and whenever: no ids, no tim
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeAlias, assert_never
 
 from . import sanitize
 from .linediff import line_diff
 from .sanitize import escape
+from .styles import used_by
 from .texts import TEXTS
 from .wire import (
     CallItem,
@@ -76,13 +75,7 @@ def render(
         _el("div", {"class": "nba-items"}, *items),
         _footer(view.head) if frame else None,
     )
-    return f"<style>{_css()}</style>{card}" if style else card
-
-
-@cache
-def _css() -> str:
-    text = (Path(__file__).parent.parent / "static" / "card.css").read_text(encoding="utf-8")
-    return text.replace("</", "<\\/")
+    return f"<style>{used_by(card)}</style>{card}" if style else card
 
 
 def _el(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:

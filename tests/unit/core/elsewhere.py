@@ -35,8 +35,8 @@ import cloudpickle
 import nbagent as nb
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 60.0
-"""Seconds after which a job that says nothing is an error, and no hang."""
+PATIENCE = 60
+"""Seconds after which a job that has not ended is ended: an error, and no hang."""
 
 Work: TypeAlias = Callable[[Any, str], Coroutine[Any, Any, str]]
 """What a job does, with the code it was given and a JSON text; it gives another JSON text."""
@@ -52,7 +52,6 @@ class Elsewhere:
                 [sys.executable, "-m", __spec__.name, str(there.fileno())],
                 cwd=ROOT,
                 pass_fds=[there.fileno()],
-                start_new_session=True,
             )
 
     def run(self, work: Work, code: Any, data: Any) -> Any:
@@ -64,11 +63,8 @@ class Elsewhere:
         things = list(_things(code))
         job = _dumps((work, code, things, json.dumps(data)), [])
         self._connection.send_bytes(job)
-        if not self._connection.poll(PATIENCE):
-            os.killpg(self._server.pid, signal.SIGKILL)
-            raise TimeoutError(f"no word from the other process for {PATIENCE:.0f} s")
         reply = _Unpickler(io.BytesIO(self._connection.recv_bytes()), things).load()
-        for thing, inside in zip(things, reply.contents, strict=True):
+        for thing, inside in zip(things, reply.contents, strict=False):
             _put(thing, inside)
         if reply.error is not None:
             raise reply.error from reply.cause
@@ -107,9 +103,13 @@ def serve(connection: Connection) -> None:
             return
         pid = os.fork()
         if pid == 0:
+            signal.alarm(PATIENCE)  # also where whoever gave the job is gone
             connection.send_bytes(_done(job))
             os._exit(0)
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
+        if status:
+            lost = RuntimeError(f"the other process was ended by signal {status & 127}")
+            connection.send_bytes(_dumps(Done([], error=lost), []))
 
 
 async def _warm_up() -> None:
@@ -138,7 +138,6 @@ def _done(job: bytes) -> bytes:
         f"{failed.exc_value!r} ({failed.err_msg})"
     )
     warnings.simplefilter("error")
-    things: list[Any] = []
     try:
         work, code, things, data = pickle.loads(job)
         try:
@@ -153,7 +152,7 @@ def _done(job: bytes) -> bytes:
         return _dumps(Done(contents, given, error, cause), things)
     except BaseException:
         told = RuntimeError(f"in the other process: {traceback.format_exc()}")
-        return _dumps(Done([None] * len(things), error=told), [])
+        return _dumps(Done([], error=told), [])
 
 
 # --- what code holds

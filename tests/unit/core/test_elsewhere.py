@@ -1,0 +1,83 @@
+"""The other process of the tests: it never saw the test, and what happens there is told here."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import warnings
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+
+seen = ["imported"]
+
+
+async def look(code: Any, data: str) -> str:
+    """What the other process finds, and what it leaves."""
+    define, log, counts = code
+    log.append(define())
+    counts["n"] += 1
+    return json.dumps([os.getpid(), list(seen), data])
+
+
+async def fail(code: Any, _data: str) -> str:
+    """Raise as a run does, after a change."""
+    code.append("changed")
+    error = nb.RunError("no luck", messages=[{"role": "user"}])
+    raise error from ValueError("the cause")
+
+
+async def die(_code: Any, _data: str) -> str:
+    """End as a process that is killed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return ""
+
+
+async def warn(_code: Any, _data: str) -> str:
+    """Do what is deprecated."""
+    warnings.warn("deprecated", DeprecationWarning, stacklevel=1)
+    return "null"
+
+
+def test_code_goes_there_and_what_it_holds_comes_back_in_place(elsewhere):
+    """A closure, its variable, a list and a dict; module globals are those of a fresh import."""
+    count, log, counts = 0, [], {"n": 0}
+
+    def define() -> int:
+        nonlocal count
+        count += 1
+        log.append("from inside")
+        return count
+
+    seen.append("changed by the test")
+    try:
+        pid, there, data = elsewhere.run(look, (define, log, counts), {"k": [1]})
+    finally:
+        seen.pop()
+    assert pid != os.getpid()
+    assert (there, json.loads(data)) == (["imported"], {"k": [1]})
+    assert (count, log, counts) == (1, ["from inside", 1], {"n": 1})
+    assert elsewhere.run(look, (define, log, counts), None)[0] != pid
+    assert (count, log[2:], counts) == (2, ["from inside", 2], {"n": 2})
+
+
+def test_what_is_raised_there_is_raised_here(elsewhere):
+    """The same type, text, attributes and cause, and the changes until then."""
+    log: list[str] = []
+    with pytest.raises(nb.RunError, match="no luck") as caught:
+        elsewhere.run(fail, log, None)
+    assert caught.value.messages == ({"role": "user"},)
+    assert repr(caught.value.__cause__) == "ValueError('the cause')"
+    assert log == ["changed"]
+
+
+def test_a_process_that_is_killed_or_warns_is_an_error(elsewhere):
+    """Nothing there passes unseen, and the next job has a process again."""
+    with pytest.raises(RuntimeError, match="ended by signal 9"):
+        elsewhere.run(die, None, None)
+    with pytest.raises(DeprecationWarning, match="deprecated"):
+        elsewhere.run(warn, None, None)
+    assert elsewhere.run(look, (int, [], {"n": 0}), None)[1] == ["imported"]

@@ -75,9 +75,9 @@ class Typist:
             self._look()
 
     def here(self) -> dict[str, Any]:
-        """What has the focus: its ``name``, and the ``error`` that describes it."""
+        """What has the focus: ``name``, ``type``, described by ``error``, ``back`` up from the last."""
         self._look()
-        return self._at or {"name": None, "error": ""}
+        return self._at or {"name": None}
 
     def tab(self, key: str = "Tab") -> str | None:
         """Go to the next control, which stands further down; its name, None outside of the card."""
@@ -148,20 +148,19 @@ class Typist:
     def _fields(self, node: Object, depth: int) -> Json:
         return {each.key: self.fill(each, depth=depth + 1) for each in node.fields if answers(each)}
 
-    def _reach(self, node: Node, name: str, option: str = "") -> None:
-        """Tab until the control of this name has the focus, where it has not yet."""
+    def go_to(self, name: str, option: str = "") -> None:
+        """Go on until the control of this name has the focus, where it has not yet."""
         passed: list[str] = []
-        while self._at is None or (self._at["name"], self._at["option"]) != (
-            name,
-            option or self._at["option"],
+        while (
+            self._at is None or self._at["name"] != name or option not in ("", self._at["option"])
         ):
             if self._at and self._at["closed"]:
                 self.press("Enter")
             passed.append(self.tab() or "")
             assert len(passed) < 60, f"{name!r} is not on the way: {passed}"
-        self.errors.setdefault(node.id, self._at["error"])
 
-    def _type(self, text: str) -> None:
+    def type(self, text: str) -> None:
+        """Type into the control that has the focus, instead of what is there."""
         assert self._at is not None
         if self._at["text"]:
             self.press("Control+A")
@@ -170,6 +169,11 @@ class Typist:
             text = month + day + year
         self._page.keyboard.type(text)
 
+    def _reach(self, node: Node, name: str, option: str = "") -> None:
+        self.go_to(name, option)
+        assert self._at is not None
+        self.errors.setdefault(node.id, self._at["error"])
+
     def _next(self) -> int:
         self._count += 1
         return self._count
@@ -177,7 +181,7 @@ class Typist:
     def _typed(self, node: Leaf, name: str) -> Json:
         value, text = self._sample(node)
         self._reach(node, name)
-        self._type(text)
+        self.type(text)
         return value
 
     def _sample(self, node: Leaf) -> tuple[Json, str]:
@@ -220,21 +224,20 @@ class Typist:
         if len(node.options) > MANY:
             return self._filtered(node, wanted)
         self._reach(node, name)
-        self._choose([option.label for option in node.options], start, wanted)
+        self._choose([option.label for option in node.options], wanted)
         return node.options[wanted].value
 
-    def _choose(self, labels: list[str], start: int | None, wanted: int) -> None:
+    def _choose(self, labels: list[str], wanted: int) -> None:
         """Pick an option of the list or of the radios that have the focus."""
         assert self._at is not None
         if self._at["type"] == "radio":
             self._pick(labels, wanted)
             return
-        steps = wanted - (-1 if start is None else start)
-        self.press(*["ArrowDown" if steps > 0 else "ArrowUp"] * abs(steps))
+        self.press("Home", *["ArrowDown"] * (wanted + 1))
 
     def _filtered(self, node: Choice, wanted: int) -> Json:
         self._reach(node, TEXTS["filter"])
-        self._type(node.options[wanted].label)
+        self.type(node.options[wanted].label)
         self.tab()
         self.press("Space")
         return node.options[wanted].value
@@ -283,14 +286,14 @@ class Typist:
         self.press("Enter")
         self._reach(node, TEXTS["name_of"].format(n=1))
         key = f"j{self._next()}"
-        self._type(key)
+        self.type(key)
         return {key: self.fill(node.item, key, depth=depth + 1)}
 
     def _union(self, node: Union, name: str, depth: int) -> Json:
         index = self._next() % len(node.branches)
         branch = node.branches[index]
         self._reach(node, TEXTS["shape_of"].format(name=name))
-        self._choose([each.label for each in node.branches], node.branch, index)
+        self._choose([each.label for each in node.branches], index)
         return self.fill(branch.node, f"{name}: {branch.label}", depth=depth + 1)
 
 

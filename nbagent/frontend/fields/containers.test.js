@@ -435,11 +435,11 @@ test("errors find rows where they stand now, names, cells and shapes, and say so
   const said = [...made.el.querySelectorAll("[role=alert] li")].map((li) => li.textContent);
   expect(said).toEqual([
     "Tags, item 1: one",
+    "Tags: five",
     "Order › Item 2 › count: two",
+    "Order: 7: six",
     "Payment: Card › number: three",
     "Weights › x: four",
-    "Tags: five",
-    "Order: 7: six",
   ]);
   const first = made.named("Tags, item 1");
   expect(first.value).toBe("b");

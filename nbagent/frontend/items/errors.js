@@ -31,24 +31,23 @@ export function errorSummary(env, signal) {
     list,
   );
   /**
-   * Shows the errors, and the first wrong control takes the focus. No errors clears all.
-   * @param {Placed[]} placed
+   * Shows the errors as they stand in the page, and the first wrong control takes the focus. No errors clears all.
+   * @param {Placed[]} found
    * @param {Field|null} root
    */
-  const show = (placed, root) => {
+  const show = (found, root) => {
+    const placed = [...found].sort((a, b) => order(target(a), target(b)));
     for (const field of root ? walk(root) : [])
       field.fail(placed.filter((one) => one.chain.at(-1) === field).map((one) => one.message));
     list.replaceChildren(...placed.map((one) => line(one, signal)));
     shown = placed;
     text(said, "");
     count();
-    const targets = placed.map((one) => one.chain.at(-1)?.target() ?? null);
+    const first = placed.map(target).find((one) => one !== null);
     // A single error that stands at its field is only said, not shown twice.
-    el.classList.toggle("nba-sr", placed.length === 1 && targets[0] != null);
+    el.classList.toggle("nba-sr", placed.length === 1 && first !== undefined);
     if (placed.length === 0) return;
     for (const { chain } of placed) for (const field of chain) field.open?.();
-    const found = targets.filter((target) => target !== null);
-    const first = found.reduce((one, other) => (before(other, one) ? other : one), found[0]);
     (first ?? el).focus();
   };
   const count = () => {
@@ -75,12 +74,19 @@ export function errorSummary(env, signal) {
   return { el, said, show, edited };
 }
 
+/** @param {Placed} placed */
+function target({ chain }) {
+  return chain.at(-1)?.target() ?? null;
+}
+
 /**
- * @param {Node} one
- * @param {Node|undefined} other
+ * Where one stands to the other, what stands nowhere after all.
+ * @param {Node|null} one
+ * @param {Node|null} other
  */
-function before(one, other) {
-  return other && one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING;
+function order(one, other) {
+  if (!one || !other || one === other) return Number(one === null) - Number(other === null);
+  return one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1;
 }
 
 /**

@@ -1,0 +1,172 @@
+"""What a card in JupyterLab shows around a question: previews, rules, wide tables, money and formulas."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+from tests.browser.notebook_page import App
+
+AGENT = """
+import nbagent as nb
+import pandas as pd
+call = nb.ScriptedModel.call
+
+def agent(*steps):
+    return nb.Agent(nb.ScriptedModel(list(steps)), name="clerk")
+"""
+PREVIEW = """
+stock = pd.DataFrame({"product": ["lamp", "desk", "desk"], "price": [40, 200, 180]})
+def raised(asked):
+    rows = stock[stock["product"] == asked.product]
+    return rows.assign(new_price=rows["price"] * (100 + asked.percent) // 100)
+
+clerk = agent([call("raise_prices", product="desk", percent=10)], "Done.")
+@clerk.tool(approval=True, editable=True, preview=raised)
+def raise_prices(product: str, percent: int) -> str:
+    "Raise prices."
+    return f"by {percent}"
+
+clerk.run("Make it dearer")
+"""
+RULE = """
+mailer = agent(
+    [call("send_mail", to="ada")], [call("send_mail", to="ada")], [call("send_mail", to="bob")], "Sent."
+)
+@mailer.tool(approval=True)
+def send_mail(to: str) -> str:
+    "Send a mail."
+    return f"mail to {to}"
+
+mailer.run("Write to all")
+"""
+WIDE = """
+teller = agent([call("table")], "There it is.")
+@teller.tool
+def table() -> pd.DataFrame:
+    "A table that is wider than any page."
+    return pd.DataFrame([[number * 1_000_000 for number in range(60)]] * 3)
+
+teller.run("Show it")
+"""
+MONEY = r"""
+TEXT = 'It costs $5 to $10, or `$x$`. The sum is $x^2 + 1$, and\n\n$$\\frac{a}{b}$$\n\nso keep $20 back.'
+agent(TEXT).run("How much?")
+"""
+
+
+def test_a_preview_is_made_anew_when_the_input_is_edited(server, open_page):
+    """The person sees what approving would do now, or that the input cannot be read yet."""
+    notebook = open_page(server.write("preview.ipynb", AGENT, PREVIEW))
+    notebook.run_all()
+    card = Card(notebook.output(1))
+    form = card.wait_for_question("raise_prices")
+    preview = form.locator(".nba-preview")
+    expect(preview).to_contain_text("220")
+    form.get_by_role("textbox", name="Percent", exact=True).fill("50")
+    expect(preview).to_contain_text("300")
+    expect(preview).not_to_contain_text("220")
+    form.get_by_role("textbox", name="Percent", exact=True).fill("much")
+    expect(preview).to_contain_text("once the input is complete and valid")
+    form.get_by_role("textbox", name="Product", exact=True).fill("lamp")
+    form.get_by_role("textbox", name="Percent", exact=True).fill("25")
+    expect(preview).to_contain_text("50")
+    card.press("Approve with changes")
+    card.wait_until("completed")
+    expect(card.root).to_contain_text("by 25")
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def test_always_allow_stands_behind_a_button_and_is_reached_by_keyboard(server, open_page):
+    """The rule covers what it says: the same input passes without a question, another is asked."""
+    notebook = open_page(server.write("rule.ipynb", AGENT, RULE))
+    notebook.run_all()
+    card = Card(notebook.output(1))
+    form = card.wait_for_question("send_mail")
+    more = form.get_by_role("button", name="More ways to approve")
+    same = form.get_by_role("button", name="Always allow send_mail with this input, in this run")
+    expect(same).to_be_hidden()
+    press = notebook.page.keyboard.press
+    form.get_by_role("button", name="Approve", exact=True).focus()
+    while not more.evaluate("button => button === document.activeElement"):
+        press("Tab")
+    press("Enter")
+    expect(more).to_have_attribute("aria-expanded", "true")
+    press("Escape")
+    expect(same).to_be_hidden()
+    expect(more).to_be_focused()
+    press("Space")
+    while not same.evaluate("button => button === document.activeElement"):
+        press("Tab")
+    press("Enter")
+    expect(card.form).to_contain_text("bob")
+    expect(card.records).to_have_count(1)
+    card.press("More ways to approve")
+    card.press("Always allow send_mail, in this run")
+    card.wait_until("completed")
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def test_a_wide_table_scrolls_in_its_row_and_never_widens_the_page(server, open_page):
+    """Live and static, in a narrow window too: the card stays as wide as its cell."""
+    notebook = open_page(server.write("wide.ipynb", AGENT, WIDE))
+    notebook.run_all()
+    card = Card(notebook.output(1))
+    card.wait_until("completed")
+    card.root.locator(".nba-call > summary").click()
+    check_width(card)
+    notebook.page.set_viewport_size({"width": 700, "height": 900})
+    check_width(card)
+    notebook.turn_to(0)
+    card.wait_until_static()
+    card.root.locator(".nba-call > summary").click()
+    check_width(card)
+
+
+def check_width(card):
+    """The table is wider than its row, and nothing else is wider than the card."""
+    table = card.root.locator(".nba-outputs table")
+    table.scroll_into_view_if_needed()
+    sizes = table.evaluate("""(table) => {
+      const [card, output] = [".nbagent", ".jp-OutputArea-output"].map((one) => table.closest(one));
+      let scrolls = table;
+      while (scrolls !== card && scrolls.scrollWidth <= scrolls.clientWidth) scrolls = scrolls.parentElement;
+      return {
+        scrolls: scrolls.scrollWidth > scrolls.clientWidth + 100
+          && ["auto", "scroll"].includes(getComputedStyle(scrolls).overflowX),
+        within: scrolls !== card && card.contains(scrolls),
+        card: card.scrollWidth - card.clientWidth,
+        output: output.scrollWidth - output.clientWidth,
+        page: document.documentElement.scrollWidth - innerWidth,
+      };
+    }""")
+    assert sizes == {"scrolls": True, "within": True, "card": 0, "output": 0, "page": 0}
+
+
+@pytest.mark.parametrize("app", App)
+def test_prices_stay_prices_and_formulas_are_formulas_live_and_static(app, server, open_page):
+    """A dollar sign is money unless it is a formula, and the host's own typesetting changes nothing."""
+    notebook = open_page(server.write(f"money-{app}.ipynb", AGENT, MONEY), app=app)
+    notebook.run_all()
+    card = Card(notebook.output(1))
+    card.wait_until("completed")
+    check_money(card)
+    notebook.turn_to(0)
+    card.wait_until_static()
+    check_money(card)
+    notebook.save()
+    notebook.reload()
+    card.wait_until_static()
+    check_money(card)
+    notebook.shot(f"money-{app}", of=notebook.output(1))
+
+
+def check_money(card):
+    """Prices and code are as written; the two formulas are drawn as such, once."""
+    said = card.root.locator(".nba-say")
+    expect(said).to_contain_text("It costs $5 to $10, or $x$.")
+    expect(said).to_contain_text("so keep $20 back.")
+    expect(said.locator("code").first).to_have_text("$x$")
+    expect(said.locator("math")).to_have_count(2)
+    expect(said.locator("mjx-container, .MathJax")).to_have_count(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -178,7 +178,7 @@ class Schedule(RuleBasedStateMachine):
         self.loop.run_until_complete(asyncio.wait_for(self._quiet(), 60))
 
     async def _quiet(self) -> None:
-        runs = [seat.run for branch in self.branches for seat in branch.seats]
+        runs = [seat.run for seat in self.all_seats]
         before: list[int] = []
         while (now := [run._journal.state.position for run in runs]) != before:
             before = now
@@ -230,6 +230,16 @@ class Schedule(RuleBasedStateMachine):
         for branch in self.branches:
             if branch.run.status == "running":
                 self.world.worked[branch.number] = self.world.worked.get(branch.number, 0) + 1000
+
+    @property
+    def all_seats(self) -> list[Seat]:
+        """Every handle."""
+        return [seat for branch in self.branches for seat in branch.seats]
+
+    def deadlines_come(self, order: Iterable[int]) -> None:
+        """What the handles' timers do, in this order."""
+        for k in order:
+            self.all_seats[k].run._deadlines.apply()
 
     # --- answers
 

@@ -106,6 +106,8 @@ class AnySchedule(Promises):
             except nb.Conflict:
                 pass
         assert len(won) == 1 or (not won and (len(set(moves) & {"expire", "cancel"}) or not moves))
+        if "expire" in moves:
+            self.deadlines_come(range(len(self.all_seats)))
         for seat, resolution in won:
             self.took(branch, seat, i, resolution)
         self.stopped(stops)
@@ -174,9 +176,7 @@ class AnySchedule(Promises):
             (b, e) for b in self.branches for e in b.run.open_events if e.expires_at is not None
         ]
         self.time_goes_on()
-        seats = [seat for b in self.branches for seat in b.seats]
-        for k in data.draw(st.permutations(range(len(seats)))):
-            seats[k].run._deadlines.apply()
+        self.deadlines_come(data.draw(st.permutations(range(len(self.all_seats)))))
         self.quiet()
         for branch, event in late:
             by = [e.by for e in branch.journal if e.type == "resolved" and e.id == event.id]

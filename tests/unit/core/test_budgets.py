@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.host import ScriptHost
-from nbagent.core.journal import Journal, MemoryStore
+from nbagent.core.journal import Journal
+from nbagent.core.memory import MemoryStore
 from nbagent.core.messages import user
 from nbagent.core.model import Usage
 from nbagent.core.run import Place, Run
@@ -173,6 +175,34 @@ async def test_time_is_counted_step_by_step_over_pauses():
         await agent.generate(
             messages=last, tool_restarts=[nb.tool_restart(i) for i in agent.interrupts(last)]
         )
+
+
+async def test_p10_a_no_ends_the_run_while_an_agent_inside_asks_in_a_bodys_middle():
+    """That body is left off; nobody has to answer it first."""
+
+    def inner_says(messages: Any) -> Any:
+        started = messages[0]["content"][0]["text"]
+        return call("asks") if started == "ask" else call("work")
+
+    inner = nb.Agent(nb.ScriptedModel(inner_says, usage=Usage(5, 5)), name="inner")
+
+    @inner.tool
+    async def asks(ctx: nb.ToolContext) -> str:
+        return await ctx.ask("well?")
+
+    @inner.tool
+    def work() -> str:
+        return "worked"
+
+    first = [call("outer", prompt=what) for what in ("ask", "work")]
+    model = nb.ScriptedModel([first])
+    agent = nb.Agent(model, tools=[inner.as_tool(name="outer")], budget=nb.Budget(tokens=40))
+    run = await agent.run("go").settled()
+    (budget,) = [i for i in run.interrupts if i.kind == "budget"]
+    run.reject(budget)
+    with pytest.raises(nb.BudgetExceeded, match="tokens"):
+        await asyncio.wait_for(run._wait(), 10)
+    assert run.status == "failed"
 
 
 async def test_turns_tokens_and_cost_are_separate_budgets():

@@ -107,3 +107,43 @@ async def test_p1_a_pause_is_found_however_it_is_wrapped(wrap):
     assert ran == []
     run.restart(run.interrupts[0])
     assert (await run).text == "done"
+
+
+async def test_p11_a_failing_call_ends_the_run_while_an_agent_inside_works_and_asks():
+    """What works inside ends first; the question inside is left off, and waits again after a retry."""
+    go, tries = asyncio.Event(), []
+    steps = [[call("slow"), call("asks")], "inner done"]
+    inner = nb.Agent(nb.ScriptedModel(steps), name="inner", on_tool_error="raise")
+
+    @inner.tool
+    async def slow() -> str:
+        await go.wait()
+        return "slow"
+
+    @inner.tool
+    async def asks(ctx: nb.ToolContext) -> str:
+        return await ctx.ask("well?")
+
+    first = [call("inner", prompt="p"), call("broken")]
+    model = nb.ScriptedModel([first, "done"])
+    agent = nb.Agent(model, tools=[inner.as_tool()], on_tool_error="raise")
+
+    @agent.tool
+    async def broken() -> str:
+        tries.append(1)
+        while not run.interrupts:  # noqa: ASYNC110 - until the question inside is open
+            await asyncio.sleep(0)
+        if len(tries) == 1:
+            raise OSError("line is down")
+        return "mended"
+
+    run = agent.run("go")
+    while not tries or not run.interrupts:  # noqa: ASYNC110 - until the question inside is open
+        await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(nb.RunError, match="line is down"):
+        await asyncio.wait_for(run._wait(), 10)
+    await run.retry().settled()
+    run.respond(run.interrupts[0], "well")
+    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert len(tries) == 2

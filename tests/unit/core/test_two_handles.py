@@ -1,0 +1,88 @@
+"""Two handles on one run: both may drive, neither does what the other is doing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+
+call = nb.ScriptedModel.call
+
+
+class Works:
+    """An agent inside that works on one call while it asks about another."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.go = asyncio.Event()
+
+    def agent(self) -> nb.Agent:
+        """As each process makes it."""
+
+        def inner_says(messages: Any) -> Any:
+            ended = messages[-1]["role"] == "tool"
+            return "inner done" if ended else [call("slow"), call("gate")]
+
+        inner = nb.Agent(nb.ScriptedModel(inner_says), name="inner")
+
+        @inner.tool
+        async def slow() -> str:
+            await self.go.wait()
+            self.done.append("slow")
+            return "slow"
+
+        @inner.tool
+        async def gate(ctx: nb.ToolContext) -> str:
+            if not ctx.resumed:
+                ctx.interrupt()
+            self.done.append("gate")
+            return "gate"
+
+        def says(messages: Any) -> Any:
+            return "done" if messages[-1]["role"] == "tool" else call("inner", prompt="p")
+
+        return nb.Agent(nb.ScriptedModel(says), tools=[inner.as_tool()])
+
+
+async def asked(run: nb.Run) -> None:
+    """Wait until it asks."""
+    async for event in run.events():
+        if getattr(event, "type", "") == "interrupted":
+            return
+
+
+async def test_what_another_handle_runs_inside_an_agent_is_waited_for_and_not_driven_in_circles():
+    """An answer from elsewhere runs its own call; the loop stays free, and each body runs once."""
+    works, store = Works(), nb.MemoryStore()
+    run = works.agent().run("go", store=store)
+    await asked(run)
+    other = await nb.open_run(run.id, agent=works.agent(), store=store)
+    other.restart(other.interrupts[0])
+
+    async def gate_has_run() -> None:
+        while works.done != ["gate"]:  # noqa: ASYNC110 - what is tested is that the loop goes round
+            await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    await asyncio.wait_for(gate_has_run(), 10)
+    assert other.status == "running"
+    works.go.set()
+    results = await asyncio.wait_for(asyncio.gather(run._wait(), other._wait()), 10)
+    assert [result.text for result in results] == ["done", "done"]
+    assert works.done == ["gate", "slow"]
+
+
+async def test_a_cancel_that_comes_after_a_failure_does_not_stand_in_the_way_of_a_retry():
+    """It did nothing: the run had failed, and may be tried again by the same handle."""
+    agent = nb.Agent(nb.ScriptedModel([RuntimeError("down"), "done"]))
+    run = agent.run("go")
+    with pytest.raises(nb.ModelError):
+        await run
+    await run.cancel()
+    assert run.status == "failed"
+    run.retry()
+    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"

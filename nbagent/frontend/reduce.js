@@ -34,7 +34,12 @@ export function apply(view, op) {
     case "block":
       return edit(view, op.key, (item) =>
         item.type === "text"
-          ? { ...item, blocks: [...item.blocks, ...op.blocks], tail: op.tail, raw: op.raw }
+          ? {
+              ...item,
+              blocks: [...item.blocks, ...(op.keep ? [code(item)] : []), ...op.blocks],
+              tail: op.tail,
+              raw: op.raw,
+            }
           : item,
       );
     case "print":
@@ -42,6 +47,15 @@ export function apply(view, op) {
         item.type === "call" ? { ...item, printed: item.printed + op.text } : item,
       );
   }
+}
+
+/**
+ * The block of code that is open, with all its text.
+ * @param {import("./wire.js").TextItem} item
+ */
+function code({ tail, raw }) {
+  const html = raw.replace(/[&<>]/g, (sign) => `&${{ "&": "amp", "<": "lt" }[sign] ?? "gt"};`);
+  return tail.replace("</code>", () => `${html}</code>`);
 }
 
 /**

@@ -10,6 +10,20 @@ test("the example patch leads to the state that the kernel's test expects", () =
   expect(snapshot.view).toEqual(before);
 });
 
+test("code that is on the page already is finished without its text", () => {
+  const item = {
+    type: "text",
+    key: "t",
+    blocks: [],
+    tail: "<pre><code></code></pre>",
+    raw: "a<b&&$&",
+  };
+  const op = { op: "block", key: "t", keep: true, blocks: ["<p>x</p>"], tail: "", raw: "y" };
+  const [after] = apply({ head: snapshot.view.head, items: [item] }, op).items;
+  const block = "<pre><code>a&lt;b&amp;&amp;$&amp;</code></pre>";
+  expect(after).toEqual({ ...item, blocks: [block, "<p>x</p>"], tail: "", raw: "y" });
+});
+
 test("only what changed is told", () => {
   const view = snapshot.view;
   const after = apply(view, { op: "print", key: "c1", text: "x" });

@@ -103,11 +103,19 @@ class TextNode(Node):
         grown = None if self._closed else stream.advance(now)
         finished = stream.blocks[self._blocks_sent :]
         self._blocks_sent, self._close_sent = len(stream.blocks), self._closed
+        kept, stream.kept = stream.kept, None
         if self.stale:
             return super().ops(now, index)
+        if grown is None and kept is not None:
+            more: list[Op] = [Raw(key=self.key, text=kept)] if kept else []
+            return [*more, self._block(finished[1:], keep=True)]
         if grown is None:
-            return [Block(key=self.key, blocks=finished, tail=stream.tail, raw=stream.raw)]
+            return [self._block(finished)]
         return [Raw(key=self.key, text=grown)] if grown else []
+
+    def _block(self, finished: list[str], *, keep: bool = False) -> Block:
+        tail, raw = self.stream.tail, self.stream.raw
+        return Block(key=self.key, keep=keep, blocks=finished, tail=tail, raw=raw)
 
 
 class ReasoningNode(Node):

@@ -6,6 +6,7 @@ text arrives. Both sanitize last, block by block, formulas and colored code incl
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, MutableMapping, Sequence
 from functools import cache
@@ -22,6 +23,8 @@ OPEN_LIMIT = 2_000
 """Characters of an open block that is still redrawn as HTML."""
 REDRAW_EVERY = 0.2
 """Seconds between two drawings of the open block."""
+BURST = 400
+"""Characters in one step from which on the open block is not drawn: it will soon be another."""
 
 _Env = MutableMapping[str, Any]
 
@@ -54,6 +57,10 @@ class Stream:
         self._parsed_at = 0
         self._drawn = 0
         self._drawn_at = float("-inf")
+        self._as_code = False
+        """Whether ``tail`` is an empty block of code and ``raw`` all that is in it so far."""
+        self.kept: str | None = None
+        """Where the next finished block is what is open already: the text it still lacks."""
 
     @property
     def text(self) -> str:
@@ -81,18 +88,39 @@ class Stream:
         """
         new = self._take()
         finished = self._finish_blocks(new) if new else []
-        due = now - self._drawn_at >= REDRAW_EVERY or finished
+        due = len(new) < BURST and (now - self._drawn_at >= REDRAW_EVERY or bool(finished))
         if self._redrawable and due and self._drawn != len(self._open):
             self.tail, self.raw = self._draw(self._open), _unseen(self._open)
-            self._drawn, self._drawn_at = len(self._open), now
+            self._drawn, self._drawn_at, self._as_code = len(self._open), now, False
             return None
-        if finished:
-            self.tail, self.raw, self._drawn = "", self._open, 0
+        if finished or self._begins_code:
+            self._leave_undrawn()
             return None
-        if _FENCE.match(self._open) and "\n" not in self._open[: self._drawn]:
+        if _FENCE.match(self._open) and "\n" not in self._open:
             return ""  # the rest of a fence's first line is no code: it waits for the next drawing
         self.raw += new
         return new
+
+    @property
+    def _begins_code(self) -> bool:
+        """Whether the open end is code whose block is not on the page yet."""
+        code = _FENCE.match(self._open) is not None and "\n" in self._open
+        return code and "\n" not in self._open[: self._drawn]
+
+    def _leave_undrawn(self) -> None:
+        """Show the open end as it was written: code in its block, all else as plain text."""
+        self.tail, self.raw, self._drawn, self._as_code = "", self._open, 0, False
+        if self._begins_code:
+            self._drawn = self._open.index("\n") + 1
+            self.tail, self.raw, self._as_code = _CODE.format(""), self._open[self._drawn :], True
+
+    def _keep(self, finished: list[str]) -> None:
+        """Code without colors that is on the page already need not travel again."""
+        if not (self._as_code and finished):
+            return
+        code = html.unescape(finished[0].removeprefix(_CODE_START).removesuffix(_CODE_END))
+        same = finished[0] == _CODE.format(html.escape(code, quote=False))
+        self.kept = code[len(self.raw) :] if same and code.startswith(self.raw) else None
 
     def close(self, text: str) -> bool:
         """Finish with ``text`` as the whole; False if that needed all blocks anew."""
@@ -101,6 +129,7 @@ class Stream:
             self._take()
             self._open += "\n" * len(self.pending)
             rest = [piece.html for piece in _pieces(self._open, self._env)]
+            self._keep(rest)
             # a link defined at the end changes blocks that were finished before
             same = not self._env.get("references")
             self.blocks += rest
@@ -129,6 +158,7 @@ class Stream:
             return []
         cut = self._open.rfind("\n") + 1
         done, rest = _split(self._open[:cut], self._env)
+        self._keep(done)
         self._open = self._open[cut - rest :] if done else self._open
         self._parsed_at = len(self._open)
         self.blocks += done
@@ -138,6 +168,8 @@ class Stream:
         return "".join(piece.html for piece in _pieces(text, dict(self._env)))
 
 
+_CODE_START, _CODE_END = highlight.block("\n", "").split("\n")
+_CODE = f"{_CODE_START}{{}}{_CODE_END}"
 _BOUNDARY = re.compile(
     r"^[ \t]*\n|^ {0,3}#{1,6}[ \t].*\n|^[ \t>]*(?:```|~~~)[ \t]*\n", re.MULTILINE
 )

@@ -259,6 +259,8 @@ class Block(_Wire):
 
     op: Literal["block"] = "block"
     key: str
+    keep: bool = False
+    """Whether the open end, code as plain text, is finished as it stands, before ``blocks``."""
     blocks: list[str] = Field(default_factory=list)
     tail: str = ""
     raw: str = ""

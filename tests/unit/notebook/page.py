@@ -1,5 +1,7 @@
 """A page and an engine for tests: what a front end does with patches, and runs as they may happen."""
 
+import html
+
 from nbagent.core.events import (
     CallRequested,
     Interrupted,
@@ -67,7 +69,9 @@ class Page:
 
     def _block(self, op):
         item = self.items[self._at(op.key)]
-        self._edit(op.key, blocks=[*item.blocks, *op.blocks], tail=op.tail, raw=op.raw)
+        text = html.escape(item.raw, quote=False)
+        kept = [item.tail.replace("</code>", f"{text}</code>")] if op.keep else []
+        self._edit(op.key, blocks=[*item.blocks, *kept, *op.blocks], tail=op.tail, raw=op.raw)
 
     def _print(self, op):
         self._edit(op.key, printed=self.items[self._at(op.key)].printed + op.text)

@@ -177,6 +177,30 @@ def test_the_open_block_is_redrawn_five_times_a_second_and_not_beyond_two_kiloby
     assert stream.advance(100.0) == "word " * 500
 
 
+def test_code_that_comes_fast_is_shown_as_code_while_it_comes():
+    """A long block is never blank until its end: its text goes on in a block of code."""
+    stream = Stream()
+    stream.pending.append("Look:\n\n```pyt")
+    assert stream.advance(1.0) is None
+    stream.pending.append("hon\n" + "x = 1\n" * 500)
+    assert stream.advance(1.05) is None
+    assert (stream.tail, stream.raw) == (
+        '<pre class="code"><code></code></pre>',
+        "x = 1\n" * 500,
+    )
+    stream.pending.append("y = 2\n")
+    assert stream.advance(1.1) == "y = 2\n"
+
+
+def test_a_block_that_comes_in_a_burst_is_not_drawn_before_it_is_whole():
+    """What will be another one at the next step travels once, as text."""
+    stream = Stream()
+    stream.pending.append("**word** " * 100)
+    assert stream.advance(1.0) == "**word** " * 100
+    assert stream.advance(1.05) is None
+    assert stream.tail.startswith("<p><strong>")
+
+
 @pytest.mark.parametrize("wait", [0.01, 0.3])
 def test_raw_text_goes_on_exactly_where_the_drawn_text_ends(wait):
     """Whenever it is drawn, no space between two words gets lost or stands twice."""

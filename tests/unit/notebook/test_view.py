@@ -25,6 +25,7 @@ from nbagent.core.messages import user
 from nbagent.core.model import Discarded, TextDelta, ToolCallDelta
 from nbagent.core.output import MAX_PRINTED, Displayed, Printed, Progressed
 from nbagent.notebook import plain, static
+from nbagent.notebook.markdown import blocks
 from nbagent.notebook.view import RunView
 from nbagent.notebook.wire import Block, NoticeItem, Print, Put, Raw
 from tests.unit.notebook.page import Page, Story
@@ -243,6 +244,23 @@ def test_a_text_that_came_as_streamed_is_not_sent_again():
     view.apply(responded(text="Other."))
     ops = [op for op in view.flush(2.0) if not hasattr(op, "head")]
     assert [type(op) for op in ops] == [Put]
+
+
+def test_code_that_streamed_as_text_does_not_travel_again():
+    """A long block without colors costs its text once, and ends as the block it is."""
+    code = "".join(f"row < {n} & more 🎉\n" for n in range(2_000))
+    view, page, sent = view_of(started()), Page(), 0
+    text = f"```\n{code}```\n\nDone.\n"
+    for step, start in enumerate(range(0, len(text), 997)):
+        view.apply(TextDelta(text[start : start + 997]))
+        ops = view.flush(step * 0.05)
+        sent += sum(len(op.model_dump_json()) for op in ops or () if op.op != "head")
+        page.apply(ops)
+    view.apply(responded(text=text))
+    page.apply(view.flush(100.0))
+    assert page.view == view.snapshot()
+    assert page.items[0].blocks == blocks(text)
+    assert sent < 1.3 * len(text.encode())
 
 
 def test_deltas_between_two_flushes_travel_as_one():

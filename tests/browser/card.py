@@ -51,7 +51,10 @@ class Card:
 
     def press(self, name: str, *, clicks: int = 1) -> None:
         """Press a button with the pointer, once it stands still."""
-        button = self.button(name)
+        self.press_still(self.button(name), clicks=clicks)
+
+    def press_still(self, button: Locator, *, clicks: int = 1) -> None:
+        """Press this button with the pointer, once it stands still."""
         button.scroll_into_view_if_needed()
         button.page.wait_for_function(STOOD_STILL, arg=button.element_handle())
         button.click(click_count=clicks)

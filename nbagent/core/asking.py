@@ -11,7 +11,7 @@ import asyncio
 import concurrent.futures
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
@@ -23,9 +23,12 @@ from .events import Interrupted, StepFinished, ToolStarted, question_digest
 from .interrupts import Interrupt, to_json
 from .journal import AnyJournal
 from .messages import Json, dumps
+from .promised import Promised
 from .standing import CallState, RunState
 from .surroundings import Overtaken
-from .threads import in_slot, without_slot
+from .threads import in_slot, running_loop, without_slot
+
+T = TypeVar("T")
 
 
 class AskPause(Interrupt):
@@ -58,6 +61,7 @@ class Questions:
         """Questions that ended the body, to be written down; whatever its ``except`` made of that."""
         self.misuse: Misuse | None = None
         """Set once the body misused its context, whatever its own ``except`` made of that."""
+        self._not_awaited: list[Promised[Any]] = []
 
     def wake(self) -> None:
         """Look at the state again."""
@@ -67,6 +71,22 @@ class Questions:
         """The body is over; what still runs of it, such as an abandoned thread, asks no more."""
         self._over = True
         self._changed.set()
+
+    def promised(
+        self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
+    ) -> Coroutine[Any, Any, T]:
+        """The coroutine that ``make`` makes, for a body that must await it."""
+        if running_loop() is None:
+            raise self._misused_here(f"the tool is sync: use {name}_sync instead of {name}")
+        promised = Promised(name, make, self._not_awaited.remove, self._misused_here)
+        self._not_awaited.append(promised)
+        return promised
+
+    def check_awaited(self) -> None:
+        """Note that the body forgot an ``await``, if it did: what it asked was never answered."""
+        if self._not_awaited and self.misuse is None:
+            name = self._not_awaited[0].name
+            self._misused_here(f"`{name}(…)` was never awaited: write `await {name}(…)`")
 
     async def ask(self, inquiry: Inquiry, *, slot: bool = False) -> Any:
         """The answer to a question, at this line; ``slot`` gives a thread's slot up meanwhile."""
@@ -133,6 +153,9 @@ class Questions:
         ):
             raise Overtaken
         return plain
+
+    def _misused_here(self, text: str) -> Misuse:
+        return self._misused(f"in the tool {self._call.name!r}: {text}")
 
     def _misused(self, text: str) -> Misuse:
         self.misuse = Misuse(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Never, Protocol, TypeVar, cast, overload
@@ -43,10 +43,15 @@ class Inquiry:
 class Asker(Protocol):
     """How a body asks and remembers; the attempt behind it."""
 
+    def promised(
+        self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
+    ) -> Coroutine[Any, Any, T]:
+        """The coroutine that ``make`` makes, for a body that must await it."""
+
     async def ask(self, inquiry: Inquiry) -> Any:
         """The answer, at this line."""
 
-    async def step(self, name: str, work: Callable[[], Any]) -> Any:
+    def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """The value of a step, done once."""
 
     def ask_sync(self, inquiry: Inquiry) -> Any:
@@ -121,7 +126,7 @@ class ToolContext:
         return self._token
 
     @overload
-    async def ask(
+    def ask(
         self,
         metadata: Any,
         *,
@@ -129,9 +134,9 @@ class ToolContext:
         value: Any = None,
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
-    ) -> T: ...
+    ) -> Coroutine[Any, Any, T]: ...
     @overload
-    async def ask(
+    def ask(
         self,
         metadata: Any,
         *,
@@ -139,8 +144,8 @@ class ToolContext:
         value: Any = None,
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
-    ) -> Any: ...
-    async def ask(
+    ) -> Coroutine[Any, Any, Any]: ...
+    def ask(
         self,
         metadata: Any,
         *,
@@ -148,7 +153,7 @@ class ToolContext:
         value: Any = None,
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Ask the person, and go on at this line with the answer.
 
         In a live kernel the body waits here with its locals. After a cold start (and in
@@ -165,8 +170,12 @@ class ToolContext:
         Raises:
             Rejected: the person said no.
         """
-        expiry = Expiry.of(expires_in, on_expire)
-        return await self._asker.ask(self._inquiry(metadata, reply, value, expiry))
+
+        async def ask() -> Any:
+            expiry = Expiry.of(expires_in, on_expire)
+            return await self._asker.ask(self._inquiry(metadata, reply, value, expiry))
+
+        return self._asker.promised("ctx.ask", ask)
 
     @overload
     def ask_sync(
@@ -205,12 +214,12 @@ class ToolContext:
         expiry = Expiry.of(expires_in, on_expire)
         return self._asker.ask_sync(self._inquiry(metadata, reply, value, expiry))
 
-    async def step(self, name: str, work: Callable[[], Any]) -> Any:
+    def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """Do ``work`` (a function, maybe async) once; a later start of this body gets its value again.
 
         The value must be JSON-able, and comes back as plain JSON.
         """
-        return await self._asker.step(name, work)
+        return self._asker.promised("ctx.step", lambda: self._asker.step(name, work))
 
     def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
         """``step`` for sync tools."""

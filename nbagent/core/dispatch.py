@@ -9,7 +9,7 @@ from typing import Any
 from .asking import AskPause, Questions
 from .body import Body, found_in
 from .context import Carried, ToolContext
-from .errors import Misuse
+from .errors import Misuse, Rejected
 from .events import Interrupted, ToolStarted
 from .gate import Gate
 from .interrupts import Interrupt, InterruptKind
@@ -144,10 +144,13 @@ class Dispatch:
         try:
             value = await self._body.run(tool.arguments(typed, ctx))
         except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, Rejected):
+                questions.check_awaited()
             self._stick(questions, ctx.pause or found_in(error))
             raise
         finally:
             questions.close()
+        questions.check_awaited()
         pause = self._stick(questions, ctx.pause)
         if pause is not None:  # swallowed by the tool's own except
             raise pause

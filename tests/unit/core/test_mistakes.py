@@ -1,0 +1,135 @@
+"""What people get wrong in tools and calls, and what nbagent does about it instead of going on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.errors import Misuse
+
+call = nb.ScriptedModel.call
+
+
+def agent_with(*tools: Any, script: Any = None, **options: Any) -> nb.Agent:
+    """An agent whose model calls its first tool once, and then ends."""
+    name = getattr(tools[0], "name", None) or tools[0].__name__
+    return nb.Agent(nb.ScriptedModel(script or [call(name), "done"]), tools=tools, **options)
+
+
+# --- a forgotten await
+
+
+RAN: list[str] = []
+
+
+async def truth(ctx: nb.ToolContext) -> str:
+    if ctx.ask("Really wipe?", reply=bool):
+        RAN.append("wiped")
+    return "done"
+
+
+async def swallowed(ctx: nb.ToolContext) -> str:
+    try:
+        sure = bool(ctx.ask("Really wipe?", reply=bool))
+    except Exception:
+        sure = False
+    return f"sure: {sure}"
+
+
+async def never(ctx: nb.ToolContext) -> str:
+    ctx.ask("Really wipe?", reply=bool)
+    return "wiped"
+
+
+async def returned(ctx: nb.ToolContext) -> Any:
+    return ctx.ask("Really wipe?", reply=bool)
+
+
+async def compared(ctx: nb.ToolContext) -> str:
+    return "many" if ctx.ask("How many?", reply=int) > 5 else "few"
+
+
+async def stepped(ctx: nb.ToolContext) -> str:
+    ctx.step("pay", lambda: RAN.append("paid"))
+    return "paid"
+
+
+async def streamed(ctx: nb.ToolContext) -> Any:
+    yield "wiping"
+    ctx.ask("Really wipe?", reply=bool)
+
+
+FORGETFUL = {
+    f.__name__: f for f in (truth, swallowed, never, returned, compared, stepped, streamed)
+}
+
+
+@pytest.mark.parametrize("way", sorted(FORGETFUL))
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_forgotten_await_fails_the_run_and_lets_nothing_pass(way, live):
+    """The coroutine of ``ctx.ask`` is no yes; the model is told nothing; no warning is left over."""
+    RAN.clear()
+    agent = agent_with(FORGETFUL[way])
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        with pytest.raises(Misuse) as raised:
+            await (agent.run("go") if live else agent.generate("go"))
+        gc.collect()
+    what = "step" if way == "stepped" else "ask"
+    assert f"`await ctx.{what}(…)`" in str(raised.value)
+    assert way in str(raised.value)
+    assert (RAN, [str(w.message) for w in caught]) == ([], [])
+    assert len(agent.model.requests) == 1
+
+
+@pytest.mark.parametrize("thread", [True, False])
+@pytest.mark.parametrize("verb", ["ask", "step"])
+async def test_a_sync_tool_is_told_of_the_sync_verb(verb, thread):
+    """Where nothing can await, the call itself is the mistake."""
+
+    @nb.tool(thread=thread)
+    def wipe(ctx: nb.ToolContext) -> str:
+        sure = ctx.ask("Really?", reply=bool) if verb == "ask" else ctx.step("s", lambda: 1)
+        return "wiped" if sure else "kept"
+
+    with pytest.raises(Misuse, match=f"ctx.{verb}_sync" if thread else f"await ctx.{verb}"):
+        await agent_with(wipe).run("go")
+
+
+async def test_questions_are_awaited_in_every_way_that_asyncio_knows():
+    """As tasks, gathered, later, not at all after a refusal: none of this is a mistake."""
+
+    @nb.tool
+    async def many(ctx: nb.ToolContext) -> str:
+        both = await asyncio.gather(ctx.ask("a?"), ctx.ask("b?"))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(ctx.ask("c?"))
+        later = ctx.ask("d?")
+        spare = ctx.ask("e?")
+        first = await ctx.step("first", lambda: len(both))
+        return f"{both} {task.result()} {await later} {first} {await spare}"
+
+    run = agent_with(many).run("go", answers={"many": ["A", "B", "C", "D", nb.Reject()]})
+    result = await run
+    assert result.text == "done"
+    assert "a person said no" in run.calls["many"][0].output
+
+
+async def test_a_pause_leaves_later_questions_unasked():
+    """Step by step a body ends at its first question; one that was made before is no mistake."""
+
+    @nb.tool
+    async def two(ctx: nb.ToolContext) -> str:
+        first, second = ctx.ask("a?"), ctx.ask("b?")
+        return f"{await first} {await second}"
+
+    agent = agent_with(two)
+    response = await agent.generate("go")
+    for answer in ("A", "B"):
+        reply = nb.tool_response(response.interrupts[0], answer)
+        response = await agent.generate(messages=response.messages, tool_responses=[reply])
+    assert response.messages[-2]["content"][0]["output"] == "A B"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -191,29 +193,48 @@ async def test_c129_a_late_result_of_a_cancelled_run_changes_nothing(short_grace
     assert (run.journal, run.status, run.interrupts) == (journal, "cancelled", [])
 
 
-@pytest.mark.parametrize("on_expire", ["reject", nb.Respond(output="b"), "fail"], ids=repr)
-async def test_c133_past_its_deadline_its_on_expire_is_applied_once(play_stored, on_expire):
-    """Whoever looks first applies it, and it is recorded as such; then no answer is taken."""
+class Late:
+    """A tool that asks with a deadline, and a clock that can be put forward."""
 
-    def define(agent: nb.Agent) -> None:
+    def __init__(self, on_expire: Any) -> None:
+        self.on_expire = on_expire
+        self.ahead = 0.0
+        self.ran: list[Any] = []
+
+    def clock(self) -> float:
+        """The time."""
+        return time.time() + self.ahead
+
+    def __call__(self, agent: nb.Agent) -> None:
+        """Define the tool, and give the agent the clock."""
+        spec = agent._spec
+        agent._spec = lambda tools: replace(spec(tools), clock=self.clock)
+
         @agent.tool
         def gate(ctx: nb.ToolContext) -> str:
-            if not ctx.resumed:
-                ctx.interrupt(expires_in=0.3, on_expire=on_expire)
-            return "never"
+            self.ran.append(ctx.resumed)
+            ctx.interrupt(expires_in=3600, on_expire=self.on_expire)
 
-    s = await play_stored([call("gate"), "done"], define)
-    (asked,) = s.interrupts
-    await asyncio.sleep(asked.expires_at - time.time())
+
+@pytest.mark.parametrize("on_expire", ["reject", nb.Respond(output="b"), "fail"], ids=repr)
+async def test_c133_past_its_deadline_its_on_expire_is_applied_once(play, on_expire):
+    """Whoever looks next applies it, and it is recorded as such; then no answer is taken."""
+    late = Late(on_expire)
+    s = await play([call("gate"), "done"], late)
+    found = s.interrupts
+    assert found[0].expires_at > late.clock() + 3000
+    late.ahead = 3601
+    look = s.wait if s.live else s.answer
     if on_expire == "fail":
         with pytest.raises(nb.RunError, match="in time"):
-            await s.wait()
-        return
-    await s.wait()
-    (result,) = parts(s.messages, "tool_result")
-    assert result["nbagent"][0]["by"] == "expiry"
-    assert (result["output"] == "b") == (on_expire != "reject")
-    s.interrupts = [asked]
-    with pytest.raises(nb.Conflict, match="by expiry at"):
+            await look()
+    else:
+        await look()
+        (result,) = parts(s.messages, "tool_result")
+        assert [r["by"] for r in result["nbagent"]] == ["expiry"]
+        assert (result["output"] == "b") == (on_expire != "reject")
+        assert s.text == "done"
+    s.interrupts = found
+    with pytest.raises((nb.Conflict, nb.NotPending, nb.RunError)):
         await s.answer(restart={0: {}})
-    assert s.text == "done"
+    assert late.ran == [None]

@@ -32,7 +32,6 @@ STORED_ONLY = {
     "57": "the second answer is one to a run; a history resumed twice is C58",
     "122": "only a run has an id",
     "128": "only a run is cancelled",
-    "133": "a run applies a deadline by itself; generate when it is next called",
 }
 """Cases on ``play_stored``: in memory, in a file, and reopened by other processes."""
 

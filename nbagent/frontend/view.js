@@ -91,6 +91,7 @@ export class RunView {
       if (before) answered.push(...this.#leave(before));
       this.#insert(item, index, before);
     }
+    this.#tellGone(view.head);
     this.#notice(fresh, answered.length > 0);
     if (this.#tables.size < tables) glide(this.items, height);
   }
@@ -191,8 +192,14 @@ export class RunView {
     attr(this.el, "data-status", head.status);
     this.#frame.header.update(head);
     this.#frame.footer.update(head);
-    // A form says it itself, beside its buttons.
-    const told = this.#store.view?.items.some((item) => item.type === "form");
+  }
+
+  /**
+   * Tells that the kernel is gone, where no form says it beside its buttons; in a table they are folded.
+   * @param {import("./wire.js").Head} head
+   */
+  #tellGone(head) {
+    const told = [...this.#shown.values()].some(({ type }) => type === "form");
     const lost = this.#store.gone && !told && !ENDED.has(head.status);
     text(this.gone, lost ? this.#store.t("gone", { run: head.run }) : "");
     this.gone.hidden = !lost;

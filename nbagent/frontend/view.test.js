@@ -239,6 +239,17 @@ test("a kernel that is gone is said at once, by the card where no form says it",
   expect([said(), $(".nba-pill").textContent]).toEqual([[], "done"]);
 });
 
+test("a kernel that is gone is said by the card where its forms are folded into a table", () => {
+  const asked = ["a", "b", "c"].map((id) =>
+    form({ kind: "text" }, { key: id, interrupt: id, group: "g", input: [] }),
+  );
+  const { model, $, el, patch } = open(asked);
+  patch({ op: "head", head: { ...HEAD, status: "running" } });
+  model.fire("comm_live_update");
+  expect(el.querySelectorAll("table").length).toBeGreaterThan(0);
+  expect($(".nbagent > .nba-gone").hidden).toBe(false);
+});
+
 test("a notice's button tells the kernel once, and the focus stays in the notice", () => {
   const actions = [
     { name: "stop", label: "Stop it" },

@@ -171,6 +171,7 @@ TEXTS: dict[str, str] = {
     "key_enter": "Enter",
     "key_ctrl_enter": "Ctrl+Enter",
     "key_cmd_enter": "⌘ Enter",
+    "key_does": "{keys}: {action}",
     "expires_in": "expires in {t}",
     "expired": "expired",
     "reason": "Why? The agent is told.",

@@ -102,7 +102,12 @@ function radioControl(ctx, node, whole) {
   const other = node.other ? writeIn(ctx, list.inputs[0]?.getAttribute("name") ?? ctx.id()) : null;
   if (other) {
     list.list.append(other.el);
+    let pointed = false;
+    on(list.list, "keydown", () => (pointed = false), ctx.signal);
+    on(other.el, "pointerdown", () => (pointed = true), ctx.signal);
     on(other.radio, "change", () => other.open(true), ctx.signal);
+    // Who points at "Other…" means to write; who comes by arrow key may be on the way past it.
+    on(other.radio, "click", () => pointed && other.input.focus(), ctx.signal);
     on(
       list.list,
       "change",

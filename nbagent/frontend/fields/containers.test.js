@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { fixture, form, GATE, open, type } from "../fake.js";
+import { fixture, form, GATE, open, press, type } from "../fake.js";
 import { difference } from "./diff.js";
 
 const EXAMPLES = Object.fromEntries(fixture("forms.json").map((one) => [one.name, one]));
@@ -387,6 +387,21 @@ test("the page sends the very drafts that Python's examples answer", () => {
     sent((one) => one.fill("Name 1", "z")),
   ];
   for (const drafts of made) expect(known).toContainEqual(drafts);
+});
+
+test("Enter in a row goes on to the next one and adds one at the end; it doesn't send the form", () => {
+  const page = open([form({ ...TAGS, rows: TAGS.rows.slice(0, 1) })]);
+  const inputs = () => [...page.el.querySelectorAll(".nba-rows input")];
+  const enter = (at) => press(inputs()[at], "Enter");
+  inputs()[0].focus();
+  enter(0);
+  expect(inputs()).toHaveLength(2);
+  expect(document.activeElement).toBe(inputs()[1]);
+  enter(1);
+  expect(inputs()).toHaveLength(2);
+  enter(0);
+  expect(document.activeElement).toBe(inputs()[1]);
+  expect(page.model.said("answer")).toEqual([]);
 });
 
 test("nothing inside is drawn again by a message: rows, shapes, levels", () => {

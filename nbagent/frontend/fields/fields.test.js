@@ -474,3 +474,16 @@ test("whole JSON does not break", () => {
   for (const value of ["null", "[]", '{"a": [{}, -1.5e+3, "\\"", true]}'])
     expect(broken(value)).toBe(null);
 });
+
+test("who points at Other writes at once; who passes it by key stays among the options", () => {
+  const page = open([form({ kind: "choice", options: PLANS, other: true })]);
+  const radio = page.el.querySelectorAll("input[type=radio]")[3];
+  radio.focus();
+  press(radio, "ArrowDown");
+  radio.click();
+  expect(document.activeElement).toBe(radio);
+  radio.checked = false;
+  radio.closest("label").dispatchEvent(new Event("pointerdown", { bubbles: true }));
+  radio.click();
+  expect(document.activeElement).toBe(page.$(".nba-other"));
+});

@@ -33,6 +33,9 @@ import { added } from "./node.js";
 
 /** @typedef {{from: number|null, draft: Draft, key?: string}} Kept */
 
+/** Rows that are one line. */
+const LINE = ".nba-line-row, .nba-entry, tr";
+
 /** Kinds that draw their own name above them. */
 const NAMED = new Set(["object", "list", "table", "map", "tuple", "union", "lazy"]);
 
@@ -162,18 +165,28 @@ export function editable(ctx, node, saved, look) {
     emptied = false;
     fill(Array.from({ length: start }, (_, from) => ({ from, draft: null })));
   };
-  on(
-    adds,
-    "click",
-    () => {
-      emptied = false;
-      const row = push({ from: null, draft: null });
-      draw();
-      row.field.target()?.focus();
-      ctx.touched();
-    },
-    signal,
-  );
+  const add = () => {
+    emptied = false;
+    const row = push({ from: null, draft: null });
+    draw();
+    row.field.target()?.focus();
+    ctx.touched();
+  };
+  /** Enter in a row of one line goes on to the next row; it doesn't send the form. */
+  const enter = (/** @type {KeyboardEvent} */ event) => {
+    const { key, target, ctrlKey, metaKey, isComposing } = event;
+    if (key !== "Enter" || ctrlKey || metaKey || isComposing) return;
+    if (!(target instanceof HTMLInputElement)) return;
+    const at = rows.findIndex(({ el }) => el.contains(target) && el.matches(LINE));
+    if (at < 0) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const next = rows[at + 1];
+    if (next) next.field.target()?.focus();
+    else if (!event.repeat && target.value !== "") add();
+  };
+  on(look.el, "keydown", enter, signal);
+  on(adds, "click", add, signal);
   on(
     empty,
     "click",

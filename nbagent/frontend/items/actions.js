@@ -32,7 +32,9 @@ export function actionBar(env, signal, { press, reset }) {
   /** @type {(key: string, values?: Record<string, string|number>) => string} */
   const say = (key, values) => env.store.t(key, values);
   const buttons = h("div", { class: "nba-buttons" });
-  const right = h("span", { class: "nba-right" });
+  const keys = h("span", { class: "nba-keys" });
+  const end = h("span", {});
+  const right = h("span", { class: "nba-right" }, keys, end);
   const undo = h("button", { type: "button", class: "nba-link", hidden: true }, say("undo_all"));
   const menu = rememberMenu(env, signal);
   const acts = h("div", { class: "nba-acts" }, buttons, undo, right, menu.button);
@@ -127,11 +129,12 @@ export function actionBar(env, signal, { press, reset }) {
     if (!standing) return;
     const left = standing.expires === null ? null : standing.expires - env.store.now();
     const key = standing.enter ? "key_enter" : isApple() ? "key_cmd_enter" : "key_ctrl_enter";
-    const keys = standing.enter === null ? "" : say(key);
-    const end =
-      left === null ? "" : left > 0 ? say("expires_in", { t: countdown(left) }) : say("expired");
-    text(right, [keys, end].filter(Boolean).join(" · "));
+    const main = made.find((one) => one.action.primary)?.el.textContent;
+    const known = standing.enter !== null && main;
+    text(keys, known ? say("key_does", { keys: say(key), action: main }) : "");
+    text(end, left === null ? "" : left > 0 ? expires(left) : say("expired"));
   };
+  const expires = (/** @type {number} */ left) => say("expires_in", { t: countdown(left) });
   return {
     els: [panel.el, acts, menu.panel, hint],
     acts,

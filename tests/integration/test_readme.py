@@ -18,7 +18,8 @@ async def execute(block: str, names: dict) -> object:
     tree = ast.parse(block)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    body = eval(compile(tree, "README.md", "exec", flags), names)
+    code = compile(tree, "README.md", "exec", flags, dont_inherit=True)
+    body = eval(code, names)
     if inspect.isawaitable(body):
         await body
     if last is None:

@@ -12,9 +12,9 @@ from .context import Carried, ToolContext
 from .errors import Misuse, Rejected
 from .events import Interrupted, ToolStarted
 from .gate import Gate
-from .interrupts import Interrupt, InterruptKind
+from .interrupts import ASKED_AGAIN, Interrupt, InterruptKind
 from .journal import AnyJournal
-from .messages import Json
+from .messages import Json, canonical
 from .output import CallOutput
 from .owner import owner
 from .pausing import Pausing
@@ -79,9 +79,12 @@ class Dispatch:
         if not isinstance(pause, AskPause):
             entered = self._call.input if self._input is not self._call.input else None
             verdict = self._gate.verdict
-            events.append(
-                self.pausing(tool).event(kind, pause, self._input, entered=entered, verdict=verdict)
+            event = self.pausing(tool).event(
+                kind, pause, self._input, entered=entered, verdict=verdict
             )
+            if self._call.resumed is not None and _same_question(self._call.pause, event):
+                event = event.model_copy(update={"note": ASKED_AGAIN})
+            events.append(event)
         return events
 
     async def __call__(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
@@ -203,6 +206,14 @@ def carried_by(call: CallState) -> Carried:
         original_input=call.proposed if call.replaced else None,
         state=call.pause.state if call.pause is not None else None,
     )
+
+
+def _same_question(earlier: Interrupted | None, event: Interrupted) -> bool:
+    """Whether a restarted tool asks what it asked before, of the same input, having kept nothing."""
+    if earlier is None or (earlier.kind, event.kind) != ("tool", "tool"):
+        return False
+    asked = ([e.input, e.metadata, e.state] for e in (earlier, event))
+    return len({canonical(each) for each in asked}) == 1
 
 
 async def _question(tool: Tool[..., Any], typed: Any, input_: Json) -> Any:

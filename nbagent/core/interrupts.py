@@ -31,6 +31,13 @@ Remember = Literal["input_in_run", "tool_in_run", "input", "tool"]
 or in every run of this agent object."""
 
 
+ASKED_AGAIN = (
+    "This is asked again after it was approved: if the tool does not mean to, guard the question "
+    "with `if not ctx.resumed:`."
+)
+"""The note of an interrupt that its tool raised once more, word for word, when it was restarted."""
+
+
 class Metadata(BaseModel):
     """Base of the ready-made metadata; subclass one to add fields, which are shown as facts."""
 

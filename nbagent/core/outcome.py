@@ -8,9 +8,9 @@ from .errors import Cancelled, HumanInputRequired, RunError, RunNotFinished
 from .events import RunCancelled, RunCompleted, RunFailed
 from .interrupts import PendingInterrupt
 from .result import Result
-from .script import is_approval
 from .spec import RunSpec
 from .state import RunState, paused_messages, status_of
+from .wording import asks, wanted
 
 
 def result_of(state: RunState, spec: RunSpec, error: BaseException | None) -> Result:
@@ -54,7 +54,7 @@ def unanswered(
             return wrong[interrupt.id]
     lines = [
         f"- {i.tool_name or 'the limit'} (interrupt {i.id}), input {dict(i.input)!r}, "
-        f"asks: {i.metadata!r}; {_wanted(i)}"
+        f"{asks(i)}; {wanted(i)}"
         for i in asked
     ]
     text = (
@@ -62,10 +62,3 @@ def unanswered(
         "answer with run.respond / run.restart / run.reject:\n" + "\n".join(lines)
     )
     return HumanInputRequired(text, interrupts=list(asked), run_id=run_id)
-
-
-def _wanted(interrupt: PendingInterrupt) -> str:
-    if is_approval(interrupt):
-        name = interrupt.tool_name
-        return f"answers={{{name!r}: True}} approves it, answers={{{name!r}: False}} refuses"
-    return f"an answer must fit {interrupt.reply_schema!r}"

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from .answers import AnyResolution
 from .errors import InvalidAnswer, UsageError
-from .interrupts import PendingInterrupt, Reject, Respond, Restart
+from .interrupts import ASKED_AGAIN, PendingInterrupt, Reject, Respond, Restart
 from .pending import tools_inside
 from .tools import Tool
 
@@ -78,11 +78,23 @@ class Script:
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
         self._used: dict[str, int] = {}
+        self._given: dict[tuple[str, ...], AnyResolution] = {}
+        """The last answer that each call got."""
 
     def next(self, interrupt: PendingInterrupt) -> AnyResolution | None:
-        """The answer for this interrupt, or None where there is none."""
+        """The answer for this interrupt, or None where there is none.
+
+        An answer after which a call asks the very same again is not given to it twice: that would
+        go on forever.
+        """
         found = self._find(interrupt)
-        return None if found is _NONE else as_resolution(found, interrupt)
+        if found is _NONE:
+            return None
+        resolution, call = as_resolution(found, interrupt), (*interrupt.path, interrupt.call_id)
+        if interrupt.note == ASKED_AGAIN and self._given.get(call) == resolution:
+            return None
+        self._given[call] = resolution
+        return resolution
 
     def _find(self, interrupt: PendingInterrupt) -> Any:
         answers = self._answers

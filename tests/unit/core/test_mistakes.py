@@ -133,3 +133,116 @@ async def test_a_pause_leaves_later_questions_unasked():
         reply = nb.tool_response(response.interrupts[0], answer)
         response = await agent.generate(messages=response.messages, tool_responses=[reply])
     assert response.messages[-2]["content"][0]["output"] == "A B"
+
+
+# --- a tool that asks again what was approved
+
+
+def unguarded(**state: Any) -> Any:
+    """A tool that forgot ``if not ctx.resumed``."""
+
+    @nb.tool
+    def pay(ctx: nb.ToolContext) -> str:
+        ctx.interrupt(nb.Confirm(message="Pay?"), **state)
+
+    return pay
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [{"pay": True}, [True] * 9, lambda _: True, {"pay": nb.Restart(data=1)}],
+    ids=["name", "list", "callable", "data"],
+)
+async def test_answers_do_not_approve_the_same_question_for_ever(answers):
+    """A tool without its guard is found after one approval, and told so; not a loop without end."""
+    run = agent_with(unguarded()).run("go", answers=answers)
+    async with asyncio.timeout(20):
+        with pytest.raises(nb.HumanInputRequired, match="guard the question"):
+            await run
+    assert [e.type for e in run.journal].count("resolved") == 1
+    assert "guard" in run.interrupts[0].note
+
+
+async def test_the_form_of_a_question_asked_again_says_so():
+    """Step by step too: the interrupt carries the note; the first one does not."""
+    agent = agent_with(unguarded())
+    first = await agent.generate("go")
+    restart = nb.tool_restart(first.interrupts[0])
+    again = await agent.generate(messages=first.messages, tool_restarts=[restart])
+    assert first.interrupts[0].note is None
+    assert "guard the question" in again.interrupts[0].note
+
+
+@pytest.mark.parametrize("differs", ["message", "input", "state", "answer"])
+async def test_a_second_round_that_means_something_goes_on(differs):
+    """Other metadata, other input, other state, or another answer of the script: no loop, no note."""
+
+    @nb.tool
+    def pay(amount: int, ctx: nb.ToolContext) -> str:
+        count = (ctx.state or 0) + 1
+        message = f"Pay {amount}? {bool(ctx.resumed)}"
+        done = {"message": ctx.resumed_as(int) == 1, "input": amount > 9, "state": count > 2}
+        done["answer"] = ctx.resumed_as(int) == 2
+        if not done[differs]:
+            ctx.interrupt(
+                nb.Confirm(message=message if differs == "message" else "Pay?"),
+                state=count if differs == "state" else None,
+            )
+        return "paid"
+
+    rounds: Any = {
+        "message": [True, nb.Restart(data=1)],
+        "input": [nb.Restart(input={"amount": 6}), nb.Restart(input={"amount": 10})],
+        "state": True,
+        "answer": [True, nb.Restart(data=1), nb.Restart(data=2)],
+    }
+    agent = agent_with(pay, script=[call("pay", amount=5), "done"])
+    run = agent.run("go", answers={"pay": rounds[differs]})
+    await run
+    notes = [event.note for event in run.journal if event.type == "interrupted"]
+    assert (len(notes), any(notes)) == (3 if differs == "answer" else 2, differs == "answer")
+
+
+# --- what is asked, in words
+
+
+@pytest.mark.parametrize(
+    ("metadata", "output", "said"),
+    [
+        (
+            nb.Confirm(message="Send this\nmoney?"),
+            str,
+            "asks \"Send this money?\"; answers={'t': True",
+        ),
+        (None, str, "asks for approval; answers={'t': True} approves it"),
+        (nb.Choose(message="Which?", choices=["a", "b"]), str, "with one of 'a', 'b'"),
+    ],
+)
+async def test_an_unanswered_question_is_told_in_words(metadata, output, said):
+    """What is asked and what answer fits; the interrupt comes with the exception."""
+
+    @nb.tool
+    def t(ctx: nb.ToolContext) -> str:
+        ctx.interrupt(metadata)
+
+    with pytest.raises(nb.HumanInputRequired) as raised:
+        await agent_with(t).run("go")
+    assert said in str(raised.value)
+    assert [i.tool_name for i in raised.value.interrupts] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (int, "a whole number"),
+        (bool, "True or False"),
+        (dict[str, int], "what fits"),
+        (nb.Option, "a dict with 'value', 'label', 'help'"),
+        (Any, "any value"),
+    ],
+)
+async def test_the_answer_that_fits_is_told_in_words(output, said):
+    """And not as a JSON Schema, where there are words."""
+    ask = nb.interrupt_tool("ask", output=output, metadata=nb.Ask(message="What?"))
+    with pytest.raises(nb.HumanInputRequired, match=f'asks "What\\?".*answers it with {said}'):
+        await agent_with(ask).run("go")

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { form, HEAD, open, press, type, WIRE } from "./fake.js";
 
-const [text, reasoning, call, , record, notice] = WIRE.from_kernel.snapshot.view.items;
+const [text, reasoning, call, , record, notice, message] = WIRE.from_kernel.snapshot.view.items;
 
 beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
@@ -23,7 +23,8 @@ test("hostile strings are shown and never become markup", () => {
       outputs: [{ kind: "text", data: evil, alt: "" }],
     },
     { ...record, title: evil, decision: evil },
-    { ...notice, text: evil },
+    { ...notice, text: evil, actions: [{ name: "stop", label: evil }] },
+    { ...message, text: evil, note: evil },
     form(
       {
         kind: "object",
@@ -280,7 +281,6 @@ test("long printed text is folded after its first lines, and grows behind the fo
 });
 
 test("a message that waits says so until the model has it", () => {
-  const message = WIRE.from_kernel.snapshot.view.items.at(-1);
   const { $, patch } = open([message]);
   expect($(".nba-message").textContent).toBe("And hurrysent later");
   patch({ op: "put", index: 0, item: { ...message, note: "" } });

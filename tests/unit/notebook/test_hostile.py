@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nbagent.core.events import (
     CallRequested,
     Interrupted,
+    MessageQueued,
     ModelResponded,
     Resolved,
     RunFailed,
@@ -136,6 +137,7 @@ def run_saying(text):
         )
     rejected = Resolved(at=5, id="i0", call_id="d0", resolution=Reject(reason=text), by=text)
     view.apply(rejected)
+    view.apply(MessageQueued(at=5, text=text, by=text))
     return view
 
 

@@ -163,9 +163,14 @@ def status_of(state: RunState) -> Status:
         case RunCancelled():
             return "cancelled"
         case None:
-            goes_on = ("running",) if state.budget is not None else ("ready", "running")
-            busy = any(c.status in goes_on for c in state.calls.values())
-            return "interrupted" if state.pending and not busy else "running"
+            return "interrupted" if state.pending and not _is_busy(state) else "running"
+
+
+def _is_busy(state: RunState) -> bool:
+    """Whether calls go on; past a budget that is used up, only bodies that run already do."""
+    if state.budget is not None:
+        return bool(running_calls(state))
+    return any(c.status in ("ready", "running") for c in state.calls.values())
 
 
 def but(value: S, **changes: Any) -> S:

@@ -134,14 +134,6 @@ export class FormView {
     return this.#item.interrupt;
   }
 
-  get approval() {
-    return this.#item.approval;
-  }
-
-  draw() {
-    this.#draw();
-  }
-
   /** Whether an answer is on its way. */
   get busy() {
     return this.#pending !== null || this.#accepted || this.#item.answering;
@@ -174,7 +166,7 @@ export class FormView {
    */
   press(name, reason, drafts) {
     const action = this.#item.actions.find((one) => one.name === name);
-    if (!action || this.busy || this.#env.store.gone) return;
+    if (!action || this.#env.store.gone) return;
     if (drafts !== undefined) this.#build(drafts);
     this.#submit(action, { reason, remember: null });
   }

@@ -13,18 +13,17 @@ import { FormView } from "./form.js";
  * Calls are approved each with what stands in its row, questions get what is filled in here.
  * @param {FormItem} item one of them
  * @param {Env} env
- * @param {AbortSignal} signal
  * @param {() => Row[]} waiting
  */
-export function drawFoot(item, env, signal, waiting) {
+export function drawFoot(item, env, waiting) {
   const t = env.store.t.bind(env.store);
   const { approval } = item;
   const actions = item.actions.map((action) => ({ ...action, changed_label: null }));
   const own = approval ? { spec: null, actions } : {};
   const none = { interrupt: "", tool: "", path: "", note: null, facts: [], remember: [] };
   const title = t("same_for_all");
-  const form = new FormView({ ...item, ...none, ...own, preview: [], drafts: null, title }, env);
-  signal.addEventListener("abort", () => form.remove(), { once: true });
+  const shown = { ...item, ...none, ...own, preview: [], drafts: null, title };
+  const form = new FormView(shown, env);
   form.host = {
     unseen: () => waiting().some((row) => row.form.unseen),
     take({ action, drafts, reason }) {
@@ -46,7 +45,7 @@ export function drawFoot(item, env, signal, waiting) {
       }
       const alike = approval || new Set(open.map((row) => row.prefill)).size === 1;
       form.el.hidden = n < 2 || !alike;
-      form.draw();
+      form.update(shown);
     },
   };
 }

@@ -33,10 +33,10 @@ export const TITLE = "\u0000";
 /**
  * @param {FormItem} first
  * @param {Env} env
- * @param {AbortSignal} signal
  * @param {Does} does
  */
-export function drawRow(first, env, signal, does) {
+export function drawRow(first, env, does) {
+  const { signal } = env;
   const t = env.store.t.bind(env.store);
   const form = env.form(first);
   const { acts } = form.bar;
@@ -50,6 +50,7 @@ export function drawRow(first, env, signal, does) {
   const under = h("tr", { role: "row", class: "nba-under" }, inside);
   /** @type {FormItem|RecordItem} */
   let item = first;
+  const redraw = () => item.type === "form" && form.update(item);
   let values = valuesOf(first, t);
   /** @type {Map<string, HTMLElement>} */
   let cells = new Map();
@@ -72,7 +73,7 @@ export function drawRow(first, env, signal, does) {
       held.add(cut);
       return () => {
         held.delete(cut);
-        form.draw();
+        redraw();
       };
     };
     return [box, reveal({ t, signal, hold }, box, fact.value, ROOM) ?? ""];
@@ -86,10 +87,10 @@ export function drawRow(first, env, signal, does) {
     // Its buttons stand in the row, or below what they decide.
     if (wanted) form.bar.els[0]?.after(acts);
     else buttons.prepend(acts);
-    form.draw();
+    redraw();
   };
   const draw = () => {
-    text(toggle, t(open ? "close_row" : form.approval ? "open_row" : "answer_row"));
+    text(toggle, t(open ? "close_row" : first.approval ? "open_row" : "answer_row"));
     const all = [...acts.querySelectorAll(".nba-buttons > button"), toggle];
     for (const button of all) attr(button, "aria-label", `${button.textContent}: ${named}`);
     mark(open ? [] : form.changes().map((change) => changeOf(...change, values, t)));
@@ -114,7 +115,7 @@ export function drawRow(first, env, signal, does) {
     drawn: draw,
     unseen: (cut) => {
       const here = does.unseen() || [...held].some((box) => el.contains(box));
-      return form.approval && here && (cut || !opened);
+      return first.approval && here && (cut || !opened);
     },
     refused(errors) {
       if (quiet) does.refused(errors);
@@ -136,6 +137,7 @@ export function drawRow(first, env, signal, does) {
     },
     /** What the form shows before anybody touched it. */
     prefill: JSON.stringify(first.spec),
+    redraw,
     /** @param {FormItem|RecordItem} next */
     update(next) {
       if (next === item) return;

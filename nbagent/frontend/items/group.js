@@ -28,9 +28,6 @@ export function drawGroup(group, env) {
   const one = /** @type {FormItem} */ (group.items.find((item) => item.type === "form"));
   const { tool, approval } = one;
   const t = store.t.bind(store);
-  const life = new AbortController();
-  const { signal } = life;
-  env.signal.addEventListener("abort", () => life.abort(), { once: true, signal });
   const path = one.path && h("div", { class: "nba-path", dir: "auto" }, one.path);
   const title = h("h4", { class: "nba-title", id: env.id(), dir: "auto", tabindex: "-1" });
   const note = h("p", { class: "nba-note", dir: "auto" });
@@ -43,7 +40,7 @@ export function drawGroup(group, env) {
   /** @type {Map<string, Row>} */
   const rows = new Map();
   const waiting = () => [...rows.values()].filter((row) => row.open);
-  const foot = drawFoot(one, env, signal, waiting);
+  const foot = drawFoot(one, env, waiting);
   const asking = h("div", { class: "nba-asking" }, path, title, note);
   const about = { class: "nba-form nba-group", "aria-labelledby": title.id };
   const el = h("section", about, asking, facts, table, foot.form.el);
@@ -71,7 +68,7 @@ export function drawGroup(group, env) {
     draw();
   };
   const add = (/** @type {FormItem} */ item) => {
-    const row = drawRow(item, env, signal, {
+    const row = drawRow(item, env, {
       drawn: () => draw(),
       unseen: () => [...held].some((box) => facts.contains(box)),
       refused: (errors) => approval || foot.form.fail(errors),
@@ -114,11 +111,11 @@ export function drawGroup(group, env) {
       held.add(box);
       return () => {
         held.delete(box);
-        for (const row of waiting()) row.form.draw();
+        for (const row of waiting()) row.redraw();
       };
     };
     const label = h("div", { class: "nba-help" }, t("same_in_all"));
-    const list = factList(shared, { t, signal, hold });
+    const list = factList(shared, { t, hold, signal: env.signal });
     facts.replaceChildren(...(shared.length > 0 ? [label, list] : []));
     facts.hidden = !facts.firstChild;
   };
@@ -135,7 +132,7 @@ export function drawGroup(group, env) {
   return {
     el,
     update,
-    remove: () => life.abort(),
+    remove: () => foot.form.remove(),
     tick() {
       foot.form.tick();
       for (const row of waiting()) row.form.tick();

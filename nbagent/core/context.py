@@ -167,6 +167,8 @@ class ToolContext:
             expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
             on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
 
+        A ``Confirm`` is approved, which answers True, or refused; code may answer False as well.
+
         Raises:
             Rejected: the person said no.
         """

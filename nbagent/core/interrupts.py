@@ -103,6 +103,12 @@ class Edit(Metadata):
     """The inputs that may be changed; None means all."""
 
 
+def is_confirmation(kind: InterruptKind, metadata: Json, reply_schema: Json) -> bool:
+    """Whether a body asks in its middle if it may go on: ``ctx.ask`` with a ``Confirm``."""
+    is_yes_or_no = isinstance(reply_schema, dict) and reply_schema.get("type") == "boolean"
+    return kind == "ask" and is_yes_or_no and isinstance(metadata, dict) and "danger" in metadata
+
+
 class Interrupt(BaseException):
     """Raised by a tool to pause its call; takes what ``ToolContext.interrupt`` takes.
 

@@ -7,7 +7,14 @@ from typing import Any, TypeAlias
 
 from .answers import AnyResolution
 from .errors import InvalidAnswer, UsageError
-from .interrupts import ASKED_AGAIN, PendingInterrupt, Reject, Respond, Restart
+from .interrupts import (
+    ASKED_AGAIN,
+    PendingInterrupt,
+    Reject,
+    Respond,
+    Restart,
+    is_confirmation,
+)
 from .pending import tools_inside
 from .tools import Tool
 
@@ -18,8 +25,9 @@ Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterr
 def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
     """What a value given in ``answers=`` means for this interrupt.
 
-    A resolution is itself. For an approval (metadata without choices on a tool with a body) True
-    runs the tool and False refuses, and nothing else will do. Otherwise it is the tool's answer.
+    A resolution is itself. For an approval (metadata without choices on a tool with a body, or a
+    ``Confirm`` in its middle) True lets the tool run and False refuses, and nothing else will do.
+    Otherwise it is the tool's answer.
 
     Raises:
         InvalidAnswer: an approval is given something else.
@@ -33,11 +41,15 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
             f"{interrupt.tool_name!r} asks for approval, and answers= has {value!r:.80} for it: give "
             "True to run it, False to refuse, or nb.Respond(value) to answer in its place"
         )
-    return Restart() if value else Reject()
+    if not value:
+        return Reject()
+    return Restart() if interrupt.restartable else Respond(output=True)
 
 
 def is_approval(interrupt: PendingInterrupt) -> bool:
-    """Whether the question is if a tool may run, and not what to answer."""
+    """Whether the question is if a tool may run, or go on, and not what to answer."""
+    if is_confirmation(interrupt.kind, interrupt.metadata, interrupt.reply_schema):
+        return True
     asks_for_value = isinstance(interrupt.metadata, dict) and "choices" in interrupt.metadata
     return interrupt.restartable and not asks_for_value
 

@@ -103,6 +103,19 @@ def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, An
     }
 
 
+def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
+    """Whether a body goes on, asked in its middle: no value is chosen, so it is no form."""
+    title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
+    danger = metadata.values.get("danger") is True
+    return {
+        "title": title,
+        "mode": "approve",
+        "confirms": True,
+        "facts": long + metadata.facts("danger"),
+        "actions": buttons.approving(danger=danger, changes=False),
+    }
+
+
 def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
     """What an outside system answers: shown, with nothing to press."""
     title, long = titled(metadata, TEXTS["external"].format(tool=reveal(waiting.tool_name)))

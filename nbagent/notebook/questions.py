@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from nbagent.core.events import Resolved
-from nbagent.core.interrupts import Reject, Remember, Respond, Restart
+from nbagent.core.interrupts import Reject, Remember, Respond, Restart, is_confirmation
 from nbagent.forms import Form, Submission
 
 from . import asked, facts, wire
@@ -48,6 +48,8 @@ class Question:
     warning: str = ""
     """What to know before answering, below the note."""
     expires_at: float | None = None
+    confirms: bool = False
+    """Whether approving answers True to a body that asks in its middle."""
     memorable: bool = False
     """Whether approving may be remembered: for what a rule asked, as it is shown."""
     labels: tuple[tuple[Any, str], ...] = ()
@@ -73,6 +75,8 @@ class Question:
         }
         if asked.is_external(waiting):
             return cls(**common, **asked.external(waiting, metadata))
+        if is_confirmation(waiting.kind, waiting.metadata, waiting.reply_schema):
+            return cls(**common, **asked.confirmation(waiting, metadata))
         if waiting.kind == "approval":
             return cls(**common, memorable=True, **asked.approval(waiting, metadata, known))
         if metadata.choices is not None and waiting.kind != "budget":
@@ -97,6 +101,8 @@ class Question:
         if action == "submit":
             return self._answered(drafts)
         approved = self._approved(drafts)
+        if self.confirms and isinstance(approved, Restart) and remember is None:
+            return Respond(output=True)
         return approved if remember is None else self._remembered(approved, remember)
 
     def refusal(self, action: Any, reason: Any = None) -> list[FieldError]:
@@ -174,7 +180,7 @@ class Question:
             decision = f"{decision} · {TEXTS['by'].format(who=reveal(event.by))}"
         return RecordItem(
             key=key,
-            title=self.tool if self.approval and self.tool else self.title,
+            title=self.tool if self.approval and self.tool and not self.confirms else self.title,
             decision=decision,
             tone=tone,
             details=details,
@@ -221,6 +227,8 @@ class Question:
     def _decision(
         self, resolution: Respond | Restart | Reject
     ) -> tuple[str, Literal["good", "bad", "plain"], list[Fact]]:
+        if self.confirms and isinstance(resolution, Respond):
+            resolution = Restart() if resolution.output else Reject()
         match resolution:
             case Reject(reason=None):
                 return TEXTS["rejected" if self.approval else "declined"], "bad", []

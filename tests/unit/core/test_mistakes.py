@@ -11,6 +11,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.errors import Misuse
+from nbagent.notebook.questions import Question
 
 call = nb.ScriptedModel.call
 
@@ -246,3 +247,66 @@ async def test_the_answer_that_fits_is_told_in_words(output, said):
     ask = nb.interrupt_tool("ask", output=output, metadata=nb.Ask(message="What?"))
     with pytest.raises(nb.HumanInputRequired, match=f'asks "What\\?".*answers it with {said}'):
         await agent_with(ask).run("go")
+
+
+# --- a Confirm in the middle of a body
+
+
+def wiper(ran: list[Any]) -> Any:
+    """A tool that ignores what its confirmation answers."""
+
+    @nb.tool
+    async def wipe(ctx: nb.ToolContext) -> str:
+        ran.append(await ctx.ask(nb.Confirm(message="Really?", danger=True)))
+        return "wiped"
+
+    return wipe
+
+
+@pytest.mark.parametrize(
+    ("answers", "ran", "output"),
+    [
+        ({"wipe": True}, [True], "wiped"),
+        ([False], [], "In the middle of this call of wipe, a person said no"),
+        ({"wipe": False}, [], "In the middle of this call of wipe, a person said no"),
+        ({"wipe": nb.Respond(output=False)}, [False], "wiped"),
+    ],
+)
+async def test_a_confirm_that_is_asked_is_approved_or_rejected(answers, ran, output):
+    """False in ``answers=`` is a no that raises at the line; only code answers False as a value."""
+    seen: list[Any] = []
+    run = agent_with(wiper(seen)).run("go", answers=answers)
+    await run
+    assert (seen, run.calls["wipe"][0].output) == (ran, output)
+
+
+async def test_a_confirm_takes_no_text_for_a_yes():
+    """As any approval; and the interrupt says how to answer it."""
+    seen: list[Any] = []
+    with pytest.raises(nb.InvalidAnswer, match="True to run it, False to refuse"):
+        await agent_with(wiper(seen)).run("go", answers={"wipe": "yes"})
+    with pytest.raises(nb.HumanInputRequired, match="True} approves it"):
+        await agent_with(wiper(seen)).run("go")
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("press", "ran", "decision"),
+    [("approve", [True], "approved"), ("reject", [], "rejected · “too early”")],
+)
+async def test_the_form_of_a_confirm_approves_or_rejects(press, ran, decision):
+    """Two buttons, danger styled as in any approval; no choice of Yes and No to be sent."""
+    seen: list[Any] = []
+    run = await agent_with(wiper(seen)).run("go", attended=True, show=False).settled()
+    (event,) = run.open_events
+    question = Question.of(event)
+    assert [(a.name, a.danger) for a in question.actions] == [("approve", True), ("reject", False)]
+    assert (question.title, question.form, question.facts) == ("Really?", None, [])
+    assert isinstance(question.resolve("approve", {"drafts": 1}), list)
+    assert isinstance(question.resolve("approve", remember="tool"), list)
+    reason = "too early" if press == "reject" else None
+    await run.resolve(event.id, question.resolve(press, reason=reason), by="form")
+    await run
+    resolved = next(e for e in run.journal if e.type == "resolved")
+    record = question.record("k", resolved, 0.0)
+    assert (seen, record.decision, record.title) == (ran, decision, "Really?")

@@ -50,6 +50,15 @@ def code():
     return [text[i : i + 4] for i in range(0, len(text), 4)]
 
 
+def examples():
+    """Paragraphs and short blocks of code in turns, as an assistant explains a program."""
+    lines = "def margin(rows):\n    # of one region\n    return sum(r['m'] for r in rows)\n\n"
+    text, size = "", TOKENS * 4
+    while len(text) < size:
+        text += SENTENCE * 2 + "\n\n```python\n" + lines * 6 + "```\n\n"
+    return [text[i : i + 4] for i in range(0, size, 4)]
+
+
 def stream(tokens, a_second):
     """Seconds of CPU and bytes for these tokens, arriving at this pace."""
     view, deltas = RunView("r"), [TextDelta(token) for token in tokens]
@@ -90,7 +99,8 @@ def main():
     """Print the table."""
     render("warm **up** $x$\n\n```python\n1\n```\n")
     print(f"{'case':34}{'µs/token':>10}{'bytes/text':>12}{'patches':>9}")
-    for name, make in (("plain words", plain_words), ("prose", prose), ("code", code)):
+    cases = {"plain words": plain_words, "prose": prose, "code": code, "examples": examples}
+    for name, make in cases.items():
         for pace in (100_000, 100):
             tokens = make() if pace > 1_000 else make()[:2_000]
             rounds = [stream(tokens, pace) for _ in range(ROUNDS)]

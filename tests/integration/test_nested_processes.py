@@ -105,6 +105,30 @@ def test_c103_inner_siblings_are_answered_one_by_one_in_processes_that_die(
     assert sorted(effects(tmp_path)) == ["gate", "gate", "look:inside", "look:outside"]
 
 
+def test_c132_inner_gates_answered_by_two_processes_at_once_run_once_each(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """The same gate: one wins. Another gate each: both count, whoever of them goes on."""
+    both = [begin(), begin()]
+    rounds = 6
+    for n in range(rounds):
+        run = both[0].ask("start", calls=nested([GATE, GATE]))
+        both[1].ask("open", run_id=run["id"])
+        first, second = (path[-1] for path in run["paths"])
+        asked = (first, first) if n % 2 else (first, second)
+        at = time.time() + 0.03
+        for process, interrupt in zip(both, asked, strict=True):
+            process.tell("answer", run_id=run["id"], interrupt=interrupt, at=at, data="go")
+        said_so = [process.hear() for process in both]
+        assert said_so.count("won") == len(set(asked))
+        if n % 2:
+            both[0].ask("answer", run_id=run["id"], interrupt=second, at=0, data="go")
+        ends = [process.ask("finish", run_id=run["id"]) for process in both]
+        assert said(ends[0]) == ["5 {'quote': 10} go"] * 2
+        assert ends[0]["heard"] == ends[1]["heard"]
+    assert effects(tmp_path).count("gate") == 2 * rounds
+
+
 def begin_and_kill(begin: Begin, calls: Any) -> Any:
     """Start a run in a process that is killed once the run has settled."""
     process = begin()

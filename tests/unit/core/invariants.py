@@ -18,6 +18,7 @@ from nbagent.core.state import RunState, apply, next_step, restore
 from .branch import Branch
 from .ledger import Ledger
 from .schedule import Schedule
+from .world import GATED
 
 
 def replayed(journal: list[events.StoredEvent]) -> RunState:
@@ -55,6 +56,15 @@ class Promises(Schedule):
             acts = [act.n for act in self.world.acts.get(branch.number, [])]
             assert len(set(acts)) == len(acts)
             assert not branch.inherited & set(acts)
+
+    @invariant()
+    def c36_a_body_that_pauses_is_entered_once_and_once_more_for_each_restart(self) -> None:
+        """However often what surrounds it tries, and whoever drives."""
+        for branch in self.branches:
+            ledger = Ledger(branch.journal)
+            for n, times in ledger.entered().items():
+                if self.kinds[n] in GATED:
+                    assert times <= 1 + len(ledger.approved(n))
 
     @invariant()
     def every_answer_in_a_journal_is_one_that_was_accepted(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -52,8 +53,8 @@ class Ledger:
         if act.kind in GATED:
             return len(approved) == (2 if act.kind == "twice" else 1) and approved[-1] == act.input
         if act.kind in REVIEWED:
-            known = (act.depth, act.kind) in act.seat.remembered and act.input == act.n
-            return approved == [act.input] or (not approved and known)
+            known = (act.depth, act.kind) in act.seat.remembered
+            return approved[-1:] == [act.input] or known
         if act.kind in NEEDED:
             replies = self.replies(act.n).values()
             return sum(isinstance(r, nb.Respond) for r in replies) >= NEEDED[act.kind]
@@ -85,8 +86,10 @@ class Ledger:
                 return told.endswith(output)
             case nb.Reject():
                 return "rejected this call" in told
-            case _:
+            case nb.Restart(remember=None):
                 return told.endswith(f"did {self.approved(n)[-1]}")
+            case _:  # whatever input comes to the gate from then on
+                return int(told.rpartition("did ")[2]) % EDIT == n
 
     def _fits_replies(self, n: int, told: str) -> bool:
         replies = self.replies(n)
@@ -107,6 +110,12 @@ class Ledger:
         called = self.called()
         began = {(e.scope, e.call_id) for e in self.journal if e.type == "tool_started"}
         return {called[where].name for where in began - over}
+
+    def entered(self) -> dict[int, int]:
+        """How often the body of each call was started."""
+        called = self.called()
+        began = [called[e.scope, e.call_id] for e in self.journal if e.type == "tool_started"]
+        return Counter(number_of(call.input) for call in began if call.name != "inner")
 
     def finished(self) -> set[int]:
         """The numbers of calls that are done, or have done the step in which they act."""

@@ -24,7 +24,7 @@ from nbagent.core.state import RunState, Wait, next_step
 from .branch import Branch, Dead
 from .ledger import Ledger, number_of, results_in, turns_of
 from .turns import TURNS, USAGE, Watched, kinds_in, numbered, said, speaker
-from .world import EDIT, IN_THREADS, MIDDLEWARE, Seat, World
+from .world import EDIT, IN_THREADS, MIDDLEWARE, Seat, World, middleware
 
 MORE = {"turns": 1, "tokens": 15, "cost": 0.015, "seconds": 6}
 """How much more of a budget is granted."""
@@ -52,7 +52,7 @@ class Schedule(RuleBasedStateMachine):
 
     @initialize(
         turns=TURNS,
-        middleware=st.sampled_from(list(MIDDLEWARE)),
+        kind=st.sampled_from(MIDDLEWARE),
         max_turns=st.sampled_from([50, 2, 1]),
         budget=st.sampled_from(BUDGETS),
         inner_budget=st.sampled_from([{}, {}, {"tokens": 6}]),
@@ -60,25 +60,30 @@ class Schedule(RuleBasedStateMachine):
         fails_at=st.sampled_from([None, None, 0, 1]),
         in_file=st.booleans(),
         cancels=st.booleans(),
+        handles=st.sampled_from([1, 2]),
+        eager=st.booleans(),
     )
-    def start(self, turns: Any, middleware: str, max_turns: int, **drawn: Any) -> None:
+    def start(self, turns: Any, kind: str, max_turns: int, **drawn: Any) -> None:
         """Begin a run."""
         counter = iter(range(EDIT))
         self.script = [numbered(turn, counter) for turn in turns]
         self.kinds = {n: kind for turn in self.script for n, kind in kinds_in(turn).items()}
-        self.hostile, self.max_turns = middleware == "hostile", max_turns
+        self.hostile, self.max_turns = kind == "hostile", max_turns
         self.budgets = (drawn["budget"], drawn["inner_budget"])
         self.fails_at, self.cancels = drawn["fails_at"], drawn["cancels"]
+        self.eager = drawn["eager"]
         memory = nb.MemoryStore()
         self.stores = self.files if drawn["in_file"] else (memory, memory)
         self.options = {
-            "middleware": MIDDLEWARE[middleware],
+            "middleware": middleware(kind),
             "on_tool_error": "raise" if drawn["raises"] else "tell",
         }
         branch = Branch(0, nb.core.spec.new_id())
         self.branches.append(branch)
         seat = self.seated(branch)
         self.loop.run_until_complete(self._started(seat.run))
+        for _ in range(1, drawn["handles"]):
+            self.opened(branch)
         self.quiet()
 
     async def _started(self, run: Run) -> None:
@@ -262,6 +267,9 @@ class Schedule(RuleBasedStateMachine):
         self.given[i.id] = resolution
         if isinstance(resolution, nb.Restart) and resolution.remember:
             seat.remembered.add((len(i.path) - 2, i.tool_name))
+        for other in branch.seats if self.eager else ():  # each takes it on itself to go on
+            other.run._journal.catch_up()
+            self.pushed(other.run)
         self.quiet()
 
     # --- the oracle at a model's door

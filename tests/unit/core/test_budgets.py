@@ -205,6 +205,41 @@ async def test_p10_a_no_ends_the_run_while_an_agent_inside_asks_in_a_bodys_middl
     assert run.status == "failed"
 
 
+async def test_p10_a_run_is_not_settled_while_a_body_inside_runs_past_the_budget():
+    """It is asked about at once, and awaiting says so when that body has ended."""
+    go = asyncio.Event()
+
+    def inner_says(messages: Any) -> Any:
+        started = messages[0]["content"][0]["text"]
+        return "inner done" if messages[-1]["role"] == "tool" else call(started)
+
+    inner = nb.Agent(nb.ScriptedModel(inner_says, usage=Usage(5, 5)), name="inner")
+
+    @inner.tool
+    async def slow() -> str:
+        await go.wait()
+        return "slow"
+
+    @inner.tool
+    def work() -> str:
+        return "worked"
+
+    first = [call("inner", prompt=what) for what in ("slow", "work")]
+    model = nb.ScriptedModel([first, "done"])
+    agent = nb.Agent(model, tools=[inner.as_tool()], budget=nb.Budget(tokens=20))
+    run = agent.run("go")
+    while not run.interrupts:  # noqa: ASYNC110 - events() would do, at more length
+        await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert run.status == "running"
+    go.set()
+    with pytest.raises(nb.HumanInputRequired):
+        await asyncio.wait_for(run._wait(), 10)
+    run.respond(run.interrupts[0], 1000)
+    assert (await run).text == "done"
+
+
 async def test_turns_tokens_and_cost_are_separate_budgets():
     """More of one is not more of another."""
     agent = loops(tokens=25)

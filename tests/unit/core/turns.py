@@ -19,8 +19,8 @@ USAGE = (Usage(10, 1, 0.01), Usage(5, 2, 0.005), Usage(1, 1, 0.001))
 LEAVES = st.sampled_from(FLAT)
 TURN = st.lists(
     LEAVES | st.lists(LEAVES | st.lists(LEAVES, min_size=1, max_size=2), min_size=1, max_size=3),
-    min_size=1,
-    max_size=3,
+    min_size=2,
+    max_size=4,
 )
 TURNS = st.lists(TURN, min_size=1, max_size=3)
 

@@ -44,11 +44,33 @@ class Swallow:
         return "all went well"
 
 
-MIDDLEWARE = {
-    "none": [],
-    "usual": [nb.ToolErrorsToText(), nb.Retry(2), nb.Timeout(1000)],
-    "hostile": [nb.Retry(2), Swallow()],
-}
+class Drift:
+    """Makes another input of a reviewed call on its first two ways to the gate, and then the same."""
+
+    def __init__(self) -> None:
+        self._ways: dict[int, int] = {}
+
+    async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
+        """Add to its number."""
+        if c.tool_name in REVIEWED:
+            n = c.input.n % EDIT
+            self._ways[n] = min(self._ways.get(n, 0) + 1, 2)
+            c.input = c.input.model_copy(update={"n": n + EDIT * (self._ways[n] + 1)})
+        return await nxt(c)
+
+
+def middleware(kind: str) -> list[Any]:
+    """What surrounds the calls of a run."""
+    made: dict[str, list[Any]] = {
+        "none": [],
+        "usual": [nb.ToolErrorsToText(), nb.Retry(2), nb.Timeout(1000)],
+        "hostile": [nb.Retry(2), Swallow()],
+        "drifting": [Drift()],
+    }
+    return made[kind]
+
+
+MIDDLEWARE = ["none", "usual", "hostile", "drifting"]
 
 
 def raises(typed: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import nbagent as nb
+from nbagent.notebook import display
 from nbagent.notebook.card import RunCard
 
 
@@ -43,3 +44,34 @@ async def test_what_to_do_when_the_kernel_is_gone_depends_on_the_store(tmp_path)
             await run
             card.detach()
             card.close()
+
+
+async def test_the_end_of_an_inner_run_is_not_the_end_of_the_card(monkeypatch):
+    """A card gives way to static HTML when its run has ended, not when an agent inside it has."""
+    settled = []
+    monkeypatch.setattr(display, "display", lambda *_, **__: None)
+    monkeypatch.setattr(display.Live, "settle", lambda *_, **__: settled.append(run.status))
+    inner = nb.Agent(nb.ScriptedModel(["inner"]), name="clerk")
+    outer = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("clerk", prompt="do"), "outer"]))
+    outer.add(inner.as_tool())
+    run = outer.run("go", show=False)
+    shown = display.Shown(run, earlier=[])
+    shown.show(None)
+    await run
+    assert settled == ["completed"]
+    shown.live.card.detach()
+
+
+async def test_a_run_that_goes_on_after_its_failure_keeps_its_card(monkeypatch):
+    """A retry right after the failure: what was about to become static stays live until the end."""
+    monkeypatch.setattr(display, "display", lambda *_, **__: None)
+    run = nb.Agent(nb.ScriptedModel([RuntimeError("broke"), "fine"])).run("go", show=False)
+    shown = display.Shown(run, earlier=[])
+    shown.show(None)
+    await run.settled()
+    assert not shown.live.held()
+    run.retry()
+    assert shown.live.held()
+    await run
+    assert not shown.live.held()
+    shown.live.card.detach()

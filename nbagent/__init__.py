@@ -42,7 +42,7 @@ from .core.interrupts import (
     Restart,
     Resumed,
 )
-from .core.journal import MemoryStore
+from .core.memory import MemoryStore
 from .core.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.policy import allow, deny, review
 from .core.replies import tool_rejection, tool_response, tool_restart

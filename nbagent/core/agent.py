@@ -12,13 +12,25 @@ from .errors import (
     ToolError,
     UsageError,
 )
+from .given import (
+    check_rules,
+    checked_budget,
+    checked_list,
+    checked_middleware,
+    checked_rules,
+    checked_store,
+    checked_text,
+    checked_turns,
+)
 from .interrupts import PendingInterrupt
-from .journal import Heard, Journal, MemoryStore, Store
-from .launch import Options, checked_prompt, launch, take_up
+from .journal import Heard, Journal, Store
+from .launch import Options, check_pending, checked_prompt, launch, take_up
 from .loop import Driver
+from .memory import MemoryStore
 from .messages import load
 from .middleware import Middleware
 from .model import Model
+from .near import meant
 from .pending import interrupts_of
 from .policy import Approval, Rule
 from .replies import replies_of
@@ -74,25 +86,24 @@ class Agent:
         on_tool_error: Literal["tell", "raise"] = "tell",
         store: Store | None = None,
     ) -> None:
-        if max_turns < 1:
-            raise UsageError(f"max_turns must be at least 1, not {max_turns!r}")
-        self.name = name
+        self.name = checked_text("name", name)
         self.model = _model(model)
-        self.instructions = instructions
-        self.max_turns = max_turns
+        self.instructions = checked_text("instructions", instructions, optional=True)
+        self.max_turns = checked_turns(max_turns)
         self.output_type = output_type
         if on_tool_error not in ("tell", "raise"):
             raise UsageError(f"on_tool_error is 'tell' or 'raise', not {on_tool_error!r}")
-        self.policy = [policy] if isinstance(policy, Rule) else list(policy)
-        self.middleware = list(middleware)
-        self.budget = budget or Budget()
+        self.policy = checked_rules(policy)
+        self.middleware = checked_middleware(middleware)
+        self.budget = checked_budget(budget)
         self.remembered: list[Rule] = []
         """Approvals that a person said to remember; take one out to be asked again."""
         self.on_tool_error = on_tool_error
-        self.store = store
+        self.store = checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
+        self._last_spec: RunSpec | None = None
         local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
-        for one in tools:
+        for one in checked_list("tools", tools, "[a_function, a_tool]"):
             self.add(as_tool(one, local_names))
 
     @property
@@ -276,13 +287,16 @@ class Agent:
             RunError: the model or a tool failed; ``error.messages`` is the history to resume from.
         """
         spec = self._spec(self._chosen(tools, sys._getframe(1).f_locals))  # noqa: SLF001
+        check_rules(spec, self.tools)
+        check_pending(pending)
+        limit = self.max_turns if max_turns is None else checked_turns(max_turns)
         state = restore(load(messages or ()))
         replies = replies_of(tool_responses, tool_restarts, tool_rejections)
         if prompt is not None and replies:
             raise UsageError(
                 "give a prompt or answers, not both: answer first, then send the prompt"
             )
-        state = replace(state, limit=max_turns or self.max_turns, at=spec.clock())
+        state = replace(state, limit=limit, at=spec.clock())
         journal = Journal(new_id(), None, state)
         if on_event is not None:
             journal.subscribe(on_event)
@@ -300,7 +314,8 @@ class Agent:
     # --- inside
 
     def _spec(self, tools: Mapping[str, Tool[..., Any]]) -> RunSpec:
-        return RunSpec(
+        """What a run needs to know; the same object as long as that is the same."""
+        spec = RunSpec(
             agent=self.name,
             model=self.model,
             tools=tools,
@@ -313,6 +328,11 @@ class Agent:
             middleware=self.middleware,
             budget=self.budget,
         )
+        last = self._last_spec
+        if last is not None and last.tools is tools and last == spec:
+            return last
+        self._last_spec = spec
+        return spec
 
     def _chosen(
         self, tools: Sequence[Any] | None, local_names: dict[str, Any]
@@ -320,7 +340,7 @@ class Agent:
         if tools is None:
             return self.tools
         chosen: dict[str, Tool[..., Any]] = {}
-        for one in tools:
+        for one in checked_list("tools", tools, "[a_function, 'a_registered_name']"):
             made = self._named(one) if isinstance(one, str) else as_tool(one, local_names)
             chosen[made.name] = made
         return chosen
@@ -328,7 +348,8 @@ class Agent:
     def _named(self, name: str) -> Tool[..., Any]:
         if name not in self.tools:
             known = ", ".join(sorted(self.tools)) or "none"
-            raise ToolError(f"{self!r} has no tool {name!r}; it has: {known}")
+            hint = meant(name, self.tools)
+            raise ToolError(f"{self!r} has no tool {name!r}; it has: {known}{hint}")
         return self.tools[name]
 
 

@@ -146,7 +146,10 @@ def edit_note(input_: Json) -> str:
 
 def _kept(call: CallState, input_: dict[str, Any]) -> dict[str, Any]:
     """The input a body gets; the model's own object where it is the same, to be kept once."""
-    return call.proposed if canonical(input_) == canonical(call.proposed) else freeze(input_)
+    if input_ is call.proposed or canonical(input_) == canonical(call.proposed):
+        return call.proposed
+    frozen: dict[str, Any] = freeze(input_)
+    return frozen
 
 
 def _record(pause: Interrupted | None, event: Resolved) -> dict[str, Any]:

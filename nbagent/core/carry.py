@@ -150,7 +150,7 @@ def restore(messages: Sequence[Message]) -> RunState:
         if item["role"] == "user":
             break
         turns += item["role"] == "assistant"
-    ids = frozenset(p["id"] for m in history if m["role"] == "assistant" for p in calls_of(m))
+    ids = tuple(p["id"] for m in history if m["role"] == "assistant" for p in calls_of(m))
     state = RunState(messages=history, calls=calls, turns=turns, used_ids=ids)
     return _with_run(state, run) if run else state
 

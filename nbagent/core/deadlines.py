@@ -24,6 +24,8 @@ class Expiring(Protocol):
 class Deadlines:
     """Watches over the questions of one run."""
 
+    __slots__ = ("_clock", "_drive", "_journal", "_run")
+
     def __init__(
         self, journal: Journal, clock: Callable[[], float], drive: Drive, run: Expiring
     ) -> None:

@@ -6,11 +6,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
 from .errors import RunError
 from .events import Interrupted, RunCancelled
 from .follow import Follower
+from .host import Place
 from .journal import Journal
 from .loop import Driver
 from .spec import RunSpec
@@ -24,28 +25,34 @@ TICK = 0.02
 """Seconds between looks at whether it has."""
 
 
+class Driven(Protocol):
+    """One handle on a run, as its drive sees it."""
+
+    def stands(self, asked: Sequence[Interrupted]) -> None:
+        """The run may have come to a stand, with these new questions; called on its loop."""
+
+
 class Drive:
     """Drives a run when it is this handle's turn, and follows its journal when it is not.
 
     Args:
         spec: what the driver needs to know.
         journal: the run's.
-        loop: the loop the run lives on; the caller's running one, or the private one, by default.
+        place: where the run lives; the caller's running loop, or the private one, by default.
         values: the tools' own Python objects by call id, to be added to.
-        stands: called on the run's loop when the run may have come to a stand, with questions that
-            were not told before.
+        run: who is told.
     """
 
     def __init__(
         self,
         spec: RunSpec,
         journal: Journal,
-        loop: asyncio.AbstractEventLoop | None,
+        place: Place,
         *,
         values: dict[str, Any],
-        stands: Callable[[Sequence[Interrupted]], None],
+        run: Driven,
     ) -> None:
-        self.loop = loop or running_loop() or private_loop()
+        self.loop = place.loop or running_loop() or private_loop()
         self.error: BaseException | None = None
         """Why the run cannot go on here."""
         self.active = False
@@ -56,20 +63,20 @@ class Drive:
         """Told when the run moves to another loop, where what was scheduled before is lost."""
         self._spec = spec
         self._journal = journal
+        self._host = place.host
         self._values = values
-        self._stands = stands
+        self._run = run
         self._driver: Driver | None = None
         self._task: asyncio.Task[None] | None = None
         self._again = False
         """Whether to drive again once the driver that was stopped has ended."""
         self._follower: Follower | None = None
-        self._lock = threading.RLock()
 
     # --- where
 
     def home(self) -> asyncio.AbstractEventLoop:
         """The loop the run lives on; another one once that is closed."""
-        with self._lock:
+        with _lock:
             if self.loop.is_closed():
                 self.loop = running_loop() or private_loop()
                 self._driver = self._task = None
@@ -123,7 +130,7 @@ class Drive:
         if self.stopping:
             return
         self.active, self.error = True, None
-        hooks = Hooks(self._paused, self._idle)
+        hooks = Hooks(self._paused, self._idle, self._host.present)
         self._driver = Driver(self._spec, self._journal, live=True, hooks=hooks)
         self._driver.values = self._values
         name = f"nbagent run {self.run_id}"
@@ -145,16 +152,16 @@ class Drive:
             self._again, self.error = False, None
             self._drive()
             return
-        self._stands(())
+        self._run.stands(())
         if error is None:
             self.follow()
 
     def _paused(self, event: Interrupted) -> None:
-        self._stands((event,))
+        self._run.stands((event,))
         self.follow()
 
     def _idle(self) -> None:
-        self._stands(())
+        self._run.stands(())
 
     # --- following
 
@@ -167,7 +174,7 @@ class Drive:
         """Keep up with what others write to the run, and go on with it where nobody else does."""
         if self._journal.store is None or self._journal.state.outcome is not None:
             return
-        with self._lock:
+        with _lock:
             if self._follower is None:
                 self._follower = Follower(self._journal, self)
         self._follower.follow()
@@ -183,7 +190,7 @@ class Drive:
     def moved(self, lost: BaseException | None) -> None:
         """The state is another by now, or ``lost`` says why the run cannot go on."""
         self.error = lost
-        self._stands(self._journal.state.pending)
+        self._run.stands(self._journal.state.pending)
 
     # --- stopping
 
@@ -214,7 +221,7 @@ class Drive:
         event = RunCancelled(at=self._spec.clock(), by=by, still_running=still_running)
         self._journal.end(event)
         self.active = self.stopping = False  # one that had failed already may be tried again
-        self._stands(())
+        self._run.stands(())
 
     def abandon(self, error: BaseException | None = None) -> None:
         """The run has ended: leave the bodies that wait for answers nobody can give any more."""
@@ -228,9 +235,11 @@ class Drive:
             self._task.cancel()
         else:
             self.active = False
-        self._stands(())
+        self._run.stands(())
 
 
+_lock = threading.RLock()
+"""Held for a moment while a drive moves to another loop, or begins to follow."""
 _driven: set[Drive] = set()
 """Drives with a driver at work: an event loop alone keeps no task alive."""
 

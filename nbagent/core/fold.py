@@ -73,11 +73,11 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
         parts.append({"type": "text", "text": event.text})
     calls: dict[str, CallState] = {}
     for call in event.calls:
-        part = {"type": "tool_call", "id": call.id, "name": call.name, "input": call.input}
+        frozen = freeze(call.input)
+        part = {"type": "tool_call", "id": call.id, "name": call.name, "input": frozen}
         if call.raw is not None:
             part["raw"] = call.raw
         parts.append(part)
-        frozen = freeze(call.input)
         calls[call.id] = CallState(call.id, call.name, frozen, frozen, call.raw, final=call.final)
     said = (*state.messages, message("assistant", *parts))
     told = {} if calls else _queue_sent(state)
@@ -88,7 +88,7 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
         calls=calls,
         finish_reason=event.finish_reason,
         usage=state.usage + _usage(event),
-        used_ids=state.used_ids.union(calls) if calls else state.used_ids,
+        used_ids=(*state.used_ids, *calls),
         **({"turns": state.turns + 1} | told),
     )
 

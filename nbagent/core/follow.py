@@ -49,6 +49,8 @@ class Followed(Protocol):
 class Follower:
     """Follows for one handle, while that handle does not drive."""
 
+    __slots__ = ("__weakref__", "_is_told", "_journal", "_news", "_run", "_seen", "_timer")
+
     def __init__(self, journal: Journal, run: Followed) -> None:
         self._journal = journal
         self._run = run
@@ -56,7 +58,7 @@ class Follower:
         self._seen = -1
         self._news = time.monotonic()
         """When the journal was last seen to move."""
-        self._is_told = journal.watch(self.follow)
+        self._is_told = journal.watch(self)
 
     def follow(self) -> None:
         """Look now, and go on looking while it is needed; from any thread."""

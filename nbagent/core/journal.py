@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from .errors import Conflict, NbagentError, StoreError, UsageError
-from .events import Resolved, RunCancelled, RunRetried, RunStarted, StoredEvent, ToolStarted
+from .errors import Conflict, NbagentError, StoreError
+from .events import Resolved, RunCancelled, RunRetried, RunStarted, StoredEvent, ToolStarted, slim
 from .model import ModelDelta
 from .output import Chunk, Displayed, OutputDelta, Printed, Progressed
 from .state import RunState, apply, but
@@ -61,6 +60,13 @@ class Telling(Protocol):
         """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
 
 
+class Following(Protocol):
+    """Who keeps up with a journal that others write to."""
+
+    def follow(self) -> None:
+        """Look what they wrote."""
+
+
 def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
     """The refusal of an append to a journal of ``length`` events; ``winner`` stands in its place."""
     told = f"run {run_id!r} has moved on: it has {length} events, not {expected}"
@@ -76,51 +82,6 @@ def moment(at: float) -> str:
     return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).isoformat("T", "seconds")
 
 
-class MemoryStore:
-    """Journals in this process's memory: gone when it ends."""
-
-    def __init__(self) -> None:
-        self._journals: dict[str, list[StoredEvent]] = {}
-        self._watchers: dict[str, list[weakref.ref[Watcher]]] = {}
-        self._lock = threading.Lock()
-
-    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
-        """Add events after the first ``expected`` ones, or raise ``Conflict``."""
-        with self._lock:
-            journal = self._journals.get(run_id, [])
-            if len(journal) != expected:
-                winner = journal[expected] if 0 <= expected < len(journal) else None
-                raise moved_on(run_id, expected, len(journal), winner)
-            if not events:
-                return
-            self._journals.setdefault(run_id, journal).extend(events)
-        for found in self._watchers.get(run_id, ()):
-            watcher = found()
-            if watcher is not None:
-                watcher.grown()
-
-    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
-        """The events from number ``start`` on."""
-        with self._lock:
-            if run_id not in self._journals:
-                raise UsageError(f"{self!r} has no run {run_id!r}")
-            return self._journals[run_id][start:]
-
-    def watch(self, run_id: str, watcher: Watcher) -> None:
-        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
-        with self._lock:
-            there = [one for one in self._watchers.get(run_id, ()) if one() is not None]
-            self._watchers[run_id] = [*there, weakref.ref(watcher)]
-
-    def run_ids(self) -> list[str]:
-        """The runs it holds, oldest first."""
-        with self._lock:
-            return list(self._journals)
-
-    def __repr__(self) -> str:
-        return f"MemoryStore({len(self._journals)} runs)"
-
-
 class Journal:
     """One run's events: appended under a lock, folded at once, told to listeners in order.
 
@@ -133,15 +94,15 @@ class Journal:
         self.run_id = run_id
         self.store = store
         self.state = state if state is not None else RunState()
-        self.listeners: list[Listener] = []
+        self.listeners: tuple[Listener, ...] = ()
         self._lock = threading.RLock()
-        self._untold: list[StoredEvent] = []
+        self._untold: tuple[StoredEvent, ...] = ()
         self._telling = False
         self.driver = ""
         """The process that took the run on last: started it, answered, or ran a call."""
         self._writer: int | None = None
         """The thread that writes now: what the store tells on it is no news."""
-        self._on_growth: Callable[[], None] | None = None
+        self._follower: Following | None = None
 
     def append(self, *events: StoredEvent) -> None:
         """Add these events, whatever the state.
@@ -190,13 +151,13 @@ class Journal:
     def subscribe(self, listener: Listener) -> list[StoredEvent]:
         """Tell ``listener`` what comes from now on; gives back all that came before."""
         with self._lock:
-            self.listeners = [*self.listeners, listener]
+            self.listeners = (*self.listeners, listener)
             return self.read()
 
     def unsubscribe(self, listener: Listener) -> None:
         """Tell ``listener`` nothing any more."""
         with self._lock:
-            self.listeners = [one for one in self.listeners if one is not listener]
+            self.listeners = tuple(one for one in self.listeners if one is not listener)
 
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
         """Tell listeners something that is not stored."""
@@ -223,9 +184,9 @@ class Journal:
         except Exception as error:
             raise StoreError(f"run {self.run_id!r} could not be read: {error}") from error
 
-    def watch(self, on_growth: Callable[[], None]) -> bool:
-        """Call ``on_growth``, on any thread, when others write; False where the store doesn't tell."""
-        self._on_growth = on_growth
+    def watch(self, follower: Following) -> bool:
+        """Let it follow, on any thread, when others write; False where the store doesn't tell."""
+        self._follower = follower
         store: object = self.store
         if not isinstance(store, Telling):
             return False
@@ -234,11 +195,12 @@ class Journal:
 
     def grown(self) -> None:
         """The store tells that the journal has grown."""
-        if self._on_growth is not None and self._writer != threading.get_ident():
-            self._on_growth()
+        if self._follower is not None and self._writer != threading.get_ident():
+            self._follower.follow()
 
     def _write(self, events: Sequence[StoredEvent]) -> None:
         if self.store is not None and events:
+            events = [slim(event) for event in events]
             self._writer = threading.get_ident()
             try:
                 self.store.append(self.run_id, events, self.state.position)
@@ -261,13 +223,14 @@ class Journal:
                 self.driver = event.owner or self.driver
         if not self.listeners:
             return
-        self._untold.extend(events)
+        self._untold += tuple(events)
         if self._telling:
             return
         self._telling = True
         try:
             while self._untold:
-                event = self._untold.pop(0)
+                event, *later = self._untold
+                self._untold = tuple(later)
                 for listener in self.listeners:
                     self._tell(listener, event)
         finally:
@@ -299,7 +262,7 @@ class InnerJournal:
         return self._inner(self._outer.state)
 
     @property
-    def listeners(self) -> list[Listener]:
+    def listeners(self) -> tuple[Listener, ...]:
         """Who listens to the outermost run."""
         return self._outer.listeners
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 from .errors import PendingInterrupts, RunNotFinished, ToolError, UsageError
+from .given import check_rules, checked_store
 from .host import Place, current_host
 from .journal import Journal, Store
 from .messages import Message, user
@@ -36,6 +37,11 @@ class Options:
         """
         if self.on_rerun not in ("cancel", "keep"):
             raise UsageError(f"on_rerun is 'cancel' or 'keep', not {self.on_rerun!r}")
+        if self.attended not in (True, False, None):
+            raise UsageError(f"attended is True, False or None, not {self.attended!r:.80}")
+        check_pending(self.pending)
+        checked_store(self.store)
+        check_rules(spec, spec.tools)
         check_answers(self.answers, spec.tools)
 
 
@@ -48,17 +54,16 @@ def launch(spec: RunSpec, prompt: str, options: Options, *, blocking: bool = Fal
         options: the rest of what it was asked for.
         blocking: whether the caller's thread is going to wait, so that its loop cannot be used.
     """
+    options.check(spec)
     text, after = checked_prompt(prompt), options.after
     if after is not None and options.pending == "queue" and after.queue(text):
         return after
     if after is not None and options.pending == "reject":
         after.dismiss()
     messages = [*_history(after), user(text)]
-    options.check(spec)
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if blocking else host.loop(attended=attended)
-    spec = replace(spec, present=host.present)
     journal, place = Journal(new_id(), options.store), Place(host, attended, loop)
     run = Run(spec, journal, place, answers=options.answers)
     host.started(run, on_rerun=options.on_rerun)
@@ -79,12 +84,22 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
     place = Place(host, attended, host.loop(attended=attended))
-    run = Run(replace(spec, present=host.present), journal, place, answers=options.answers)
+    run = Run(spec, journal, place, answers=options.answers)
     host.started(run, on_rerun="keep")
     run.take_up()
     if attended and options.show:
         host.show(run)
     return run
+
+
+def check_pending(pending: Any) -> None:
+    """Refuse what says nothing about open questions.
+
+    Raises:
+        UsageError: naming what may be given.
+    """
+    if pending not in get_args(Pending):
+        raise UsageError(f"pending is 'refuse', 'reject' or 'queue', not {pending!r:.80}")
 
 
 def checked_prompt(prompt: Any) -> str:

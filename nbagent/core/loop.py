@@ -78,7 +78,7 @@ class Driver:
         self._around = Surroundings(
             spec.tools,
             spec.raise_errors,
-            spec.present,
+            hooks.present,
             spec.clock,
             spec.new_id,
             self._inside,
@@ -259,9 +259,7 @@ class Driver:
         """
         inner: Inner = tool.options.inner
         spec = inner.spec()
-        spec = replace(
-            spec, present=self._spec.present, clock=self._spec.clock, new_id=self._spec.new_id
-        )
+        spec = replace(spec, clock=self._spec.clock, new_id=self._spec.new_id)
         scope = (*self._scope, call.id)
         journal = InnerJournal(self.journal, call.id)
         begin(journal, spec, scope, inner.prompt(typed))

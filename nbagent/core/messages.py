@@ -48,6 +48,10 @@ class FrozenDict(dict[str, Any]):
         return (freeze, (dict(self),))
 
 
+EMPTY = FrozenDict()
+"""The one empty dict of all states that have nothing to hold."""
+
+
 class FrozenList(list[Any]):
     """A list that cannot be changed, equal to the list of the same content."""
 

@@ -11,7 +11,8 @@ from .answers import check_open, id_of, reply_types
 from .errors import Conflict, NotPending
 from .events import Interrupted, StoredEvent
 from .interrupts import PendingInterrupt
-from .journal import Heard, Journal, MemoryStore
+from .journal import Heard, Journal
+from .memory import MemoryStore
 from .messages import Message
 from .model import Usage
 from .pending import interrupts_of

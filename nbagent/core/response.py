@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Collection
 from contextlib import aclosing
 from typing import Any, assert_never
 
 from .errors import ModelError, NbagentError
 from .events import CallRequested, ModelResponded
 from .journal import AnyJournal
-from .messages import dumps
+from .messages import dumps, freeze
 from .model import (
     Discarded,
     Finished,
@@ -47,17 +48,8 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
         raise
     except Exception as error:
         raise ModelError(f"{type(error).__name__}: {error}") from error
-    event = collected.event(spec.clock(), journal.state.used_ids)
-    calls = tuple(_marked(call, spec) for call in event.calls)
-    return event.model_copy(update={"calls": calls, "scope": scope})
-
-
-def _marked(call: CallRequested, spec: RunSpec) -> CallRequested:
-    """The call, marked where its tool's answer ends the run."""
-    tool = spec.tools.get(call.name)
-    if tool is None or not tool.options.final:
-        return call
-    return call.model_copy(update={"final": True})
+    final = {tool.name for tool in spec.tools.values() if tool.options.final}
+    return collected.event(spec.clock(), journal.state.used_ids, scope=scope, final=final)
 
 
 class Collected:
@@ -88,8 +80,21 @@ class Collected:
             case never:
                 assert_never(never)
 
-    def event(self, at: float, used_ids: frozenset[str]) -> ModelResponded:
+    def event(
+        self,
+        at: float,
+        used_ids: Collection[str],
+        *,
+        scope: tuple[str, ...],
+        final: Collection[str],
+    ) -> ModelResponded:
         """The whole response.
+
+        Args:
+            at: when it was whole, in Unix seconds.
+            used_ids: the call ids that the history has already.
+            scope: the calls that lead to the run.
+            final: names of the tools whose answer ends the run.
 
         Raises:
             ModelError: the stream ended without ``Finished``.
@@ -99,16 +104,19 @@ class Collected:
         usage = self._finished.usage
         return ModelResponded(
             at=at,
+            scope=scope,
             text="".join(self._text),
             reasoning="".join(self._reasoning),
-            calls=self._requested(used_ids),
+            calls=self._requested(used_ids, final),
             finish_reason=self._finished.reason,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cost=usage.cost,
         )
 
-    def _requested(self, used_ids: frozenset[str]) -> tuple[CallRequested, ...]:
+    def _requested(
+        self, used_ids: Collection[str], final: Collection[str]
+    ) -> tuple[CallRequested, ...]:
         seen = set(used_ids)
         requested = []
         for _, (call_id, name, pieces) in sorted(self._calls.items()):
@@ -121,8 +129,9 @@ class Collected:
                 CallRequested(
                     id=call_id,
                     name=name or "",
-                    input=input_ if input_ is not None else {},
+                    input=freeze(input_ or {}),
                     raw=raw if input_ is None else None,
+                    final=name in final,
                 )
             )
         return tuple(requested)

@@ -55,7 +55,7 @@ class Run(Record):
         self.attended = place.attended
         self._host = place.host
         self._waiters = Waiters()
-        self._drive = Drive(spec, journal, place.loop, values=self._values, stands=self._stands)
+        self._drive = Drive(spec, journal, place, values=self._values, run=self)
         self._deadlines = Deadlines(journal, spec.clock, self._drive, self)
         self._unattended: Unattended | None = None
         _handles.add(self)
@@ -63,8 +63,8 @@ class Run(Record):
             self._unattended = Unattended(answers, self, self._drive, self._waiters)
             journal.subscribe(self._unattended.hear)
 
-    def _stands(self, asked: Sequence[Interrupted]) -> None:
-        """It may have come to a stand: watch the time of new questions, and tell who waits."""
+    def stands(self, asked: Sequence[Interrupted]) -> None:
+        """For its drive: watch the time of new questions, and tell who waits how it stands."""
         for event in asked:
             self._deadlines.watch(event)
         self._deadlines.apply()

@@ -15,6 +15,7 @@ from .interrupts import (
     Restart,
     is_confirmation,
 )
+from .near import meant
 from .pending import tools_inside
 from .tools import Tool
 
@@ -74,7 +75,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
     if unknown:
         raise UsageError(
             f"answers= names {unknown[0]!r}, which is no tool of this agent: "
-            f"{', '.join(sorted(known - {''})) or 'it has none'}"
+            f"{', '.join(sorted(known - {''})) or 'it has none'}{meant(unknown[0], known)}"
         )
 
 

@@ -16,17 +16,13 @@ from .middleware import Middleware
 from .model import Model, ToolSpec
 from .policy import Rule
 from .state import Finish
-from .tools import Presenter, Tool
+from .tools import Tool
 from .values import describe
 
 
 def new_id() -> str:
     """A random id of 128 bits: ids derived from calls would let one run's answer pass on another."""
     return secrets.token_hex(16)
-
-
-def _nothing(_value: Any, /) -> None:
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +62,9 @@ class RunSpec:
     """Approvals that a person said to remember; the agent's own list."""
     middleware: Sequence[Middleware] = ()
     budget: Budget = Budget()
-    present: Presenter = _nothing
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
-    specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict)
+    specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)
     """The last tools sent, so that the same tuple is sent as long as they are the same."""
 
     def typed_output(self, output: Any) -> Any:

@@ -7,13 +7,17 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from .events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
 from .interrupts import Resumed
-from .messages import Json, Message, Part, canonical, text_of
+from .messages import EMPTY, Json, Message, Part, canonical, text_of
 from .model import Usage
 
 Status = Literal["running", "interrupted", "completed", "failed", "cancelled"]
 CallStatus = Literal["ready", "running", "waiting", "done"]
 Outcome: TypeAlias = RunCompleted | RunFailed | RunCancelled
 S = TypeVar("S")
+
+
+def _nothing() -> dict[Any, Any]:
+    return EMPTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,11 @@ class CallState:
     """Since when only an answer can make it go on."""
     waited: float = 0.0
     """Seconds it has waited for answers before."""
-    asked: dict[str, Interrupted] = field(default_factory=dict)
+    asked: dict[str, Interrupted] = field(default_factory=_nothing)
     """The open questions of ``ctx.ask``, by interrupt id."""
-    answers: dict[int, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[int, dict[str, Any]] = field(default_factory=_nothing)
     """What ``ctx.ask`` gets, by the question's number: ``{"output": …}`` or ``{"rejected": reason}``."""
-    steps: dict[str, Any] = field(default_factory=dict)
+    steps: dict[str, Any] = field(default_factory=_nothing)
     """Values of ``ctx.step`` by name."""
     child: RunState | None = None
     """The run inside, where the tool is an agent."""
@@ -99,20 +103,20 @@ class RunState:
     """Seconds it had run by then; waiting for answers does not count."""
     messages: tuple[Message, ...] = ()
     """The history; the last message's calls are those in ``calls`` while a turn is open."""
-    calls: dict[str, CallState] = field(default_factory=dict)
+    calls: dict[str, CallState] = field(default_factory=_nothing)
     turns: int = 0
     """Model responses since the last user message."""
     limit: int = 20
     """Turns allowed; grows when a person says to go on."""
-    granted: dict[str, float] = field(default_factory=dict)
+    granted: dict[str, float] = field(default_factory=_nothing)
     """What a person added to other budgets, by name."""
-    used_ids: frozenset[str] = frozenset()
+    used_ids: tuple[str, ...] = ()
     """Every call id in the history."""
     budget: Interrupted | None = None
     """The question whether to go on past the limit, while it is open."""
     refused: bool = False
     """Whether a person said not to go on past the limit."""
-    settled: dict[str, Resolved] = field(default_factory=dict)
+    settled: dict[str, Resolved] = field(default_factory=_nothing)
     """Answers by interrupt id."""
     finish_reason: str = "stop"
     """Why the last model response ended."""

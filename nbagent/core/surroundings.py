@@ -19,12 +19,14 @@ def _nobody(*_told: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Who is told how a run stands."""
+    """Who is told how a run stands, and shows what it gives."""
 
     paused: Callable[[Interrupted], None] = _nobody
     """Of every pause once it is stored."""
     idle: Callable[[], None] = _nobody
     """When nothing can go on without an answer, while a body waits at its line."""
+    present: Presenter = _nobody
+    """Makes of a result what is shown of it, where that is richer than text."""
 
 
 @dataclass(frozen=True, slots=True)

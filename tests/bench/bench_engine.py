@@ -144,16 +144,12 @@ def paused_memory(count: int = 1000) -> None:
 
     async def measure() -> None:
         agent = make_agent(0)
-
-        def pausing() -> nb.Agent:
-            agent.model = NoModel(1, "pause")
-            return agent
-
+        agent.model = NoModel(10 * count, "pause")
         for name in ("live", "stateless"):
-            held: list[Any] = [await _paused(pausing(), name) for _ in range(20)]
+            held: list[Any] = [await _paused(agent, name) for _ in range(20)]
             gc.collect()
             tracemalloc.start()
-            held = [await _paused(pausing(), name) for _ in range(count)]
+            held = [await _paused(agent, name) for _ in range(count)]
             gc.collect()
             size = tracemalloc.get_traced_memory()[0] / len(held)
             tracemalloc.stop()

@@ -89,6 +89,16 @@ def _warm_up() -> None:
     threading.Thread(target=import_module, args=(name,), name="nbagent-forms", daemon=True).start()
 
 
+_PANIC = "PanicException"
+"""What jsonschema's own dependency (rpds) raises where the stack is full; it is no ``Exception``."""
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, RecursionError) or type(error).__name__ == _PANIC:
+        return say("too_deep").rstrip(".")
+    return f"{type(error).__name__}: {error}"
+
+
 class SchemaChecker:
     """Validates a document against a JSON Schema, 2020-12, without ever loading another one."""
 
@@ -106,11 +116,8 @@ class SchemaChecker:
             if self._validator is None:
                 self._validator = validator_for(self._schema)
             complaints = complaints_of(self._validator, document, part)
-        except RecursionError:
-            return Checked(
-                problems=[Problem(None, (), say("not_checked", problem=say("too_deep")))]
-            )
-        except Exception as error:  # a schema from anywhere can break the validator
-            problem = f"{type(error).__name__}: {error}"
-            return Checked(problems=[Problem(None, (), say("not_checked", problem=problem))])
+        except BaseException as error:  # a schema from anywhere can break the validator
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise
+            return Checked(problems=[Problem(None, (), say("not_checked", problem=_told(error)))])
         return Checked(document, place(part, complaints, labelled=False))

@@ -9,7 +9,7 @@ from typing import Any
 from .nodes import Choice, Leaf, Node
 from .numbers import NotANumber, as_decimal, as_int, as_num, exact
 from .texts import say
-from .values import Json, broken, is_number, loads, same
+from .values import Json, broken, is_number, key_of, loads
 
 MAX_FILE = 32 * 2**20
 """Bytes of a file that a form takes."""
@@ -114,11 +114,7 @@ def read_multi(node: Choice, draft: dict[str, Any]) -> list[Json]:
         raise Refused("unreadable")
     values = [_option(node, index) for index in indices]
     values += [_write_in(node, text) for text in others]
-    kept: list[Json] = []
-    for value in values:
-        if not any(same(value, earlier) for earlier in kept):
-            kept.append(value)
-    return kept
+    return list({key_of(value): value for value in reversed(values)}.values())[::-1]
 
 
 def _option(node: Choice, index: Any) -> Json:

@@ -12,6 +12,7 @@ from .choose import made_choice
 from .decode import Decoder
 from .grow import Made, made_of
 from .keep import keepable
+from .masks import masked
 from .nodes import Node, Object
 from .parts import Part, Path, Problem
 from .scrub import scrubbed, unmasked
@@ -19,7 +20,16 @@ from .secretlike import asked_secrets
 from .spec import Draft, spec
 from .static import record
 from .texts import say
-from .values import ABSENT, Json, as_document, broken, dumps, same
+from .values import (
+    ABSENT,
+    MAX_NESTING,
+    Json,
+    as_document,
+    broken,
+    depth_over,
+    dumps,
+    same,
+)
 
 Error = tuple[str | None, Path, str]
 """Field id (None: the form as a whole), place in the document, message."""
@@ -126,6 +136,8 @@ class Form:
 
     def keepable(self, drafts: Draft) -> Draft:
         """The drafts as they may be kept and shown again: without what was typed into secrets."""
+        if depth_over(drafts, MAX_NESTING):  # no page makes such, and nothing could send it back
+            return None
         return keepable(self._made.tree, self.fields, drafts)
 
     def static_html(self, answer: Any = None) -> str:
@@ -159,7 +171,8 @@ def _answered(answer: Any) -> Json:
     """The document of an answer; a secret that pydantic wrote as a mask was still provided."""
     if isinstance(answer, Submission):
         return json.loads(answer.json_text) if answer.ok and answer.json_text else ABSENT
-    return ABSENT if answer is None else unmasked(as_document(answer))
+    document = ABSENT if answer is None else as_document(answer)
+    return unmasked(document) if masked(document) else document
 
 
 def _text(value: Json) -> str | None:
@@ -173,11 +186,11 @@ def _text(value: Json) -> str | None:
 
 def _together(read: list[Problem], checked: list[Problem]) -> list[Problem]:
     """All problems; where a draft could not be read, the validator's view of the gap is noise."""
-    unread = [each.path for each in read]
+    unread = {each.path for each in read}
     kept = [
         each
         for each in checked
-        if not any(each.path[: len(path)] == path for path in unread if path)
+        if not any(each.path[:length] in unread for length in range(1, len(each.path) + 1))
     ]
     return [*read, *(kept if () not in unread else [])]
 

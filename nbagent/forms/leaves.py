@@ -9,7 +9,7 @@ from .nodes import Choice, Const, Kind, Leaf, Node, Option
 from .refs import Words
 from .shape import Look, hint_of, label_of, notes, suits
 from .texts import say
-from .values import ABSENT, Json, same, shown
+from .values import ABSENT, Json, key_of, same, shown
 
 LONG_TEXT = 80
 """Characters of a prefilled text from which it gets a text area."""
@@ -117,13 +117,11 @@ def multi(item: Look, common: Common, write_in: Node | None) -> Choice | None:
 
 
 def _pickable(values: list[Json], options: tuple[Option, ...], others: bool) -> bool:  # noqa: FBT001
-    for index, value in enumerate(values):
-        if any(same(value, earlier) for earlier in values[:index]):
-            return False
-        known = any(same(value, option.value) for option in options)
-        if not known and not (others and isinstance(value, str)):
-            return False
-    return True
+    keys = [key_of(value) for value in values]
+    known = {key_of(option.value) for option in options}
+    strange = [value for value, key in zip(values, keys, strict=True) if key not in known]
+    writable = others and all(isinstance(value, str) for value in strange)
+    return len(set(keys)) == len(keys) and (writable or not strange)
 
 
 def hidden_if_secret(node: Node) -> Node:

@@ -44,7 +44,7 @@ _WELL: dict[str, Callable[[Json], bool]] = {
          "minContains", "maxContains"),
         _count,
     ),
-    **dict.fromkeys(("$id", "$ref", "$dynamicRef", "$recursiveRef", "$schema"), _address),
+    **dict.fromkeys(("$id", "$ref", "$dynamicRef", "$recursiveRef"), _address),
     **dict.fromkeys(("$anchor", "$dynamicAnchor", "format"), lambda value: isinstance(value, str)),
     "required": _names,
     "enum": lambda value: isinstance(value, list),
@@ -55,18 +55,25 @@ _WELL: dict[str, Callable[[Json], bool]] = {
 
 
 def repaired(schema: Json) -> Json:
-    """A schema that a validator of its draft can work with."""
+    """A schema that a validator of its draft can work with.
+
+    It names no draft any more: jsonschema would change to a validator of its own where one is named.
+    """
     named = schema.get("$schema") if isinstance(schema, dict) else None
     draft = next((each for each in _OLD if isinstance(named, str) and each in named), "")
-    return schema if draft == "draft-03" else _repair(schema, draft)
+    return _unnamed(schema) if draft == "draft-03" else _repair(schema, draft)
+
+
+def _unnamed(schema: Json) -> Json:
+    return {word: value for word, value in schema.items() if word != "$schema"}
 
 
 def _repair(schema: Json, draft: str) -> Json:
     if isinstance(schema, bool):
-        return schema
+        return schema if not draft else {} if schema else {"not": {}}
     if not isinstance(schema, dict):
         return True
-    words = dict(schema)
+    words = {word: value for word, value in schema.items() if word != "$schema"}
     if draft != "draft-04":
         _limits(words)
     for word in list(words):
@@ -88,6 +95,8 @@ def _limits(words: dict[str, Any]) -> None:
 def _keyword(word: str, value: Json, draft: str) -> tuple[Json] | None:
     """The keyword's value in a tuple, or None to leave it out."""
     if word in _ONE:
+        if isinstance(value, bool) and word.startswith("additional"):
+            return (value,)
         return (_repair(value, draft),) if isinstance(value, dict | bool) else None
     if word in _MANY:
         return _listed(value, draft)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from .nodes import Option
 from .refs import MARK, Refs, Words, merge
 from .texts import say
-from .values import Json, is_number, same, shown
+from .values import Json, is_number, key_of, shown
 
 Shape = Literal[
     "json", "const", "choice", "open_choice", "union", "decimal", "bool", "int", "num", "text",
@@ -205,13 +205,7 @@ def _titles(words: Words, count: int) -> list[str]:
 
 
 def _distinct(options: list[Option]) -> tuple[Option, ...]:
-    if len({type(each.value) for each in options} - {str}) == 0:
-        return tuple({each.value: each for each in reversed(options)}.values())[::-1]
-    kept: list[Option] = []
-    for each in options:
-        if not any(same(each.value, other.value) for other in kept):
-            kept.append(each)
-    return tuple(kept)
+    return tuple({key_of(each.value): each for each in reversed(options)}.values())[::-1]
 
 
 def label_of(value: Json) -> str:

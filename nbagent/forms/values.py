@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Hashable
 from enum import Enum
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -124,13 +125,28 @@ def _pruned(value: Any, levels: int) -> Any:
 
 def same(one: Json, other: Json) -> bool:
     """JSON equality: true is not 1, but 1.0 is 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    return bool(one == other)
+    todo = [(one, other)]
+    while todo:
+        left, right = todo.pop()
+        if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
+            todo.extend((part, right[name]) for name, part in left.items())
+        elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+            todo.extend(zip(left, right, strict=True))
+        elif isinstance(left, dict | list | bool) or isinstance(right, bool):
+            if left is not right:
+                return False
+        elif left != right:
+            return False
+    return True
+
+
+def key_of(value: Json) -> Hashable:
+    """A key that two values share where they are ``same``."""
+    if isinstance(value, list):
+        return "list", tuple(map(key_of, value))
+    if isinstance(value, dict):
+        return "dict", frozenset((name, key_of(part)) for name, part in value.items())
+    return type(value) is bool, value
 
 
 def is_number(value: Json) -> bool:
@@ -149,4 +165,8 @@ def shown(value: Json, *, limit: int | None = None) -> str:
 
 def broken(text: str) -> bool:
     """Whether a text has half characters (lone surrogates) that no JSON document can carry."""
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False

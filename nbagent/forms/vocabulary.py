@@ -16,7 +16,7 @@ from jsonschema.validators import extend, validator_for
 from referencing.exceptions import Unresolvable
 
 from .patterns import found
-from .values import Json, children
+from .values import Json, children, key_of
 
 _Errors = Iterator[ValidationError]
 _Keyword = Callable[[Any, Any, Json, Json], _Errors]
@@ -32,6 +32,7 @@ def validator_class(schema: Json) -> Any:
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
+        "uniqueItems": _unique_items,
     }
     if kind is Draft202012Validator:
         keywords |= {"items": _items, "additionalItems": _additional_items}
@@ -83,6 +84,13 @@ def _additional_items(validator: Any, rule: Json, document: Json, schema: Json) 
     if isinstance(schema.get("items"), list):
         kind: Any = Draft201909Validator
         yield from kind.VALIDATORS["additionalItems"](validator, rule, document, schema)
+
+
+def _unique_items(validator: Any, unique: Json, items: Json, schema: Json) -> _Errors:
+    """The keyword of jsonschema compares each item with each."""
+    del validator, schema
+    if unique is True and isinstance(items, list) and len(set(map(key_of, items))) < len(items):
+        yield ValidationError("has an item twice")
 
 
 def _pattern(validator: Any, pattern: str, text: Json, schema: Json) -> _Errors:

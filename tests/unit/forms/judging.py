@@ -48,7 +48,9 @@ def verdict(validator, document):
     """Whether the reference validator takes it; None where it gives up."""
     try:
         return validator.is_valid(document)
-    except Exception:
+    except BaseException as error:  # a full stack makes rpds panic, which is no Exception
+        if isinstance(error, KeyboardInterrupt):
+            raise
         return None
 
 

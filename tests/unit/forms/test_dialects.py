@@ -72,3 +72,17 @@ def test_a_reference_is_read_from_where_it_stands():
 def test_a_reference_that_leads_nowhere_or_in_a_circle_asks_for_nothing(schema):
     """A form that nobody could ever submit would be worse."""
     assert Form(schema, value={"a": 1}).submit(None).ok
+
+
+def test_a_schema_that_names_its_draft_is_safe_all_the_same():
+    """Where a subschema names a draft, jsonschema changes to a validator of its own."""
+    draft = DRAFT(7)
+    text = "a" * 200 + "!"
+    for schema in (
+        {"$schema": draft, "pattern": "^(a+)+$"},
+        {"allOf": [{"$schema": draft, "pattern": "^(a+)+$"}]},
+    ):
+        assert not Form(schema, value=text).submit(None).ok
+    circle = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$dynamicRef": "#"}
+    assert Form(circle, value=text).submit(None).ok
+    assert not Form({"$schema": DRAFT(4), "items": False}, value=[1]).submit(None).ok

@@ -1,6 +1,7 @@
 """What pydantic, JSON and browsers do that a form must survive (FORMS.md 2.2), one test each."""
 
 import json
+import time
 from datetime import date
 from decimal import Decimal
 from enum import Enum
@@ -266,3 +267,44 @@ def test_a_validator_that_raises_anything_refuses_the_answer():
     assert not answer.ok
     assert answer.errors[0][0] is None
     assert "KeyError" in answer.errors[0][2]
+
+
+def test_a_document_too_deep_for_the_validator_is_refused_and_never_raises():
+    """A full stack is a panic in jsonschema's own dependency, which is no ``Exception``."""
+    schema = {
+        "$ref": "#/$defs/n",
+        "$defs": {"n": {"type": ["array", "null"], "items": {"$ref": "#/$defs/n"}}},
+    }
+    value = None
+    for _ in range(900):
+        value = [value]
+    for form in (Form(schema, value=value), Form(True, value=value)):
+        answer = form.submit(None)
+        assert answer.ok is not bool(answer.errors)
+        form.static_html(value)
+
+
+@pytest.mark.parametrize(
+    ("form", "drafts", "ok"),
+    [
+        (Form(list[int]), {"rows": [{"from": None, "draft": {"text": "x"}}] * 5_000}, False),
+        (Form.choose([(i, None, None) for i in range(2_000)], multiple=True), {"options": [*range(2_000)] * 9}, True),
+        (Form({"uniqueItems": True, "type": "array"}), {"json": {"text": json.dumps([{"a": i} for i in range(4_000)])}}, True),
+        (Form(str), {"text": "x" * 3_000_000}, True),
+    ],
+    ids=["bad rows", "options", "unique objects", "long text"],
+)  # fmt: skip
+def test_many_answers_take_time_in_proportion(form, drafts, ok):
+    """Nothing compares each with each; two seconds are fifty times what it takes."""
+    start = time.thread_time()
+    assert form.submit(drafts).ok is ok
+    assert time.thread_time() - start < 2
+
+
+def test_a_large_schema_is_built_in_proportion():
+    """Constants of a union, options that are objects, ten thousand names."""
+    start = time.thread_time()
+    Form({"anyOf": [{"const": i} for i in range(5_000)]})
+    Form({"enum": [{"k": i} for i in range(2_000)]}, value={"k": 5})
+    Form({"properties": {f"p{i}": {"type": "string"} for i in range(10_000)}})
+    assert time.thread_time() - start < 2

@@ -59,7 +59,7 @@ RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
     ([nb.review("send", when=lambda a: a.amount < 100)], {}, "runs", None),
     ([nb.deny("send"), nb.allow("*")], {}, "denied", "deny send"),
     ([nb.allow("send"), nb.deny("*")], {}, "runs", "allow send"),
-    ([nb.deny("SEND")], {}, "runs", None),
+    ([nb.deny("SEN*")], {}, "runs", None),
     ([nb.allow("send", when=broken)], {}, "asks", "allow send (its condition raised"),
     ([nb.review("send", when=broken)], {}, "asks", "review send (its condition raised"),
     ([nb.deny("send", when=broken)], {}, "denied", "deny send (its condition raised"),

@@ -1,0 +1,119 @@
+"""Wrong arguments and names are refused where they are given, with what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.errors import UsageError
+
+call = nb.ScriptedModel.call
+
+
+def danger(x: int = 0) -> str:
+    """Do it."""
+    return f"done {x}"
+
+
+def made(**options: Any) -> nb.Agent:
+    """An agent with a tool ``danger``."""
+    script = nb.ScriptedModel([call("danger"), "done"])
+    return nb.Agent(**{"model": script, "tools": [danger]} | options)
+
+
+WRONG = [
+    ({"policy": "danger"}, "policy is a list, such as"),
+    ({"policy": 5}, "policy is a list"),
+    ({"policy": ["danger"]}, "a rule of policy is made by nb.allow, nb.review or nb.deny"),
+    ({"middleware": [nb.Retry]}, r"Retry is a class: give Retry\(…\)"),
+    ({"middleware": nb.Retry}, "middleware is a list"),
+    ({"middleware": nb.Retry()}, "middleware is a list"),
+    ({"middleware": [5]}, "a middleware is an async callable"),
+    ({"budget": 5}, r"budget is nb.Budget\(tokens"),
+    ({"tools": print}, "tools is a list"),
+    ({"tools": danger}, "tools is a list"),
+    ({"tools": "danger"}, "tools is a list"),
+    ({"tools": [42]}, "42 is no tool"),
+    ({"instructions": 5}, "instructions is a text or None, not 5"),
+    ({"name": None}, "name is a text, not None"),
+    ({"max_turns": 0}, "max_turns is a whole number"),
+    ({"max_turns": "3"}, "max_turns is a whole number .* not '3'"),
+    ({"max_turns": True}, "max_turns is a whole number"),
+    ({"store": "runs.db"}, r"give nb.SQLiteStore\('runs.db'\)"),
+    ({"store": Path("runs.db")}, r"give nb.SQLiteStore\('runs.db'\)"),
+    ({"store": nb.MemoryStore}, "MemoryStore is a class, give an instance"),
+    ({"model": None}, "a model is a name or has a stream method"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), WRONG, ids=[str(n) for n in range(len(WRONG))])
+def test_an_agent_takes_no_wrong_argument(options, said):
+    """The error names the argument, what was given and what is expected."""
+    with pytest.raises(UsageError, match=said):
+        made(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"store": "runs.db"}, r"give nb.SQLiteStore\('runs.db'\)"),
+        ({"attended": "yes"}, "attended is True, False or None"),
+        ({"pending": "rejct"}, "pending is 'refuse', 'reject' or 'queue', not 'rejct'"),
+        ({"answers": {"dangr": True}}, "did you mean 'danger'"),
+    ],
+)
+async def test_a_run_takes_no_wrong_argument(options, said):
+    """Nothing has started by then."""
+    agent = made()
+    with pytest.raises(UsageError, match=said):
+        agent.run("go", **options)
+    assert agent.model.requests == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"pending": "rejct"}, "pending is 'refuse'"),
+        ({"max_turns": 0}, "max_turns is a whole number"),
+        ({"tools": "danger"}, "tools is a list"),
+        ({"tools": ["dangr"]}, "did you mean 'danger'"),
+    ],
+)
+async def test_generate_takes_no_wrong_argument(options, said):
+    """Nor does a step."""
+    agent = made()
+    with pytest.raises(UsageError, match=said):
+        await agent.generate("go", **options)
+    assert agent.model.requests == []
+
+
+@pytest.mark.parametrize("rule", [nb.deny("dangr"), nb.review("Danger"), nb.allow("dange")])
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_rule_that_names_no_tool_is_refused_when_a_run_starts(rule, live):
+    """A typo in a deny rule would let the call pass."""
+    agent = made(policy=[rule])
+    with pytest.raises(UsageError, match=r"names no tool of 'agent'; did you mean 'danger'\?"):
+        await (agent.run("go") if live else agent.generate("go"))
+    assert agent.model.requests == []
+
+
+async def test_rules_with_wildcards_and_of_registered_tools_pass():
+    """Also where the tool was added after the agent, or is left out of this step."""
+    agent = made(policy=[nb.deny("drop_*"), nb.deny("rm?"), nb.review("later"), nb.allow("danger")])
+    agent.tool(name="later")(lambda: "x")
+    assert (await agent.generate("go", tools=[danger])).finish_reason == "stop"
+
+
+async def test_rules_do_not_reach_into_an_agent_and_its_own_are_checked():
+    """The error of an outer rule says where it belongs; an inner typo is found before anything runs."""
+    inner = nb.Agent(nb.ScriptedModel(["x"]), name="inner", tools=[danger])
+    outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=nb.deny("danger"))
+    with pytest.raises(UsageError, match="one of the agent 'inner' inside: give the rule to that"):
+        outer.run("go")
+    inner.policy.append(nb.deny("dangr"))
+    outer.policy.clear()
+    with pytest.raises(UsageError, match="names no tool of 'inner'; did you mean 'danger'"):
+        outer.run("go")

@@ -22,6 +22,7 @@ from nbagent.core.events import (
 )
 from nbagent.core.interrupts import Reject, Respond, Restart
 
+from . import ending
 from .board import Board
 from .carried import carried
 from .frame import Frame
@@ -31,7 +32,7 @@ from .questions import Question, Types
 from .reveal import reveal
 from .texts import TEXTS
 from .tree import Agent, Asked, Call, Turn
-from .wire import Head, MessageItem, NoticeItem, RecordItem, RunStatus
+from .wire import Head, MessageItem, RecordItem, RunStatus
 
 TypesOf: TypeAlias = Callable[[str], Types | None]
 
@@ -307,7 +308,13 @@ class Fold:
                 tone="plain",
             )
             self._record(asked, unanswered)
-        self._tell_end(event)
+        last = ending.last_word(event, self._board.root.text, self._name_of)
+        if last is not None:
+            self._board.add(self._board.root.entries, last)
+
+    def _name_of(self, call_id: str) -> str:
+        found = (a.open[call_id].name for a in self._board.agents.values() if call_id in a.open)
+        return next(found, call_id)
 
     def _end_calls(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
         for agent in self._board.agents.values():
@@ -319,37 +326,13 @@ class Fold:
                 call.touch()
                 self._board.touch(call)
 
-    def _tell_end(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
-        nodes = self._board.root.entries
-        match event:
-            case RunFailed(error=error, message=message):
-                text = TEXTS["failed"].format(error=reveal(error), message=reveal(message))
-                self._board.add(nodes, FixedNode(NoticeItem(key="end", tone="bad", text=text)))
-            case RunCancelled(by=by, still_running=names):
-                told = TEXTS["cancelled_here" if by == "form" else "cancelled"]
-                text = told.format(who=reveal(by))
-                if names:
-                    tools = ", ".join(reveal(self._name_of(name)) for name in names)
-                    text = f"{text} {TEXTS['still_running'].format(tools=tools)}"
-                self._board.add(nodes, FixedNode(NoticeItem(key="end", tone="warn", text=text)))
-            case RunCompleted(text=text) if text.strip() and text != self._board.root.text:
-                node = TextNode("end")
-                node.close(text)
-                self._board.add(nodes, node)
-            case RunCompleted():
-                pass
-
-    def _name_of(self, call_id: str) -> str:
-        found = (a.open[call_id].name for a in self._board.agents.values() if call_id in a.open)
-        return next(found, call_id)
-
     def _reopen(self) -> None:
         """A run that had failed goes on: what it waited for is asked again."""
         if self._end is None:
             return
         self._end, self._board.root.ended, self._board.head_dirty = None, False, True
         for entry in list(self._board.root.entries):
-            if isinstance(entry, Node) and entry.key == "end":
+            if isinstance(entry, Node) and entry.key == ending.KEY:
                 self._board.drop(self._board.root.entries, entry)
         for agent in self._board.agents.values():
             for call in agent.open.values():

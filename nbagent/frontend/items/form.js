@@ -6,6 +6,7 @@ import { factList } from "../fields/fact.js";
 import { makeField } from "../fields/index.js";
 import { actionBar } from "./actions.js";
 import { rich } from "./call.js";
+import { freeze, typing } from "./controls.js";
 import { errorSummary, place, unfinished } from "./errors.js";
 
 /**
@@ -381,24 +382,5 @@ export class FormView {
     event.preventDefault();
     input.focus();
     input.click();
-  }
-}
-
-/** @param {HTMLElement} target */
-function typing(target) {
-  if (target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;
-  return target instanceof HTMLInputElement && !["radio", "checkbox"].includes(target.type);
-}
-
-/**
- * Controls that can be read and copied from, but not changed.
- * @param {HTMLElement} el
- * @param {boolean} frozen
- */
-function freeze(el, frozen) {
-  for (const input of el.querySelectorAll("input, textarea, select, button")) {
-    const readable =
-      input instanceof HTMLTextAreaElement || (input instanceof HTMLInputElement && typing(input));
-    attr(input, readable ? "readonly" : "disabled", frozen);
   }
 }

@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,17 +13,13 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.errors import ToolError
-from nbagent.core.host import ScriptHost
-from nbagent.core.journal import Journal
-from nbagent.core.messages import user
-from nbagent.core.run import Place, Run
+
+from .clock import Clock
 
 call = nb.ScriptedModel.call
 
 
-def timed(
-    agent: nb.Agent, ran: list[Any], *, seconds: Any = 0.05, on_expire: Any = "reject"
-) -> None:
+def timed(agent: nb.Agent, ran: list[Any], *, seconds: Any = 60, on_expire: Any = "reject") -> None:
     """A gate whose question expires."""
 
     @agent.tool
@@ -42,21 +37,9 @@ def make(ran: list[Any], *more: Any, **options: Any) -> nb.Agent:
     return agent
 
 
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def clocked(agent: nb.Agent, clock: Clock) -> Run:
-    """A run on that clock, which is looked at when the test says so."""
-    spec = replace(agent._spec(agent.tools), clock=clock)
-    run = Run(spec, Journal("r", nb.MemoryStore()), Place(ScriptHost(), attended=False))
-    return run.start([user("go")])
+def clocked(agent: nb.Agent, clock: Clock) -> nb.Run:
+    """A run on that clock."""
+    return clock.on(agent).run("go")
 
 
 def asked(run: nb.Run) -> str:
@@ -71,16 +54,19 @@ EXPIRED = [
 
 
 @pytest.mark.parametrize(("on_expire", "told"), EXPIRED)
-@pytest.mark.parametrize("seconds", [0.05, timedelta(milliseconds=50)])
+@pytest.mark.parametrize("seconds", [60, timedelta(minutes=1)])
 async def test_c133_past_its_deadline_the_default_is_applied_once_and_recorded(
     on_expire, told, seconds
 ):
     """Refused or answered, by "expiry"; the body never runs; a later answer is told so."""
     ran: list[Any] = []
-    run = await make(ran, on_expire=on_expire, seconds=seconds).run("go").settled()
+    clock = Clock()
+    run = await clocked(make(ran, on_expire=on_expire, seconds=seconds), clock).settled()
     i = asked(run)
-    while run.status != "completed":  # noqa: ASYNC110 - time is what is waited for
-        await asyncio.sleep(0.01)
+    await clock.go_on(59)
+    assert run.status == "interrupted"
+    await clock.go_on(2)
+    assert run.status == "completed"
     assert told in run.calls["gate"][0].output
     answers = [e for e in run.journal if e.type == "resolved"]
     assert ([e.by for e in answers], ran) == (["expiry"], [])
@@ -153,13 +139,15 @@ async def test_the_deadline_of_a_question_in_the_middle_of_a_body(on_expire):
     @agent.tool
     async def asks(ctx: nb.ToolContext) -> str:
         try:
-            return await ctx.ask("well?", expires_in=0.03, on_expire=on_expire)
+            return await ctx.ask("well?", expires_in=60, on_expire=on_expire)
         except nb.Rejected:
             return "rejected"
         finally:
             ended.append("body")
 
-    run = agent.run("go", attended=True, show=False)
+    clock = Clock()
+    run = await clock.on(agent).run("go", attended=True, show=False).settled()
+    await clock.go_on(61)
     if on_expire == "fail":
         with pytest.raises(nb.Expired):
             await asyncio.wait_for(run._wait(), 10)
@@ -167,8 +155,6 @@ async def test_the_deadline_of_a_question_in_the_middle_of_a_body(on_expire):
         await asyncio.wait_for(run._wait(), 10)
         expected = "rejected" if on_expire == "reject" else "default"
         assert run.calls["asks"][0].output == expected
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
     assert ended == ["body"]
 
 
@@ -224,42 +210,46 @@ async def test_of_the_deadline_and_many_answers_at_once_exactly_one_wins(on_expi
 def test_a_deadline_that_passed_while_no_loop_ran_is_applied_when_somebody_looks():
     """The loop of the run is gone; a late answer is refused, and the default takes its place."""
     ran: list[Any] = []
+    clock = Clock()
 
     async def begin() -> nb.Run:
-        return await make(ran, seconds=0.02).run("go").settled()
+        return await clocked(make(ran), clock).settled()
 
     async def late(run: nb.Run) -> str:
-        await asyncio.sleep(0.05)
         with pytest.raises(nb.Conflict, match="expiry"):
             run.restart(i)
         return (await run).text
 
     run = asyncio.run(begin())
     i = asked(run)
+    clock.now += 61
     assert asyncio.run(late(run)) == "done"
     assert ran == []
 
 
 def test_awaiting_alone_applies_a_deadline_that_has_passed():
     """Nobody needs to answer for that."""
+    clock = Clock()
 
     async def begin() -> nb.Run:
-        return await make([], seconds=0.02).run("go").settled()
+        return await clocked(make([]), clock).settled()
 
     async def wait(run: nb.Run) -> str:
-        await asyncio.sleep(0.05)
         return (await run).text
 
-    assert asyncio.run(wait(asyncio.run(begin()))) == "done"
+    run = asyncio.run(begin())
+    clock.now += 61
+    assert asyncio.run(wait(run)) == "done"
 
 
 @pytest.mark.parametrize("on_expire", ["reject", nb.Respond(output="default"), "fail"])
 async def test_step_by_step_an_expired_call_never_runs(on_expire):
     """P1: a late answer is refused; without it the default is applied, also through JSON."""
     ran: list[Any] = []
-    agent = make(ran, on_expire=on_expire, seconds=0.01)
+    clock = Clock()
+    agent = clock.on(make(ran, on_expire=on_expire))
     paused = await agent.generate("go")
-    await asyncio.sleep(0.03)
+    clock.now += 61
     messages = json.loads(json.dumps(paused.messages))
     (i,) = agent.interrupts(messages)
     with pytest.raises(nb.Conflict, match="expired"):
@@ -281,7 +271,9 @@ async def test_a_nested_deadline_is_applied_inside():
     inner = nb.Agent(model, name="inner")
     timed(inner, [])
     agent = nb.Agent(nb.ScriptedModel([call("inner", prompt="p"), "done"]), tools=[inner.as_tool()])
-    run = agent.run("go", attended=True, show=False)
+    clock = Clock()
+    run = await clock.on(agent).run("go", attended=True, show=False).settled()
+    await clock.go_on(61)
     assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
     assert "in time" in model.requests[-1].messages[-1]["content"][0]["output"]
 
@@ -290,12 +282,11 @@ async def test_two_handles_on_one_run_apply_a_deadline_once():
     """As two processes would: one store, two runs of it."""
     ran: list[Any] = []
     store = nb.MemoryStore()
-    agent = make(ran, seconds=0.1)
+    clock = Clock()
+    agent = clock.on(make(ran))
     run = await agent.run("go", store=store).settled()
     other = await nb.open_run(run.id, agent=agent, store=store)
-    await asyncio.sleep(
-        0.2
-    )  # enough for it to be over; nothing depends on its not being over before
+    await clock.go_on(61)
     await asyncio.wait_for(asyncio.gather(run.settled(), other.settled()), 10)
     assert [e.by for e in store.read(run.id) if e.type == "resolved"] == ["expiry"]
     assert (run.status, other.status, ran) == ("completed", "completed", [])

@@ -80,7 +80,8 @@ async def test_p7_a_bad_prepared_answer_is_raised_where_the_run_is_awaited(answe
 
     @agent.tool
     async def slow() -> str:
-        await asyncio.sleep(0.02)
+        for _ in range(20):  # longer than it takes to look at the answer
+            await asyncio.sleep(0)
         return "slow"
 
     run = agent.run("go", answers=answers)
@@ -99,7 +100,8 @@ async def test_p7_prepared_answers_are_never_used_beside_a_form():
     run = await agent.run("go", answers=["robot"], attended=True, show=False).settled()
     assert run.status == "interrupted"
     waiting = asyncio.ensure_future(run._wait())
-    await asyncio.sleep(0.01)
+    for _ in range(20):
+        await asyncio.sleep(0)
     assert not waiting.done()
     run.respond(run.interrupts[0], "person")
     await waiting

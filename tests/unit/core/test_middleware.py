@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core.errors import Misuse, ToolFailed
+from nbagent.core.errors import ToolFailed
 
 call = nb.ScriptedModel.call
 
@@ -49,6 +47,15 @@ def flaky(agent: nb.Agent, tries: list[int], *, failures: int = 1) -> None:
         if len(tries) <= failures:
             raise OSError("line is down")
         yield "ough"
+
+
+def acting(agent: nb.Agent, ran: list[Any]) -> None:
+    """A tool that is approved first."""
+
+    @agent.tool(approval=True)
+    def act(n: int) -> str:
+        ran.append(n)
+        return f"did {n}"
 
 
 async def test_c44_middleware_sees_the_restarted_call_and_its_data(play):
@@ -246,98 +253,6 @@ async def test_a_middleware_that_makes_it_different_each_time_never_gets_past_th
     assert (ran, len(s.interrupts)) == ([], 1)
 
 
-class Swallow:
-    """Takes whatever comes for success."""
-
-    async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """Never mind."""
-        try:
-            return await nxt(c)
-        except BaseException:
-            return "all went well"
-
-
-class Again:
-    """Calls next over and over, whatever comes."""
-
-    async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """Insist."""
-        for _ in range(3):
-            try:
-                await nxt(c)
-            except BaseException:
-                await asyncio.sleep(0)
-        return "all went well"
-
-
-class Elsewhere:
-    """Calls next in a task group of its own."""
-
-    async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """Wrap what comes in an exception group."""
-        async with asyncio.TaskGroup() as group:
-            return await group.create_task(_as_task(nxt, c))
-
-
-async def _as_task(nxt: Any, c: nb.ToolCall) -> Any:
-    return await nxt(c)
-
-
-HOSTILE = [Swallow(), Again(), Elsewhere()]
-
-
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
-async def test_a_pause_is_sticky_whatever_surrounds_it(play, hostile):
-    """It stays a pause, the body acts once after the answer, and its result counts once."""
-    ran: list[Any] = []
-    s = await play(
-        [[call("gate", n=1), call("act", n=2)], "done"],
-        lambda a: (gated(a, ran), acting(a, ran))[1],
-        middleware=[hostile],
-    )
-    assert [i.kind for i in s.interrupts] == ["tool", "approval"]
-    assert ran == []
-    await s.answer(restart={0: {}}, reject={1: "no"})
-    assert ran == [1]
-
-
-def acting(agent: nb.Agent, ran: list[Any]) -> None:
-    """A tool that is approved first."""
-
-    @agent.tool(approval=True)
-    def act(n: int) -> str:
-        ran.append(n)
-        return f"did {n}"
-
-
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
-async def test_a_refusal_by_rule_is_sticky_too(play, hostile):
-    """The body never runs, and the model is told of the refusal."""
-    ran: list[Any] = []
-    s = await play(
-        [call("act", n=2), "done"],
-        lambda a: acting(a, ran),
-        middleware=[nb.Retry(3), hostile],
-        policy=[nb.deny("*")],
-    )
-    assert ran == []
-    assert "A rule refuses" in s.results[0]
-
-
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
-async def test_a_misused_context_fails_the_run_whatever_surrounds_it(play, hostile):
-    """It never becomes text for the model."""
-
-    def define(agent: nb.Agent) -> None:
-        @agent.tool
-        async def gate(ctx: nb.ToolContext) -> str:
-            await ctx.ask(object())
-            return "?"
-
-    with pytest.raises(Misuse, match="no JSON"):
-        await play([call("gate")], define, middleware=[hostile])
-
-
 @pytest.mark.parametrize("play", ["steps", "live", "json"], indirect=True)  # keeps what starts it
 async def test_next_is_dead_once_its_attempt_is_over(play):
     """One that was kept can run nothing afterwards."""
@@ -370,104 +285,6 @@ async def test_next_after_a_success_gives_the_same_result_again(play):
 
     s = await play([call("act", n=1), "done"], define, middleware=[twice])
     assert (s.results, ran) == ([["did 1", "did 1"]], [1])
-
-
-# --- time
-
-
-async def test_a_tool_that_takes_too_long_is_given_up(play):
-    """Its error says so; the siblings keep theirs."""
-
-    def define(agent: nb.Agent) -> None:
-        @agent.tool
-        async def slow() -> str:
-            await asyncio.sleep(60)
-            return "late"
-
-        @agent.tool
-        async def quick() -> str:
-            return "quick"
-
-    s = await play([[call("slow"), call("quick")], "done"], define, middleware=[nb.Timeout(0.05)])
-    assert "took longer than 0.05 s" in s.results[0]
-    assert s.results[1] == "quick"
-
-
-async def test_a_thread_that_was_given_up_can_do_nothing_to_the_run_any_more(caplog):
-    """Its late result is dropped, and its questions are asked of nobody."""
-    go, left = threading.Event(), threading.Event()
-    after: list[Any] = []
-    agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]), middleware=[nb.Timeout(0.05)])
-
-    @agent.tool
-    def slow(ctx: nb.ToolContext) -> str:
-        go.wait(30)
-        try:
-            after.append(ctx.ask_sync("still there?"))
-        finally:
-            left.set()
-        return "late"
-
-    run = await agent.run("go").settled()
-    assert run.status == "completed"
-    journal = run.journal
-    go.set()
-    await asyncio.to_thread(left.wait, 30)
-    assert (after, run.journal) == ([], journal)
-
-
-async def test_a_tools_own_timeout_error_is_not_taken_for_the_middlewares(play):
-    """The message is the tool's."""
-
-    def define(agent: nb.Agent) -> None:
-        @agent.tool
-        async def slow() -> str:
-            raise TimeoutError("the database said so")
-
-    s = await play([call("slow"), "done"], define, middleware=[nb.Timeout(30)])
-    assert "the database said so" in s.results[0]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_waiting_for_a_person_does_not_count_as_time(is_async):
-    """A live ask may take as long as it takes; what comes after it is timed again."""
-    agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]), middleware=[nb.Timeout(1.0)])
-
-    if is_async:
-
-        @agent.tool
-        async def slow(ctx: nb.ToolContext) -> str:
-            return await ctx.ask("how?")
-
-    else:
-
-        @agent.tool(name="slow")
-        def slow_sync(ctx: nb.ToolContext) -> str:
-            return ctx.ask_sync("how?")
-
-    run = await agent.run("go").settled()
-    await asyncio.sleep(1.3)
-    assert run.status == "interrupted"
-    run.respond(run.interrupts[0], "well")
-    assert (await run).text == "done"
-    assert run.calls["slow"][0].output == "well"
-
-
-async def test_after_a_live_ask_the_clock_runs_again():
-    """A body that dawdles after its answer is given up."""
-    agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]), middleware=[nb.Timeout(0.8)])
-
-    @agent.tool
-    async def slow(ctx: nb.ToolContext) -> str:
-        await ctx.ask("how?")
-        await asyncio.sleep(60)
-        return "late"
-
-    run = await agent.run("go").settled()
-    await asyncio.sleep(1.0)
-    run.respond(run.interrupts[0], "well")
-    await asyncio.wait_for(run._wait(), 20)
-    assert "took longer" in run.calls["slow"][0].output
 
 
 async def test_a_persons_no_is_not_tried_again_and_not_a_failure(play):

@@ -34,6 +34,18 @@ def facts_of(values: Any, *, before: Any = None) -> list[Fact]:
     ]
 
 
+def told(values: Mapping[str, Any]) -> list[Fact]:
+    """One fact for each named value of an answer, nested ones as they are nested."""
+    return [nested(reveal(str(name)), value) for name, value in values.items()]
+
+
+def nested(label: str, value: Any) -> Fact:
+    """A fact whose value may hold others; as text it is JSON on several lines."""
+    whole = value if isinstance(value, dict | list) and value else None
+    text = shown(value) if whole is None else result(value)
+    return Fact(label=label, value=text, whole=whole)
+
+
 def changes(values: Mapping[str, Any], before: Mapping[str, Any]) -> list[Fact]:
     """The facts that a person changed, and those alone."""
     return [fact for fact in facts_of(values, before=before) if fact.changed_from is not None]

@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 from typing import assert_never
 
 from . import sanitize
-from .static import asked
 from .texts import TEXTS
+from .told import asked
 from .wire import (
     CallItem,
     Fact,

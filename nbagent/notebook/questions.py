@@ -251,9 +251,9 @@ class Question:
         value = self.public(value)
         text = facts.shown(value)
         if isinstance(value, dict):
-            return TEXTS["answered_form"], "good", facts.facts_of(value)
+            return TEXTS["answered_form"], "good", facts.told(value)
         if len(text) > 120 or "\n" in text:
-            return TEXTS["answered_form"], "good", [Fact(label="answer", value=text)]
+            return TEXTS["answered_form"], "good", [facts.nested("answer", value)]
         return TEXTS["answered"].format(what=text), "good", []
 
     def _label(self, value: Any) -> str:

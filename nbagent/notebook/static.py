@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, TypeAlias, assert_never
 
-from . import sanitize
+from . import facts, sanitize
 from .linediff import line_diff
+from .reveal import reveal
 from .sanitize import escape
 from .styles import used_by
 from .texts import TEXTS
+from .told import asked
 from .wire import (
     CallItem,
     Fact,
@@ -34,6 +36,11 @@ FIRST_LINES = 10
 """Lines of printed text before the fold; the live card has the same number, and the next one."""
 FOLDED_FROM = 13
 """Lines from which on printed text is folded: nobody opens a fold for one line."""
+MAX_NESTED = 5
+"""Levels of a nested answer that are drawn as such."""
+MAX_INSIDE = 100
+"""Names or rows of one level."""
+MAX_COLUMNS = 8
 NAMED = ("waiting", "failed", "rejected", "cancelled")
 """Call states that the row names in words."""
 
@@ -206,17 +213,64 @@ def _rich(output: Rich) -> Html:
     return _el("pre", {"class": "nba-rich", "dir": "auto"}, text)
 
 
-def _facts(facts: list[Fact]) -> Html:
-    rows = [part for fact in facts for part in _fact(fact)]
+def _facts(listed: list[Fact]) -> Html:
+    rows = [part for fact in listed for part in _fact(fact)]
     return _el("dl", {"class": "nba-kv"}, *rows)
 
 
 def _fact(fact: Fact) -> tuple[Html, Html]:
     how: dict[str, str | None] = {"class": "nba-mono"} if fact.code else {"dir": "auto"}
-    value = (
-        [fact.value] if fact.changed_from is None else _difference(fact.changed_from, fact.value)
+    term = _el("dt", {"dir": "auto"}, fact.label)
+    if fact.changed_from is not None:
+        return term, _el("dd", {}, _el("div", how, *_difference(fact.changed_from, fact.value)))
+    if fact.whole is not None:
+        return term, _el("dd", {}, _nested(fact.whole, 0))
+    return term, _el("dd", {}, _el("div", how, fact.value))
+
+
+def _nested(value: Any, level: int) -> Html:
+    """A value as it is nested: names as a list of terms, alike rows as a table; JSON where it is large."""
+    if level > MAX_NESTED or (isinstance(value, dict | list) and len(value) > MAX_INSIDE):
+        return _el("div", {"class": "nba-mono"}, facts.result(value))
+    if isinstance(value, dict) and value:
+        rows = [part for name, each in value.items() for part in _named(str(name), each, level)]
+        return _el("dl", {"class": "nba-kv"}, *rows)
+    if isinstance(value, list) and value:
+        columns = _columns(value)
+        return _table(columns, value) if columns else _rows(value, level)
+    return _el("div", {"dir": "auto"}, facts.result(value))
+
+
+def _named(name: str, value: Any, level: int) -> tuple[Html, Html]:
+    return _el("dt", {"dir": "auto"}, reveal(name)), _el("dd", {}, _nested(value, level + 1))
+
+
+def _rows(items: list[Any], level: int) -> Html:
+    return _el("ol", {}, *(_el("li", {}, _nested(item, level + 1)) for item in items))
+
+
+def _columns(items: list[Any]) -> list[str]:
+    """The names of rows that make a table: few, and with nothing nested under them."""
+    if not all(isinstance(item, dict) and item for item in items):
+        return []
+    columns = list(dict.fromkeys(str(name) for item in items for name in item))
+    inner = (each for item in items for each in item.values())
+    flat = not any(isinstance(each, dict | list) for each in inner)
+    return columns if flat and len(columns) <= MAX_COLUMNS else []
+
+
+def _table(columns: list[str], items: list[Any]) -> Html:
+    head = (_el("th", {"scope": "col", "dir": "auto"}, reveal(name)) for name in columns)
+    rows = (
+        _el("tr", {}, *(_cell(item[name]) if name in item else _el("td", {}) for name in columns))
+        for item in items
     )
-    return _el("dt", {"dir": "auto"}, fact.label), _el("dd", {}, _el("div", how, *value))
+    body = (_el("thead", {}, _el("tr", {}, *head)), _el("tbody", {}, *rows))
+    return _el("div", {"class": "nba-rich nba-say"}, _el("table", {}, *body))
+
+
+def _cell(value: Any) -> Html:
+    return _el("td", {"dir": "auto"}, facts.result(value))
 
 
 def _difference(before: str, after: str) -> list[str | Html]:
@@ -262,27 +316,3 @@ def _form(item: FormItem) -> Html:
         _el("div", {"class": "nba-fields"}, _facts(fields)) if fields else None,
         _el("p", {"class": "nba-gone"}, TEXTS["waiting_static"]),
     )
-
-
-def asked(node: dict[str, Any]) -> list[Fact]:
-    """The fields of a form as facts: each label with its prefill, or with what can be chosen."""
-    inner = [*node.get("fields", ()), *node.get("parts", ()), *node.get("rows", ())]
-    inner += [entry["node"] for entry in node.get("entries", ())]
-    if inner:
-        return [fact for child in inner for fact in asked(child)]
-    label, value = str(node.get("label", "")), _value(node)
-    return [Fact(label=label, value=value, code=False)] if label or value else []
-
-
-def _value(node: dict[str, Any]) -> str:
-    """What a field shows before anybody touched it, else what can be chosen in it."""
-    initial = node.get("initial") or {}
-    labels = [str(option.get("label", "")) for option in node.get("options", ())]
-    if node.get("secret"):
-        return ""
-    if "bool" in initial:
-        return TEXTS["yes" if initial["bool"] else "no"]
-    picked = [*initial.get("options", ()), *([initial["option"]] if "option" in initial else ())]
-    written = [labels[i] for i in picked if 0 <= i < len(labels)]
-    written += [*initial.get("others", ()), *([initial["other"]] if "other" in initial else ())]
-    return ", ".join(map(str, written)) or str(initial.get("text", "")) or " / ".join(labels)

@@ -34,6 +34,8 @@ class Fact(_Wire):
     """Whether it is shown in monospace."""
     changed_from: str | None = None
     """The value before a person changed it."""
+    whole: Any = Field(default=None, exclude=True)
+    """The value itself, where the static view draws it nested; it is never sent."""
 
 
 class Rich(_Wire):

@@ -156,4 +156,5 @@ def test_a_keyword_may_be_anything(schema: Any, word: str, value: Any, document:
     json.dumps(form.spec(), allow_nan=False)
     answer = form.submit(None)
     assert json.dumps(json.loads(answer.json_text or "")) == json.dumps(document)
-    assert not any("could not be checked" in message for _, _, message in answer.errors), answer
+    told = [message for _, _, message in answer.errors if "could not be checked" in message]
+    assert not [message for message in told if "nested too deeply" not in message], answer

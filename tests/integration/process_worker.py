@@ -87,6 +87,14 @@ def add_tools(agent: nb.Agent, note: Callable[[str], None]) -> None:
         return f"{amount} {ctx.state} {ctx.resumed.data}"
 
     @agent.tool
+    async def hurried(ctx: nb.ToolContext) -> str:
+        """Pause for a quarter of a second."""
+        if not ctx.resumed:
+            ctx.interrupt(expires_in=0.25)
+        note("hurried")
+        return "in time"
+
+    @agent.tool
     async def look(at: str) -> str:
         """Look at something."""
         note(f"look:{at}")
@@ -106,6 +114,13 @@ def add_tools(agent: nb.Agent, note: Callable[[str], None]) -> None:
         color = await ctx.ask("Which color?", reply=str)
         note("after")
         return color
+
+
+async def _moment(at: float) -> None:
+    """Wait until then, exactly."""
+    await asyncio.sleep(max(0.0, at - time.time() - 0.005))
+    while time.time() < at:
+        pass
 
 
 class Worker:
@@ -132,9 +147,7 @@ class Worker:
     async def answer(self, run_id: str, interrupt: str, at: float, **answer: Any) -> Any:
         """Answer at a moment; "won", or the conflict."""
         run = self.runs[run_id]
-        await asyncio.sleep(max(0.0, at - time.time() - 0.005))
-        while time.time() < at:
-            pass
+        await _moment(at)
         try:
             if "output" in answer:
                 await run.respond(interrupt, answer["output"])
@@ -145,6 +158,12 @@ class Worker:
         except nb.Conflict as error:
             return str(error)
         return "won"
+
+    async def cancel(self, run_id: str, at: float) -> Any:
+        """Cancel at a moment."""
+        await _moment(at)
+        await self.runs[run_id].cancel()
+        return "cancelled"
 
     async def answer_and_die(self, run_id: str, interrupt: str, data: Any) -> Any:
         """Store an answer, and do nothing more, as a process killed right after it."""
@@ -185,6 +204,7 @@ class Worker:
             "interrupts": {i.tool_name: i.id for i in run.interrupts},
             "states": {i.tool_name: i.state for i in run.interrupts},
             "inputs": {i.tool_name: i.input for i in run.interrupts},
+            "deadlines": {i.tool_name: i.expires_at for i in run.interrupts},
             "paths": [[*i.path, i.id] for i in run.interrupts],
         }
 

@@ -1,0 +1,62 @@
+"""Two real processes race on one run, again and again: answers, cancels and deadlines."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.integration.processes import Process, beginning, effects
+
+ROUNDS = 50
+ASK = ["ask", {"question": "a or b?"}]
+GATE = ["gate", {"amount": 1}]
+HURRIED = ["hurried", {}]
+
+
+def begun(both: list[Process], tool: list[Any]) -> Any:
+    """A run that both hold, paused at this tool and at a question."""
+    run = both[0].ask("start", calls=[tool, ASK])
+    both[1].ask("open", run_id=run["id"])
+    return run
+
+
+def ended(both: list[Process], run: Any) -> Any:
+    """The run's end, which both tell alike."""
+    ends = [process.ask("finish", run_id=run["id"]) for process in both]
+    assert ends[0] == ends[1]
+    return ends[0]
+
+
+def test_p2_answers_cancels_and_deadlines_of_two_processes_race_and_one_wins_each_time(
+    tmp_path: Path,
+) -> None:
+    """What was accepted ran once, what was not never; both come to the same journal and end."""
+    with beginning(tmp_path) as new:
+        both = [new(), new()]
+        for k in range(ROUNDS):
+            before = effects(tmp_path)
+            kind = ("answers", "cancel", "deadline")[k % 3]
+            tool = "hurried" if kind == "deadline" else "gate"
+            run = begun(both, HURRIED if kind == "deadline" else GATE)
+            at = run["deadlines"].get("hurried") or time.time() + 0.03
+            answer = {"run_id": run["id"], "interrupt": run["interrupts"].get(tool, "gone")}
+            both[k % 2].tell("answer", **answer, at=at, data="yes")
+            if kind == "cancel":
+                both[1 - k % 2].tell("cancel", run_id=run["id"], at=at)
+            else:
+                both[1 - k % 2].tell("answer", **answer, at=at, data="too")
+            said = [process.hear() for process in both]
+            won = said.count("won")
+            assert won <= 1
+            assert won == 1 or kind != "answers"
+            if kind != "cancel":
+                both[0].ask(
+                    "answer", run_id=run["id"], interrupt=run["interrupts"]["ask"], at=0, output="b"
+                )
+            end = ended(both, run)
+            done = effects(tmp_path)[len(before) :]
+            assert done == [tool] * won or (kind == "cancel" and done == [])
+            assert end["status"] == ("cancelled" if kind == "cancel" else "completed")
+            assert end["heard"].count("resolved") == (won if kind == "cancel" else 2)
+            assert end["heard"].count("tool_finished") <= won

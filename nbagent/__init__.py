@@ -30,12 +30,7 @@ from .core.errors import (
 )
 from .core.external import answer_external
 from .core.interrupts import (
-    Ask,
-    Choose,
-    Confirm,
-    Edit,
     Interrupt,
-    Option,
     PendingInterrupt,
     Reject,
     Respond,
@@ -43,6 +38,7 @@ from .core.interrupts import (
     Resumed,
 )
 from .core.memory import MemoryStore
+from .core.metadata import Ask, Choose, Confirm, Edit, Option
 from .core.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.policy import allow, deny, review
 from .core.replies import tool_rejection, tool_response, tool_restart

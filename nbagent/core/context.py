@@ -9,9 +9,9 @@ from typing import Any, Literal, Never, Protocol, TypeVar, cast, overload
 
 from pydantic import TypeAdapter
 
-from .errors import UsageError
-from .interrupts import Ask, Choose, Confirm, Expiry, Interrupt, Resumed, new_token, value_as
+from .interrupts import Expiry, Interrupt, Resumed, new_token, value_as
 from .messages import Json
+from .metadata import Ask, Choose, Confirm
 from .output import CallOutput
 
 T = TypeVar("T")
@@ -248,6 +248,8 @@ class ToolContext:
         self._asked += 1
         if isinstance(metadata, str):
             metadata = Ask(message=metadata)
+        if isinstance(metadata, Choose):
+            metadata.check_askable()
         adapter = TypeAdapter(_reply_type(metadata) if reply is None else reply)
         return Inquiry(number, metadata, adapter, adapter.json_schema(), value, expiry)
 
@@ -266,8 +268,6 @@ def _reply_type(metadata: Any) -> Any:
 
 def _choice_type(metadata: Choose) -> Any:
     values = [c if isinstance(c, str) else c.value for c in metadata.choices]
-    if not values and not metadata.allow_other:
-        raise UsageError("Choose has no choices and allows no other answer")
     if not all(isinstance(v, str | int | bool) for v in values):
         return Any
     known = cast("Any", Literal)[tuple(values)] if values else str

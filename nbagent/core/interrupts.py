@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from .errors import InvalidAnswer
+from .inplace import InPlace, without_init
 from .messages import Json, canonical, dumps, freeze
 
 T = TypeVar("T")
@@ -36,71 +37,6 @@ ASKED_AGAIN = (
     "with `if not ctx.resumed:`."
 )
 """The note of an interrupt that its tool raised once more, word for word, when it was restarted."""
-
-
-class Metadata(BaseModel):
-    """Base of the ready-made metadata; subclass one to add fields, which are shown as facts."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
-class Option(BaseModel):
-    """One choice: the ``value`` that is answered, what the person reads, and a line of help."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-    value: Any
-    label: str | None = None
-    help: str | None = None
-
-
-def _listed(choices: Any) -> Any:
-    """Choices as they are now: what a function gives, or a column's values, each once."""
-    if callable(choices):
-        choices = choices()
-    if not hasattr(choices, "tolist"):
-        return choices
-    values = dict.fromkeys(choices.tolist())
-    known = [value for value in values if value is not None and value == value]  # noqa: PLR0124 - NaN
-    return [v if isinstance(v, str) else Option(value=v, label=str(v)) for v in known]
-
-
-class Choose(Metadata):
-    """Ask for one of ``choices``, or for several.
-
-    ``choices`` may be given as a function without parameters, or as a column (a pandas ``Series``, a
-    numpy array): its values are taken when the question is asked, each once, without missing ones.
-    What is stored is that list, so a run that is opened later asks the same.
-    """
-
-    message: str
-    choices: Annotated[list[str | Option], BeforeValidator(_listed)]
-    multiple: bool = False
-    allow_other: bool = False
-    """Whether the person may write an answer that is not on the list."""
-    selected: list[Any] = Field(default_factory=list)
-    """Values that are chosen to begin with; set by code, never by a model."""
-
-
-class Confirm(Metadata):
-    """Ask whether to go on, with the exact input shown."""
-
-    message: str
-    danger: bool = False
-    """Whether approving cannot be undone; shown as such."""
-
-
-class Ask(Metadata):
-    """Ask for a value; its type is the tool's return annotation, or ``reply=``."""
-
-    message: str
-
-
-class Edit(Metadata):
-    """Ask to look over the input, which can be changed before the tool runs."""
-
-    message: str
-    fields: list[str] | None = None
-    """The inputs that may be changed; None means all."""
 
 
 def is_confirmation(kind: InterruptKind, metadata: Json, reply_schema: Json) -> bool:
@@ -180,15 +116,19 @@ class Resumed:
         return True
 
 
-class Respond(BaseModel):
+class Respond(InPlace):
     """Answer as if the tool had returned ``output``."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
     type: Literal["respond"] = "respond"
     output: Any = None
 
+    @without_init
+    def __init__(self, output: Any = None, **fields: Any) -> None:
+        super().__init__(output=output, **fields)
 
-class Restart(BaseModel):
+
+class Restart(InPlace):
     """Run the tool (again), with the input replaced where ``input`` is given."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -198,13 +138,28 @@ class Restart(BaseModel):
     remember: Remember | None = None
     """For an approval: what not to ask about again."""
 
+    @without_init
+    def __init__(
+        self,
+        input: dict[str, Any] | None = None,  # noqa: A002 - the field
+        *,
+        data: Any = None,
+        remember: Remember | None = None,
+        **fields: Any,
+    ) -> None:
+        super().__init__(input=input, data=data, remember=remember, **fields)
 
-class Reject(BaseModel):
+
+class Reject(InPlace):
     """Refuse: the tool never runs, and the model is told, with the reason where there is one."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
     type: Literal["reject"] = "reject"
     reason: str | None = None
+
+    @without_init
+    def __init__(self, reason: str | None = None, **fields: Any) -> None:
+        super().__init__(reason=reason, **fields)
 
 
 Resolution: TypeAlias = Annotated[Respond | Restart | Reject, Field(discriminator="type")]

@@ -10,8 +10,9 @@ from pydantic_core import PydanticSerializationError
 from .context import Inquiry
 from .errors import Misuse
 from .events import Interrupted
-from .interrupts import Edit, Interrupt, InterruptKind, digest_of, to_json, token_digest
+from .interrupts import Interrupt, InterruptKind, digest_of, to_json, token_digest
 from .messages import Json
+from .metadata import Choose, Edit
 from .output import CallOutput
 from .surroundings import Surroundings
 from .tools import Tool
@@ -32,8 +33,10 @@ class Pausing:
         """The event of a pause that shows ``input_``.
 
         Raises:
-            Misuse: its metadata, state or default answer is no JSON.
+            Misuse: its metadata, state or default answer is no JSON, or leaves nothing to choose.
         """
+        if isinstance(pause.metadata, Choose):
+            pause.metadata.check_askable()
         tool, now, expiry = self.tool, self.around.clock(), pause.expiry
         fields = {
             "at": now,

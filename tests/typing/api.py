@@ -105,3 +105,27 @@ def still_functions() -> None:
     """A tool is called as the function it was."""
     pieces(count=1)
     pieces(count="one")  # type: ignore[arg-type]
+
+
+class ConfirmTransfer(nb.Confirm):
+    """Metadata with facts of its own."""
+
+    amount: float
+
+
+def metadata(names: list[str]) -> None:
+    """The first field needs no name; the others do, and each has its type."""
+    nb.Confirm("Sure?", danger=True)
+    nb.Confirm(message="Sure?")
+    nb.Confirm("Sure?", dangr=True)  # type: ignore[call-overload]
+    nb.Confirm()  # type: ignore[call-overload]
+    nb.Ask("How many?")
+    nb.Ask(5)  # type: ignore[call-overload]
+    nb.Choose("Which?", ["a", nb.Option("b", "Bee")], multiple=True)
+    nb.Choose("Which?", choices=lambda: names)
+    nb.Choose("Which?")  # type: ignore[call-overload]
+    nb.Edit("Look it over", fields=["text"])
+    nb.Reject("no"), nb.Respond("x"), nb.Restart({"amount": 5}, data=1)
+    nb.Reject(5)  # type: ignore[arg-type]
+    ConfirmTransfer(message="Sure?", amount=5)
+    ConfirmTransfer(message="Sure?")  # type: ignore[call-arg]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.errors import UsageError
+from nbagent.core.errors import Misuse, UsageError
 
 call = nb.ScriptedModel.call
 
@@ -117,3 +117,106 @@ async def test_rules_do_not_reach_into_an_agent_and_its_own_are_checked():
     outer.policy.clear()
     with pytest.raises(UsageError, match="names no tool of 'inner'; did you mean 'danger'"):
         outer.run("go")
+
+
+# --- metadata and answers with their first fields in place
+
+
+class Transfer(nb.Confirm):
+    """Metadata of a person's own."""
+
+    message: str = "Send?"
+    amount: int
+
+
+@pytest.mark.parametrize(
+    ("made", "same"),
+    [
+        (nb.Confirm("Sure?", danger=True), nb.Confirm(message="Sure?", danger=True)),
+        (nb.Ask("How many?"), nb.Ask(message="How many?")),
+        (nb.Choose("Which?", ["a"]), nb.Choose(message="Which?", choices=["a"])),
+        (nb.Choose("Which?", choices=["a"]), nb.Choose(message="Which?", choices=["a"])),
+        (nb.Edit("Look"), nb.Edit(message="Look")),
+        (nb.Option("a", "Ay"), nb.Option(value="a", label="Ay")),
+        (nb.Reject("no"), nb.Reject(reason="no")),
+        (nb.Respond("x"), nb.Respond(output="x")),
+        (nb.Restart({"x": 1}), nb.Restart(input={"x": 1})),
+        (Transfer("Sure?", amount=1), Transfer(message="Sure?", amount=1)),
+        (Transfer(amount=1), Transfer(message="Send?", amount=1)),
+    ],
+    ids=str,
+)
+def test_the_first_fields_need_no_name(made, same):
+    """Those that everybody gives; a subclass with fields of its own too, and its JSON reads back."""
+    assert made == same
+    assert type(made).model_validate_json(made.model_dump_json()) == made
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: nb.Confirm("Sure?", True), "Confirm takes message in place and the rest by name"),
+        (lambda: nb.Confirm("Sure?", message="?"), "'message' in place and by name"),
+        (lambda: nb.Choose("Which?", ["a"], True), "takes message, choices in place"),
+    ],
+    ids=["too many", "twice", "three"],
+)
+def test_what_needs_its_name_is_told(make, said):
+    """A bare True says nothing to who reads it."""
+    with pytest.raises(TypeError, match=said):
+        make()
+
+
+# --- nothing to choose from
+
+
+class Table:
+    """A DataFrame, as far as it is looked at."""
+
+    columns = ("city", "price")
+
+
+class Empty:
+    """A column without rows."""
+
+    def tolist(self) -> list[str]:
+        """No values."""
+        return []
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ([], "nothing to choose from"),
+        (list, "nothing to choose from"),
+        (Empty(), "nothing to choose from"),
+        (Table(), r"whole table: .*df\['city'\]"),
+    ],
+    ids=["list", "function", "column", "table"],
+)
+async def test_a_choice_of_nothing_fails_the_run_in_its_tool(choices, said, asks):
+    """It would be a form that cannot be answered, or an approval; the model could not mend it."""
+
+    async def pick(ctx: nb.ToolContext) -> str:
+        question = nb.Choose("Which?", choices)
+        if not asks:
+            ctx.interrupt(question)
+        return str(await ctx.ask(question))
+
+    agent = made(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
+    with pytest.raises(Misuse, match=said):
+        await agent.run("go")
+    assert len(agent.model.requests) == 1
+
+
+async def test_a_choice_of_nothing_but_the_persons_own_is_asked():
+    """With ``allow_other`` the person writes the answer."""
+
+    async def pick(ctx: nb.ToolContext) -> str:
+        return str(await ctx.ask(nb.Choose("Which?", [], allow_other=True)))
+
+    agent = made(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
+    run = agent.run("go", answers=["mine"])
+    await run
+    assert run.calls["pick"][0].output == "mine"

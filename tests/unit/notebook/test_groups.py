@@ -7,7 +7,8 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from nbagent.core.events import CallRequested, Interrupted, ModelResponded, RunStarted
-from nbagent.core.interrupts import Choose, Confirm, to_json
+from nbagent.core.interrupts import to_json
+from nbagent.core.metadata import Choose, Confirm
 from nbagent.forms.hints import FormHint
 from nbagent.notebook.questions import Types
 from nbagent.notebook.view import RunView

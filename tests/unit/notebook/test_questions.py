@@ -8,18 +8,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr, TypeAdapter
 
 from nbagent.core.events import Interrupted, Resolved
-from nbagent.core.interrupts import (
-    Ask,
-    Choose,
-    Confirm,
-    Edit,
-    Option,
-    PendingInterrupt,
-    Reject,
-    Respond,
-    Restart,
-    to_json,
-)
+from nbagent.core.interrupts import PendingInterrupt, Reject, Respond, Restart, to_json
+from nbagent.core.metadata import Ask, Choose, Confirm, Edit, Option
 from nbagent.notebook.questions import Question, Types
 
 INPUT = {"to": "ABC", "amount": 200, "note": None}

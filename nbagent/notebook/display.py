@@ -189,9 +189,11 @@ class Shown:
         runs = [self._run, *(earlier.run for earlier in notices.values())]
         live.held = lambda: any(map(goes_on, runs))  # one that failed may have been retried
 
-    def _show_below(self, live: Live, run: Run) -> None:
+    def _show_below(self, live: Live, run: Run) -> RunCard:
+        card = RunCard(run)
         self._below.append(run)
-        live.add(RunCard(run))
+        live.add(card)
+        return card
 
 
 def _view(run: Run) -> Any:

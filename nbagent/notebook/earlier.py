@@ -26,15 +26,16 @@ class Earlier:
         run: the earlier run.
         key: of the notice.
         card: the newer run's; the notice changes on its loop.
-        show: shows the earlier run's card.
+        show: shows the earlier run's card, and gives it.
     """
 
-    def __init__(self, run: Run, key: str, card: RunCard, show: Callable[[Run], None]) -> None:
+    def __init__(self, run: Run, key: str, card: RunCard, show: Callable[[Run], RunCard]) -> None:
         self.run = run
         self.key = key
         self._card = card
         self._show = show
-        self._stopping = self._shown = False
+        self._stopping = False
+        self._shown: RunCard | None = None
         self._told: NoticeItem | None = None
         run.subscribe(self._heard)
         self._tell()
@@ -45,8 +46,9 @@ class Earlier:
             self._stopping = True
             self.run.stop(by="form")
         else:
-            self._shown = True
-            self._show(self.run)
+            self._shown = self._show(self.run)
+        if self._stopping and self._shown is not None:
+            self._shown.stopping()
         self._tell()
 
     def _heard(self, heard: Heard) -> None:
@@ -65,7 +67,11 @@ class Earlier:
     def _item(self) -> NoticeItem:
         actions = [
             *([] if self._stopping else [NoticeAction(name="stop", label=TEXTS["stop_it"])]),
-            *([] if self._shown else [NoticeAction(name="show", label=TEXTS["show_it"])]),
+            *(
+                []
+                if self._shown is not None
+                else [NoticeAction(name="show", label=TEXTS["show_it"])]
+            ),
         ]
         return NoticeItem(key=self.key, tone="warn", text=self._text(), actions=actions)
 

@@ -121,12 +121,13 @@ async def test_show_puts_the_earlier_card_below_and_both_end_as_one(cell: Cell) 
     assert [action.name for action in notices(card)[0].actions] == ["stop"]
     await second
     assert cell.live.held()
+    press(card, "stop")
+    assert [one.view.snapshot().head.stopping for one in below] == [True]
     cell.let_go.set()
-    await first
     await until(lambda: not cell.live.held())
     assert [one.run for one in below if isinstance(one, RunCard)] == [first]
     html = cell.shown.bundle(cell.live)["text/html"]
-    assert html.index("second") < html.index("first")
+    assert html.index("second") < html.index("Stopped by you.")
     assert html.count("<style>") == 1
 
 

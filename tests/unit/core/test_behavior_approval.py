@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core.errors import ToolFailed
+from nbagent.core.errors import Misuse, ToolFailed
 
 call = nb.ScriptedModel.call
 
@@ -64,6 +64,51 @@ async def test_c76_approving_runs_exactly_what_was_shown(play, tools):
     shown = s.interrupts[0].input
     await s.answer(restart={0: {}})
     assert tools.log == [("gate", shown["amount"])]
+
+
+async def test_c87_a_call_that_is_tried_again_is_not_judged_again(play, tools):
+    """The rule let this input pass once; a retry of the same attempt is the same call."""
+    looked: list[int] = []
+
+    def allows(typed: Any) -> bool:
+        looked.append(typed.x)
+        return True
+
+    rules, again = [nb.allow("broken", when=allows)], [nb.Retry(3)]
+    s = await play([call("broken", x=1), "done"], tools, policy=rules, middleware=again)
+    assert (looked, tools.log) == ([1], [("broken", 1)] * 3)
+    assert "no luck" in s.results[0]
+
+
+async def twice(c: nb.ToolCall, nxt: Any) -> Any:
+    """Middleware that tries again whatever happens, also what is no failure."""
+    try:
+        return await nxt(c)
+    except BaseException:
+        return await nxt(c)
+
+
+async def test_c81_middleware_that_tries_a_pause_again_enters_the_body_once(play, tools):
+    """One attempt a round: the pause stands, and what it did before it is not done again."""
+    s = await play([call("gate", amount=1), "done"], tools, middleware=[twice])
+    assert ([i.tool_name for i in s.interrupts], len(tools.entered)) == (["gate"], 1)
+    await s.answer(restart={0: {}})
+    assert (s.results, len(tools.entered), len(tools.log)) == (["sent 1.0"], 2, 1)
+
+
+async def test_c18_c81_middleware_that_tries_a_misuse_again_enters_the_body_once(play):
+    """It fails the run at once."""
+    entered: list[int] = []
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        def gate(ctx: nb.ToolContext) -> str:
+            entered.append(1)
+            ctx.interrupt(object())
+
+    with pytest.raises(Misuse, match="no JSON"):
+        await play([call("gate")], define, middleware=[twice])
+    assert entered == [1]
 
 
 async def test_c63_c76_an_approval_outlives_a_failure_before_its_body(play):
@@ -185,7 +230,7 @@ async def test_c80_what_is_no_decision_is_refused_and_the_question_still_waits(p
             await s.decide(decision, where)
     if not s.live:  # an answer of another kind than its list is a slip that must not run a tool
         with pytest.raises(nb.InvalidAnswer, match="tool_responses"):
-            await s.decide(nb.Restart(), "tool_responses")
+            await s.generate(tool_responses=[nb.tool_restart(s.interrupts[0])])
     assert (json.dumps(s.messages), s.requests, ran) == (before, 1, [])
     await s.decide(nb.Restart(), "tool_restarts")
     assert (ran, s.results) == (["stream"], ["ran"])

@@ -50,6 +50,8 @@ class Submission:
     value: Any = None
     errors: list[Error] = field(default_factory=list)
     changed: dict[str, tuple[Json, Json]] = field(default_factory=dict)
+    why: dict[int, str] = field(default_factory=dict)
+    """By place in ``errors``: what the other shapes of a union said, which the person did not pick."""
 
     @property
     def document(self) -> Json:
@@ -128,10 +130,11 @@ class Form:
         checked = Checked() if text is None else self._made.checker.check(text, part.value, part)
         told = _together(decoder.problems, checked.problems)
         errors = [(each.field, each.path, scrubbed(each.message, decoder.secrets)) for each in told]
+        why = {i: scrubbed(each.why, decoder.secrets) for i, each in enumerate(told) if each.why}
         readable = text if not decoder.problems else None
         changed = self._changed(part) if readable is not None else {}
         if errors or text is None:
-            return Submission(ok=False, json_text=readable, errors=errors, changed=changed)
+            return Submission(ok=False, json_text=readable, errors=errors, changed=changed, why=why)
         return Submission(ok=True, json_text=text, value=checked.value, changed=changed)
 
     def keepable(self, drafts: Draft) -> Draft:

@@ -6,6 +6,7 @@ Loads ``jsonschema``; import it where a bare schema is validated and not before.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 from jsonschema.exceptions import ValidationError, best_match
@@ -13,7 +14,7 @@ from referencing.jsonschema import EMPTY_REGISTRY
 
 from .cost import refuse_if_costly
 from .parts import Part
-from .place import Complaint, at_path
+from .place import Complaint, at_path, others
 from .repair import repaired
 from .texts import say, say_counted
 from .values import Json, shown
@@ -79,14 +80,27 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
     raw = here.raw if here is not None else None
     mine = [each for each in error.context or () if raw is not None and each.schema_path[0] == raw]
     if mine:
-        for each in mine:
-            yield from _complaints(each, part)
+        found = [complaint for each in mine for complaint in _complaints(each, part)]
+        yield from (replace(each, why=each.why or _others(error, here)) for each in found[:1])
+        yield from found[1:]
         return
     nearest = best_match([error])
     if nearest is None or nearest is error:
         yield Complaint(tuple(error.absolute_path), _sentence(error))
     else:
         yield from _complaints(nearest, part)
+
+
+def _others(error: ValidationError, part: Part | None) -> str:
+    """What the branches that were not picked say."""
+    known = getattr(part.node, "branches", ()) if part is not None else ()
+    labels = {branch.raw: branch.label for branch in known}
+    said: dict[str, list[str]] = {}
+    for each in error.context or ():
+        index = each.schema_path[0]
+        if part is not None and index != part.raw and index in labels:
+            said.setdefault(labels[index], []).append(_sentence(each))
+    return others(said)
 
 
 _KNOWN_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")

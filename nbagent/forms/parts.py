@@ -18,6 +18,8 @@ class Problem:
     field: str | None
     path: Path
     message: str
+    why: str = ""
+    """What the other shapes of a union say, on one line: the person picked this one."""
 
 
 @dataclass

@@ -7,13 +7,16 @@ stays at the deepest field that was reached.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from .nodes import Leaf, Object
 from .parts import Part, Path, Problem, Segment
 from .texts import say
 
+MAX_WHY = 300
+"""Characters of what the other shapes of a union say."""
 KEY = "[key]"
 """pydantic's mark for an error in a name of a mapping."""
 
@@ -24,6 +27,20 @@ class Complaint:
 
     loc: Path
     message: str
+    why: str = ""
+    """What the other shapes of a union say."""
+
+    @property
+    def inside(self) -> Complaint:
+        """The same, one step further in."""
+        return replace(self, loc=self.loc[1:])
+
+
+def others(said: Mapping[str, Iterable[str]]) -> str:
+    """What other shapes of a union say, by their names, on one bounded line."""
+    told = (f"{label}: {' '.join(dict.fromkeys(each))}" for label, each in said.items())
+    line = " ".join(" / ".join(told).split())
+    return line if len(line) <= MAX_WHY else line[: MAX_WHY - 1] + "…"
 
 
 def place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[Problem]:
@@ -42,7 +59,7 @@ def _place(part: Part, complaints: list[Complaint], labelled: bool) -> list[Prob
         if child is None:
             problems += [_here(part, each) for each in listed]
         else:
-            rest = [Complaint(each.loc[1:], each.message) for each in listed]
+            rest = [each.inside for each in listed]
             problems += _place(child, rest, labelled)
     return problems
 
@@ -73,8 +90,11 @@ def _in_union(
         return [*problems, Problem(part.id, part.path, say("no_shape", problems=told))]
     else:
         return problems
-    rest = [Complaint(each.loc[1:], each.message) for each in chosen]
-    return problems + _place(branch, rest, labelled)
+    found = _place(branch, [each.inside for each in chosen], labelled)
+    labels = [each.label for each in getattr(part.node, "branches", ())]
+    unpicked = [pair for pair in zip(labels, runs, strict=False) if pair[1] is not chosen]
+    why = others({label: (each.message for each in run) for label, run in unpicked})
+    return problems + [replace(each, why=each.why or why) for each in found[:1]] + found[1:]
 
 
 def _here(part: Part, complaint: Complaint) -> Problem:
@@ -84,7 +104,7 @@ def _here(part: Part, complaint: Complaint) -> Problem:
     if inside and (isinstance(part.node, Object) or _is_box(part)):
         message = f"{'.'.join(map(str, inside))}: {message}"
     form = part.id == "" and isinstance(part.node, Object)
-    return Problem(None if form else part.id, (*part.path, *complaint.loc), message)
+    return Problem(None if form else part.id, (*part.path, *complaint.loc), message, complaint.why)
 
 
 def _is_box(part: Part) -> bool:

@@ -270,5 +270,13 @@ def _refused(text: str) -> list[FieldError]:
 
 
 def _errors(submission: Submission) -> list[FieldError]:
-    found = [FieldError(field=id_, message=message) for id_, _, message in submission.errors]
+    found = [
+        FieldError(field=id_, message=_with_why(message, submission.why.get(index)))
+        for index, (id_, _, message) in enumerate(submission.errors)
+    ]
     return found or _refused("invalid")
+
+
+def _with_why(message: str, why: str | None) -> str:
+    """An error with what the shapes that were not picked say."""
+    return f"{message} {TEXTS['otherwise'].format(why=reveal(why))}" if why else message

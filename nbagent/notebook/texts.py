@@ -88,6 +88,7 @@ TEXTS: dict[str, str] = {
     "no_form": "This question has nothing to fill in.",
     "not_memorable": "This approval cannot be remembered: approve it as shown.",
     "not_editable": "The input of this call cannot be changed here.",
+    "otherwise": "(Otherwise: {why})",
     "invalid": "This answer does not fit the question.",
     # rich output
     "too_large": "{what} of {size} is too large to show here",

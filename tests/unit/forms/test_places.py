@@ -5,7 +5,15 @@ import re
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, Discriminator, Field, Tag, create_model, field_validator
+from pydantic import (
+    BaseModel,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    create_model,
+    field_validator,
+)
 
 from nbagent.forms import Form
 
@@ -190,3 +198,15 @@ def test_a_required_tuple_that_a_document_lacks_is_not_made_up_from_its_parts():
     """An untouched prefill comes back as it is, and the error is at the tuple."""
     answer = Form(create_model("M", pair=(tuple[str, str], ...)), value={}).submit(None)
     assert (answer.json_text, [each[0] for each in answer.errors]) == ("{}", ["/pair"])
+
+
+@pytest.mark.parametrize(
+    "target", [A | B, TypeAdapter(A | B).json_schema()], ids=["type", "schema"]
+)
+def test_what_the_other_shapes_say_is_kept_beside_the_error(target):
+    """The picked shape's errors are at its fields; the others' are one line that explains them."""
+    answer = Form(target, value={"x": 1, "y": "?"}).submit(None)
+    assert [each[0] for each in answer.errors] == ["|0/y"]
+    assert list(answer.why) == [0]
+    assert answer.why[0].startswith("B: ")
+    assert "text" in answer.why[0] or "string" in answer.why[0]

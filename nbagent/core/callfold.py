@@ -102,7 +102,7 @@ def ready_again(call: CallState, at: float) -> CallState:
         failed = isinstance(child.outcome, RunFailed)
         inner = {i: ready_again(c, at) for i, c in child.calls.items()}
         child = but(child, calls=inner, **({"outcome": None, "refused": False} if failed else {}))
-        call = but(call, child=child)
+        call = standing(but(call, child=child), at)
     if call.status == "done":
         return call
     asked = {i: _more_time(e, at) for i, e in call.asked.items()}

@@ -96,14 +96,17 @@ async def test_c81_middleware_that_tries_a_pause_again_enters_the_body_once(play
     assert (s.results, len(tools.entered), len(tools.log)) == (["sent 1.0"], 2, 1)
 
 
-async def test_c18_c81_middleware_that_tries_a_misuse_again_enters_the_body_once(play):
+@pytest.mark.parametrize("how", ["interrupt", "ask"])
+async def test_c18_c81_middleware_that_tries_a_misuse_again_enters_the_body_once(play, how):
     """It fails the run at once."""
     entered: list[int] = []
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
-        def gate(ctx: nb.ToolContext) -> str:
+        async def gate(ctx: nb.ToolContext) -> str:
             entered.append(1)
+            if how == "ask":
+                await ctx.ask(object())
             ctx.interrupt(object())
 
     with pytest.raises(Misuse, match="no JSON"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -188,7 +189,7 @@ class Agent:
         """
         return inner_tool(
             Inner(self.tools, lambda: self._spec(self.tools), _prompt_of, self.remembered),
-            name=name or self.name,
+            name=name or re.sub(r"[^\w.:/-]+", "_", self.name),
             description=description or self.instructions or "",
             output=str if self.output_type is None else self.output_type,
         )

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from .body import found_in, log_late
+from .body import found_in, log_failed, log_late
 from .dispatch import Dispatch, carried_by
 from .ending import Ending, Endings
-from .errors import Misuse
+from .errors import Misuse, Rejected
 from .events import Interrupted
 from .interrupts import Interrupt, digest_of, to_json
 from .journal import AnyJournal
@@ -24,6 +24,7 @@ from .output import CallOutput
 from .standing import CallState, RunState
 from .surroundings import Denied, Overtaken, Surroundings, Waits
 from .tools import Tool, ToolResult
+from .traces import Raised
 from .values import describe
 
 SCHEMA_CHANGED = "The tool's parameters changed since this was approved, so it is asked again."
@@ -35,7 +36,7 @@ class Attempt:
     def __init__(self, call: CallState, journal: AnyJournal, around: Surroundings) -> None:
         self.call = call
         self.value: Any = None
-        """The tool's own Python object, once it returned."""
+        """The tool's own Python object once it returned, or where it raised."""
         self.has_value = False
         self._journal = journal
         self._around = around
@@ -179,7 +180,11 @@ class Attempt:
         return [self._endings.finished(value, self._dispatch.verdict)]
 
     def _raised(self, error: BaseException) -> Ending:
-        return [self._endings.raised(error, self._dispatch.verdict)]
+        ending = [self._endings.raised(error, self._dispatch.verdict)]
+        if not isinstance(error, Rejected):
+            self.value, self.has_value = Raised.by(error), True
+            log_failed(self.call.name, self.value.traceback)
+        return ending
 
     def _failed(self, text: str) -> Ending:
         return [self._endings.failed(text, self._dispatch.verdict)]

@@ -98,6 +98,15 @@ def log_late(tool_name: str) -> None:
     logger.warning("the tool %r ended after its run had; its result is discarded", tool_name)
 
 
+def log_failed(tool_name: str, traceback: str) -> None:
+    """Say where a tool raised: to the log, and to no call's output, which is kept and may be sent."""
+    token = current_call.set(None)
+    try:
+        logger.warning("the tool %r failed\n%s", tool_name, traceback)
+    finally:
+        current_call.reset(token)
+
+
 def found_in(error: BaseException) -> Interrupt | None:
     """The interrupt that an exception is, wraps, followed from, or groups; None if there is none."""
     seen: set[int] = set()

@@ -98,6 +98,10 @@ def _made(
     is_function = inspect.isroutine(function)
     if not is_function:
         raise ToolError(f"{function!r:.100} is no function: a tool is made of one")
+    if name is None and function.__name__ == "<lambda>":
+        raise ToolError(
+            "a lambda has no name for the model: give one, as in nb.tool(name='add')(…)"
+        )
     made = Tool(
         function,
         name=name or function.__name__,

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .events import StoredEvent
-from .messages import Json, Message, calls_of, results_of
+from .messages import Json, Message, Part, calls_of, results_of
 from .model import Usage
 from .standing import RunState
+from .traces import Raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,15 @@ class Call:
     value: Any = None
     """The tool's own Python object, in the process that ran it; else ``output``."""
     done: bool = False
+    failed: bool = False
+    """Whether it came to no result of its own: it raised, was refused, or could not be run."""
+    traceback: str | None = None
+    """Where its tool raised, in the process that ran it; the model is never told."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it has no result of its own, as the model was told; None where it has one."""
+        return str(self.output) if self.failed else None
 
 
 class Receipt:
@@ -63,6 +73,15 @@ class Receipt:
         return "<answer accepted>"
 
 
+def _done(call: Call, result: Part, values: Mapping[str, Any]) -> Call:
+    output, failed = result["output"], result.get("error") is True
+    value = values.get(call.id, output)
+    traceback = None
+    if isinstance(value, Raised):
+        value, traceback = output, value.traceback
+    return replace(call, output=output, value=value, done=True, failed=failed, traceback=traceback)
+
+
 def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[Call]]:
     """The tool calls of a run by tool name, in order; ``values`` are Python results by call id."""
     found: dict[str, list[Call]] = {}
@@ -77,8 +96,6 @@ def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[
         for part in calls_of(item):
             call = Call(part["id"], part["name"], part["input"])
             if part["id"] in results:
-                output = results[part["id"]]["output"]
-                value = values.get(part["id"], output)
-                call = replace(call, output=output, value=value, done=True)
+                call = _done(call, results[part["id"]], values)
             found.setdefault(part["name"], []).append(call)
     return found

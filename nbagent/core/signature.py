@@ -62,13 +62,20 @@ def signature_of(fn: Callable[..., Any], local_names: dict[str, Any]) -> Signatu
     """Read a function's parameters.
 
     Raises:
-        ToolError: it takes ``*args``, positional-only parameters, or names types nobody knows.
+        ToolError: it takes ``*args`` or positional-only parameters, names types nobody knows, or is
+            a method without its object.
     """
     name = getattr(fn, "__name__", repr(fn))
     try:
         hints = typing.get_type_hints(fn, localns=local_names, include_extras=True)
     except NameError as error:
         raise ToolError(f"the tool {name!r} is annotated with an unknown name: {error}") from error
+    names = list(inspect.signature(fn).parameters)
+    if names and names[0] in ("self", "cls") and names[0] not in hints:
+        raise ToolError(
+            f"the tool {name!r} is a method without its object, which no model can fill in: give the "
+            f"method of an object, as in agent.add(an_object.{name})"
+        )
     parameters: dict[str, tuple[Any, Any]] = {}
     ctx: str | None = None
     for parameter in inspect.signature(fn).parameters.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import typing
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
@@ -104,6 +105,10 @@ class Tool(Generic[P, R]):
         signature: Signature,
         options: ToolOptions,
     ) -> None:
+        if not re.fullmatch(r"[\w.:/-]{1,128}", name):
+            raise ToolError(
+                f"a tool's name is made of letters, digits, _ and -, as a model can say it; not {name!r:.80}"
+            )
         self.fn = fn
         self.name = name
         self.description = description

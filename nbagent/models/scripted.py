@@ -87,6 +87,10 @@ class ScriptedModel:
         name: str = "scripted",
         usage: Usage = Usage(),  # noqa: B008  a frozen value
     ) -> None:
+        if isinstance(steps, str) or not (callable(steps) or isinstance(steps, Iterable)):
+            raise UsageError(
+                f"ScriptedModel takes a list with one step for each request: ScriptedModel([{steps!r:.80}])"
+            )
         self.name = name
         self.requests: list[Request] = []
         self._every = steps if callable(steps) else None

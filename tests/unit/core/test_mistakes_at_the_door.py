@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.errors import Misuse, UsageError
+from nbagent.core.errors import Misuse, ToolError, UsageError
+from nbagent.core.events import dump
 
 call = nb.ScriptedModel.call
 
@@ -220,3 +221,117 @@ async def test_a_choice_of_nothing_but_the_persons_own_is_asked():
     run = agent.run("go", answers=["mine"])
     await run
     assert run.calls["pick"][0].output == "mine"
+
+
+# --- what is no tool, no script
+
+
+class Shop:
+    """Something with methods."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def price(self, item: str) -> str:
+        """Tell a price."""
+        return f"{item} at {self.name}"
+
+    @classmethod
+    def kinds(cls, item: str) -> str:
+        """Tell the kind."""
+        return f"{item} of {cls.__name__}"
+
+
+@pytest.mark.parametrize("method", ["price", "kinds"])
+async def test_a_method_of_an_object_is_a_tool(method):
+    """Without the object among its inputs."""
+    script = nb.ScriptedModel([call(method, item="tea"), "done"])
+    agent = nb.Agent(script, tools=[getattr(Shop("Rue"), method)])
+    assert list(agent.tools[method].input_schema["properties"]) == ["item"]
+    run = agent.run("go")
+    await run
+    assert run.calls[method][0].output == {"price": "tea at Rue", "kinds": "tea of Shop"}[method]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: nb.Agent("demo", tools=[Shop.price]), "is a method without its object"),
+        (lambda: nb.tool(Shop.price), r"agent.add\(an_object.price\)"),
+        (lambda: nb.Agent("demo", tools=[lambda x: x]), r"nb.tool\(name='add'\)"),
+        (lambda: nb.tool(name="two words")(danger), "a tool's name is made of letters"),
+        (lambda: nb.interrupt_tool("what?"), "a tool's name is made of letters"),
+    ],
+    ids=["unbound", "unbound tool", "lambda", "space", "question"],
+)
+def test_what_no_model_could_call_is_refused(make, said):
+    """When it is made, with what to do."""
+    with pytest.raises(ToolError, match=said):
+        make()
+
+
+@pytest.mark.parametrize("steps", ["hello", None, 5])
+def test_a_script_is_a_list(steps):
+    """A text would be one step for each of its letters."""
+    with pytest.raises(UsageError, match=r"ScriptedModel\(\["):
+        nb.ScriptedModel(steps)
+
+
+# --- a tool that raises
+
+
+def broken(n: int = 0) -> int:
+    """Divide."""
+    return 5 // n
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_where_a_tool_raised_is_kept_for_the_person(fails, caplog):
+    """In the call and the log; the model and the journal get the one line that they always did."""
+    script = nb.ScriptedModel([call("broken", n=int(not fails)), "done"])
+    run = nb.Agent(script, tools=[broken]).run("go")
+    await run
+    (one,) = run.calls["broken"]
+    line = "The tool broken failed: ZeroDivisionError: integer division or modulo by zero"
+    assert (one.failed, one.error, one.value) == ((True, line, line) if fails else (False, None, 5))
+    if not fails:
+        assert (one.traceback, caplog.text) == (None, "")
+        return
+    assert "return 5 // n" in one.traceback
+    assert "nbagent/core" not in one.traceback
+    assert "return 5 // n" in caplog.text
+    told = "".join(map(dump, run.journal))
+    assert ("return 5" in told, "Traceback" in told, line in told) == (False, False, True)
+
+
+async def test_a_person_s_no_is_no_failure_with_a_traceback(caplog):
+    """It is refused, which the call says; nothing is logged."""
+
+    @nb.tool
+    async def pay(ctx: nb.ToolContext) -> str:
+        return str(await ctx.ask("Pay?"))
+
+    script = nb.ScriptedModel([call("pay"), "done"])
+    run = nb.Agent(script, tools=[pay]).run("go", answers=[nb.Reject("no")])
+    await run
+    (one,) = run.calls["pay"]
+    assert (one.failed, one.traceback, caplog.text) == (True, None, "")
+
+
+async def test_a_traceback_is_bounded():
+    """However deep it was and however much it says."""
+
+    def deep(n: int = 0) -> None:
+        if n == 40:
+            raise ValueError("x" * 50_000)
+        deep(n + 1)
+
+    script = nb.ScriptedModel([call("deep"), "done"])
+    run = nb.Agent(script, tools=[deep]).run("go")
+    await run
+    assert len(run.calls["deep"][0].traceback) < 4_100
+
+
+def test_an_agent_whose_name_is_for_people_is_a_tool():
+    """Its default name as a tool is one that a model can say."""
+    assert nb.Agent("demo", name="Travel planner").as_tool().name == "Travel_planner"

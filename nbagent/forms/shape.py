@@ -130,7 +130,8 @@ def _decide(refs: Refs, folded: _Folded) -> tuple[Shape, tuple[Option, ...]]:
 def _of_branches(refs: Refs, words: Words, branches: Branches) -> tuple[Shape, tuple[Option, ...]]:
     inner = [refs.flatten(schema).words for _, schema in branches]
     if words.get("type") in ("string", "integer", "number", "boolean"):
-        return _by_type(words), ()
+        named = _named_texts(refs, inner) if words["type"] == "string" else ()
+        return ("open_choice" if named else _by_type(words)), named
     if len(inner) != 2:
         return "union", ()
     types = [each.get("type") for each in inner]
@@ -144,6 +145,12 @@ def _of_branches(refs: Refs, words: Words, branches: Branches) -> tuple[Shape, t
         if free and one.get("type") == "number" and not set(one) & {"enum", "const"}:
             return "decimal", ()
     return "union", ()
+
+
+def _named_texts(refs: Refs, branches: list[Words]) -> tuple[Option, ...]:
+    """The texts that some branches of a text name; what the others allow is written in."""
+    found = [option for each in branches for option in _options(refs, each, ())]
+    return _distinct([option for option in found if isinstance(option.value, str)])
 
 
 def _constrained(words: Words) -> bool:

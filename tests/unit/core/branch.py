@@ -12,6 +12,7 @@ from nbagent.core.output import Chunk
 from nbagent.core.run import Run
 from nbagent.core.state import RunState
 
+from .ledger import Ledger
 from .world import Seat
 
 
@@ -30,6 +31,9 @@ class Branch:
     chunks: dict[tuple[tuple[str, ...], str], str] = field(default_factory=dict)
     """What streaming tools yielded, by scope and call id."""
     acts_seen: int = 0
+    known: list[events.StoredEvent] = field(default_factory=list)
+    """The events that were read from the store."""
+    worked_out: Ledger = field(default_factory=lambda: Ledger([]))
 
     def __repr__(self) -> str:
         return f"<branch {self.number}: {self.run.status}>"
@@ -47,8 +51,19 @@ class Branch:
 
     @property
     def journal(self) -> list[events.StoredEvent]:
-        """Its events."""
-        return self.run.journal
+        """Its events, as they are in the store."""
+        store = self.run._journal.store
+        assert store is not None
+        self.known += store.read(self.run_id, len(self.known))
+        return list(self.known)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What they say."""
+        journal = self.journal
+        if len(journal) != len(self.worked_out.journal):
+            self.worked_out = Ledger(journal)
+        return self.worked_out
 
     def hears(self, heard: Any) -> None:
         """Keep what a streaming tool yields."""

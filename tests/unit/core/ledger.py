@@ -67,6 +67,10 @@ class Ledger:
         told = str(told)
         settled = [r for i, r in self.answers(n) if i.kind != "ask"]
         if settled:
+            if kind in REVIEWED and isinstance(
+                settled[-1], nb.Restart
+            ):  # ``lets`` has seen its input
+                return int(told.rpartition("did ")[2]) % EDIT == n
             return self._fits_answer(n, settled[-1], told)
         if kind in NEEDED:
             return self._fits_replies(n, told)
@@ -86,10 +90,8 @@ class Ledger:
                 return told.endswith(output)
             case nb.Reject():
                 return "rejected this call" in told
-            case nb.Restart(remember=None):
+            case _:
                 return told.endswith(f"did {self.approved(n)[-1]}")
-            case _:  # whatever input comes to the gate from then on
-                return int(told.rpartition("did ")[2]) % EDIT == n
 
     def _fits_replies(self, n: int, told: str) -> bool:
         replies = self.replies(n)

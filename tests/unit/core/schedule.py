@@ -28,7 +28,13 @@ from .world import EDIT, IN_THREADS, MIDDLEWARE, Seat, World, middleware
 
 MORE = {"turns": 1, "tokens": 15, "cost": 0.015, "seconds": 6}
 """How much more of a budget is granted."""
-BUDGETS = [{}, {}, {"tokens": 20}, {"cost": 0.025}, {"seconds": 7}]
+BUDGETS: list[dict[str, float]] = [
+    {},
+    {},
+    {"tokens": 20},
+    {"seconds": 7},
+    {"tokens": 30, "cost": 0.025},
+]
 
 
 class Schedule(RuleBasedStateMachine):
@@ -169,7 +175,7 @@ class Schedule(RuleBasedStateMachine):
         made.run_id = new.run.id
         made.seats.append(new)
         new.run.subscribe(made.hears)
-        made.inherited = Ledger(made.journal).finished()
+        made.inherited = made.ledger.finished()
         if branch.number in self.failed:
             self.failed.add(made.number)
         self.branches.append(made)
@@ -253,7 +259,7 @@ class Schedule(RuleBasedStateMachine):
         if answer == "reject":
             return nb.Reject(reason="no")
         if i.kind == "budget":
-            name = Ledger(branch.journal).asked[i.id].budget or ""
+            name = branch.ledger.asked[i.id].budget or ""
             return nb.Respond(output=MORE[name] * more)
         if answer == "respond" or not i.restartable:
             return nb.Respond(output=f"answer to {i.id}")
@@ -333,8 +339,9 @@ class Schedule(RuleBasedStateMachine):
             branch.run.retry()
             self.quiet()
         for n in self.world.open_slow(branch.number):
-            self.world.slow[branch.number, n].set_result("slowly")
-            self.quiet()
+            if n in self.world.open_slow(branch.number):  # else left off as another process failed
+                self.world.slow[branch.number, n].set_result("slowly")
+                self.quiet()
         for i in branch.run.interrupts:
             if i.id in [p.id for p in branch.run.interrupts]:
                 resolution = self.resolution(branch, i, "respond", 1000)

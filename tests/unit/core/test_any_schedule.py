@@ -19,7 +19,6 @@ from nbagent.core.steps import NEW_MESSAGE
 
 from .branch import Branch
 from .invariants import Promises
-from .ledger import Ledger
 from .search import SEARCH
 from .world import Seat
 
@@ -241,7 +240,7 @@ class AnySchedule(Promises):
         try:
             self.forked(branch, self.seat(data, branch), at)
         except UsageError:
-            assert Ledger(branch.journal).unfinished()
+            assert branch.ledger.unfinished()
         self.quiet()
 
     @precondition(lambda self: any(b.run.status == "failed" for b in self.branches))

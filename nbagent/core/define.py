@@ -48,6 +48,9 @@ def tool(  # noqa: PLR0913 - keyword-only, each a property of the tool
 ) -> Any:
     """Make a function a tool, with or without parentheses; it stays callable.
 
+    What it returns is told to the model: text as it is, data (lists, dicts, models, dataclasses, dates,
+    numpy's scalars and short arrays among them) as JSON, and anything else as bounded text.
+
     Args:
         fn: the function; its parameters are the input, its docstring tells the model what it does.
         name: what the model calls it; the function's name by default.

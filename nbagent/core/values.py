@@ -13,6 +13,10 @@ from .messages import Json, dumps, freeze
 
 MAX_TEXT = 8_000
 """Characters of a rich value's text that the model is told."""
+MAX_LEAF_TEXT = 1_000
+"""Characters of such a value's text inside of data."""
+MAX_ARRAY = 1_000
+"""Numbers of an array that the model is told one by one; a larger one is text."""
 
 
 def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Json:
@@ -53,17 +57,40 @@ def describe(error: ValidationError) -> str:
 
 
 def told(value: Any) -> Json:
-    """What the model is told of a result: text as it is, data as JSON, anything else as bounded text."""
+    """What the model is told of a result: text as it is, data as JSON, anything else as bounded text.
+
+    Data is what JSON has, and inside of it models, dataclasses, sets, dates, decimals, paths, enums,
+    and numpy's scalars and short arrays. Of other things in it, each alone becomes text.
+    """
     if type(value) in (int, bool, type(None)):
         return value
     if isinstance(value, str):
         return _sendable(str(value))
+
+    def leaf(odd: Any) -> Any:
+        return _plain(odd, MAX_TEXT if odd is value else MAX_LEAF_TEXT)
+
     try:
-        plain = from_json(to_json_bytes(value, inf_nan_mode="strings"))
+        plain = from_json(to_json_bytes(value, inf_nan_mode="strings", fallback=leaf))
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
-        text = _sendable(str(value))
-        return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}\n… ({len(text)} characters)"
+        return _bounded(value, MAX_TEXT)
     return freeze(plain)
+
+
+def _plain(odd: Any, limit: int) -> Any:
+    """What JSON may hold of a value that it does not know: numbers of an array, or bounded text."""
+    is_array = all(hasattr(odd, name) for name in ("dtype", "ndim", "tolist"))
+    if is_array and not hasattr(odd, "index"):  # a pandas column is more than its values
+        size = getattr(odd, "size", 1)
+        plain = odd.tolist() if isinstance(size, int) and size <= MAX_ARRAY else odd
+        if type(plain) is not type(odd):
+            return plain
+    return _bounded(odd, limit)
+
+
+def _bounded(value: Any, limit: int) -> str:
+    text = _sendable(str(value))
+    return text if len(text) <= limit else f"{text[:limit]}\n… ({len(text)} characters)"
 
 
 def _sendable(text: str) -> str:

@@ -465,7 +465,7 @@ FRAME = pd.DataFrame({"a": range(5000), "b": ["x" * 20] * 5000})
         (float("nan"), "NaN"),
         ({"a": float("inf")}, {"a": "Infinity"}),
         ("lone \ud800", "lone \\ud800"),
-        (np.int64(3), "3"),
+        (np.int64(3), 3),
         (b"\xff", "b'\\xff'"),
         (nb.ToolResult({"a": 1}, display="shown"), {"a": 1}),
     ],

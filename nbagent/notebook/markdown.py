@@ -24,7 +24,9 @@ OPEN_LIMIT = 2_000
 REDRAW_EVERY = 0.2
 """Seconds between two drawings of the open block."""
 BURST = 400
-"""Characters in one step from which on the open block is not drawn: it will soon be another."""
+"""Characters in one step from which on an open block waits: it will be finished, or be another."""
+HOLD = 0.2
+"""Seconds for which it waits before its text is shown as it is."""
 
 _Env = MutableMapping[str, Any]
 
@@ -56,7 +58,7 @@ class Stream:
         self._env: _Env = {}
         self._parsed_at = 0
         self._drawn = 0
-        self._drawn_at = float("-inf")
+        self._drawn_at = self._open_since = float("-inf")
         self._as_code = False
         """Whether ``tail`` is an empty block of code and ``raw`` all that is in it so far."""
         self.kept: str | None = None
@@ -72,9 +74,14 @@ class Stream:
     @property
     def settled(self) -> bool:
         """Whether waiting longer would not change what is drawn."""
-        return self.pending in ([], ["\r"]) and (
-            not self._redrawable or self._drawn == len(self._open)
-        )
+        if self.pending not in ([], ["\r"]):
+            return False
+        return self._drawn == len(self._open) if self._redrawable else self._shows or not self._open
+
+    @property
+    def _shows(self) -> bool:
+        """Whether anything of the open end is on the page."""
+        return bool(self.tail or self.raw)
 
     @property
     def _redrawable(self) -> bool:
@@ -88,12 +95,19 @@ class Stream:
         """
         new = self._take()
         finished = self._finish_blocks(new) if new else []
-        due = len(new) < BURST and (now - self._drawn_at >= REDRAW_EVERY or bool(finished))
+        if finished:
+            self.tail, self.raw, self._drawn, self._as_code = "", "", 0, False
+            self._open_since = now
+        calm = len(new) < BURST
+        due = calm and (now - self._drawn_at >= REDRAW_EVERY or bool(finished))
         if self._redrawable and due and self._drawn != len(self._open):
             self.tail, self.raw = self._draw(self._open), _unseen(self._open)
             self._drawn, self._drawn_at, self._as_code = len(self._open), now, False
             return None
-        if finished or self._begins_code:
+        if not (calm or self._shows) and now - self._open_since < HOLD:
+            return None if finished else ""
+        waited = not self._shows and len(self._open) > len(new)
+        if finished or waited or self._begins_code:
             self._leave_undrawn()
             return None
         if _FENCE.match(self._open) and "\n" not in self._open:

@@ -182,23 +182,36 @@ def test_code_that_comes_fast_is_shown_as_code_while_it_comes():
     stream = Stream()
     stream.pending.append("Look:\n\n```pyt")
     assert stream.advance(1.0) is None
-    stream.pending.append("hon\n" + "x = 1\n" * 500)
-    assert stream.advance(1.05) is None
+    stream.pending.append("hon\n")
+    for step in range(8):
+        stream.pending.append("x = 1\n" * 100)
+        stream.advance(1.05 + step * 0.05)
     assert (stream.tail, stream.raw) == (
         '<pre class="code"><code></code></pre>',
-        "x = 1\n" * 500,
+        "x = 1\n" * 800,
     )
     stream.pending.append("y = 2\n")
-    assert stream.advance(1.1) == "y = 2\n"
+    assert stream.advance(1.5) == "y = 2\n"
 
 
-def test_a_block_that_comes_in_a_burst_is_not_drawn_before_it_is_whole():
-    """What will be another one at the next step travels once, as text."""
+def test_in_a_burst_only_what_is_finished_travels():
+    """A block that will be another one at the next step waits, but not long, nor after the burst."""
+    text = "**word** " * 100
     stream = Stream()
-    stream.pending.append("**word** " * 100)
-    assert stream.advance(1.0) == "**word** " * 100
+    stream.pending.append(f"One.\n\n{text}")
+    assert stream.advance(1.0) is None
+    assert (stream.blocks, stream.tail, stream.raw) == (["<p>One.</p>"], "", "")
+    assert not stream.settled
     assert stream.advance(1.05) is None
     assert stream.tail.startswith("<p><strong>")
+    stream, shown = Stream(), ""
+    stream.pending.append(f"One.\n\n{text}")
+    for step in range(6):
+        stream.advance(1.0 + step * 0.05)
+        shown += stream.raw and "x"
+        stream.pending.append(text)
+    assert shown
+    assert stream.raw == text * 6
 
 
 @pytest.mark.parametrize("wait", [0.01, 0.3])

@@ -263,6 +263,45 @@ def test_code_that_streamed_as_text_does_not_travel_again():
     assert sent < 1.3 * len(text.encode())
 
 
+PIECES = [
+    "word ",
+    "**b** ",
+    "\n\n",
+    "- item\n",
+    "```py\nx<1 & 2\n\n",
+    "```\n",
+    "~~~\nné 🎉\n",
+    "# h\n",
+]
+PIECES += [
+    "| a |\n|---|\n| 1 |\n",
+    "$$\ny\n$$\n",
+    "x" * 700 + " ",
+    "row of code;\n" * 90,
+    "[l]: http://x.y\n",
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=40), st.integers(0, 10**9))
+def test_at_whatever_pace_a_text_comes_the_page_has_what_the_kernel_has(pieces, seed):
+    """Slow, fast and in bursts: after each flush they agree, and the end is the text as rendered."""
+    rng, text, now, start = random.Random(seed), "".join(pieces), 0.0, 0
+    view, page = view_of(started()), Page()
+    page.apply(view.flush(now))
+    while start < len(text):
+        size = rng.choice([7, 50, 399, 400, 1_000, 5_000])
+        view.apply(TextDelta(text[start : start + size]))
+        start, now = start + size, now + rng.choice([0.05, 0.3])
+        page.apply(view.flush(now))
+        assert page.view == view.snapshot()
+    view.apply(responded(text=text))
+    page.apply(view.flush(now + 1))
+    assert page.view == view.snapshot()
+    drawn = [item.blocks for item in page.items if item.type == "text"]
+    assert drawn == ([blocks(text)] if text.strip() else [])
+
+
 def test_deltas_between_two_flushes_travel_as_one():
     """A thousand tokens and a hundred printed lines are two operations."""
     long = "word " * 1_000

@@ -9,6 +9,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.errors import ToolFailed, UsageError
+from nbagent.core.model import Usage
 
 call = nb.ScriptedModel.call
 
@@ -251,6 +252,47 @@ async def test_c102_a_model_that_failed_is_asked_again():
     assert (await run).text == "done"
     assert shop.log == [("plain", 0)]
     assert model.requests[1].messages == model.requests[3].messages
+
+
+async def test_a_retried_run_whose_agent_inside_asks_about_its_budget_waits_for_that_answer():
+    """It is interrupted, and the call that failed inside runs again after the answer."""
+    spent = Usage(5, 5)
+
+    def deep_says(messages: Any) -> Any:
+        return "deep done" if messages[-1]["role"] == "tool" else call("work")
+
+    def inner_says(messages: Any) -> Any:
+        first = [call("broken"), call("deep", prompt="p")]
+        return "inner done" if messages[-1]["role"] == "tool" else first
+
+    deep = nb.Agent(nb.ScriptedModel(deep_says, usage=spent), name="deep")
+    options: dict[str, Any] = {"on_tool_error": "raise", "budget": nb.Budget(tokens=15)}
+    inner = nb.Agent(nb.ScriptedModel(inner_says, usage=spent), name="inner", **options)
+    inner.add(deep.as_tool())
+    tries: list[int] = []
+
+    @deep.tool
+    async def work() -> str:
+        return "worked"
+
+    @inner.tool
+    async def broken() -> str:
+        tries.append(1)
+        while len(tries) == 1 and not run.interrupts:  # noqa: ASYNC110 - until it is asked about
+            await asyncio.sleep(0)
+        if len(tries) == 1:
+            raise OSError("line is down")
+        return "mended"
+
+    model = nb.ScriptedModel([call("inner", prompt="p"), "done"])
+    run = nb.Agent(model, tools=[inner.as_tool()], on_tool_error="raise").run("go")
+    with pytest.raises(nb.RunError, match="line is down"):
+        await asyncio.wait_for(run._wait(), 10)
+    await asyncio.wait_for(run.retry().settled(), 10)
+    assert [i.kind for i in run.interrupts] == ["budget"]
+    run.respond(run.interrupts[0], 1000)
+    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert len(tries) == 2
 
 
 async def test_only_a_failed_run_is_retried():

@@ -56,6 +56,7 @@ class Card:
     def press_still(self, button: Locator, *, clicks: int = 1) -> None:
         """Press this button with the pointer, once it stands still."""
         button.scroll_into_view_if_needed()
+        button.evaluate("button => delete button.dataset.testPlace")  # it may have been here before
         button.page.wait_for_function(STOOD_STILL, arg=button.element_handle())
         button.click(click_count=clicks)
 

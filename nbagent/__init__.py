@@ -18,6 +18,9 @@ from .core.errors import (
     FormCancelled,
     HumanInputRequired,
     InvalidAnswer,
+    MessagesError,
+    Misuse,
+    ModelConfigError,
     ModelError,
     NbagentError,
     NotPending,
@@ -26,7 +29,10 @@ from .core.errors import (
     RunError,
     RunNotFinished,
     StoreError,
+    ToolError,
+    ToolFailed,
     TurnLimit,
+    UsageError,
 )
 from .core.external import answer_external
 from .core.interrupts import (
@@ -40,6 +46,7 @@ from .core.interrupts import (
 from .core.memory import MemoryStore
 from .core.metadata import Ask, Choose, Confirm, Edit, Option
 from .core.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
+from .core.near import meant as _meant
 from .core.policy import allow, deny, review
 from .core.replies import tool_rejection, tool_response, tool_restart
 from .core.result import Result
@@ -67,6 +74,9 @@ __all__ = [
     "Interrupt",
     "InvalidAnswer",
     "MemoryStore",
+    "MessagesError",
+    "Misuse",
+    "ModelConfigError",
     "ModelError",
     "NbagentError",
     "NotPending",
@@ -92,9 +102,12 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolContext",
+    "ToolError",
     "ToolErrorsToText",
+    "ToolFailed",
     "ToolResult",
     "TurnLimit",
+    "UsageError",
     "__version__",
     "allow",
     "allow_nested",
@@ -125,7 +138,8 @@ _LATE = {
 def __getattr__(name: str) -> _Any:
     """Load what a plain ``import nbagent`` should not pay for."""
     if name not in _LATE:
-        raise AttributeError(f"module 'nbagent' has no attribute {name!r}")
+        hint = "" if name.startswith("_") else _meant(name, __all__)
+        raise AttributeError(f"module 'nbagent' has no attribute {name!r}{hint}")
     value = getattr(_import_module(_LATE[name]), name)
     globals()[name] = value
     return value

@@ -85,7 +85,14 @@ async def read(answer: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelt
 
 
 async def _read_raw(response: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelta], None]:
-    if "json" in response.headers.get("content-type", ""):
+    kind = response.headers.get("content-type", "")
+    if "html" in kind:
+        raise BrokenStream(
+            f"{response.url} answered with a web page ({kind}) and no Chat Completions: base_url is "
+            "likely wrong; does it end in /v1?",
+            again=False,
+        )
+    if "json" in kind:
         yield parser.whole(await response.aread())
         return
     async with aclosing(response.aiter_bytes()) as pieces:

@@ -81,6 +81,7 @@ class SQLiteStore:
         self._timeout = timeout
         self._numbers: dict[str, int] = {}
         self._closed = False
+        self._is_new = not self.path.exists()
         self._handle = self._opened()
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
@@ -120,7 +121,8 @@ class SQLiteStore:
         with self._used() as handle:
             number = self._number(handle.connection, run_id)
             if number is None:
-                raise UsageError(f"{self!r} has no run {run_id!r}")
+                why = ": there was no such file, so this one is new; is the path right?"
+                raise UsageError(f"{self!r} has no run {run_id!r}{why if self._is_new else ''}")
             first = number << _POSITIONS
             rows = handle.connection.execute(
                 "select data, version from events where key >= ? and key < ? order by key",

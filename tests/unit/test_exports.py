@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import nbagent as nb
+from nbagent.core import errors
 
 HEAVY = [
     "openai",
@@ -62,3 +63,22 @@ def test_a_scripted_conversation_needs_no_client():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("Confrim", "Confirm"), ("Toolcontext", "ToolContext"), ("aks", None)]
+)
+def test_a_name_that_is_mistyped_is_told_with_the_right_one(wrong, right):
+    """Where one is near."""
+    with pytest.raises(AttributeError) as raised:
+        getattr(nb, wrong)
+    said = str(raised.value)
+    assert (f"did you mean {right!r}?" in said) if right else ("did you mean" not in said)
+
+
+def test_every_exception_that_nbagent_raises_can_be_caught_by_its_name():
+    """From the root, as ``except nb.ToolFailed``."""
+    raised = [
+        v for v in vars(errors).values() if isinstance(v, type) and v.__module__ == errors.__name__
+    ]
+    assert [one.__name__ for one in raised if getattr(nb, one.__name__, None) is not one] == []

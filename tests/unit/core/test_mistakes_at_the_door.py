@@ -335,3 +335,11 @@ async def test_a_traceback_is_bounded():
 def test_an_agent_whose_name_is_for_people_is_a_tool():
     """Its default name as a tool is one that a model can say."""
     assert nb.Agent("demo", name="Travel planner").as_tool().name == "Travel_planner"
+
+
+async def test_a_run_in_a_file_that_was_not_there_is_told_so(tmp_path):
+    """A mistyped path is made, and holds nothing; a file that was there only lacks the run."""
+    path = tmp_path / "rnus.db"
+    for said in (r"rnus.db'\) has no run 'a': there was no such file", r"has no run 'a'$"):
+        with nb.SQLiteStore(path) as store, pytest.raises(UsageError, match=said):
+            await nb.open_run("a", agent=made(), store=store)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .errors import Cancelled, HumanInputRequired, RunError, RunNotFinished
 from .events import RunCancelled, RunCompleted, RunFailed
 from .interrupts import PendingInterrupt
-from .result import Result
+from .result import Result, calls_by_name
 from .spec import RunSpec
 from .state import RunState, paused_messages, status_of
 from .wording import asks, wanted
 
 
-def result_of(state: RunState, spec: RunSpec, error: BaseException | None) -> Result:
+def result_of(
+    state: RunState, spec: RunSpec, error: BaseException | None, values: Mapping[str, Any]
+) -> Result:
     """The result of a run that has ended well.
 
     Args:
         state: where the run stands.
         spec: what types its output.
         error: the very exception it failed with, where that is known in this process.
+        values: the tools' own Python objects by call id.
 
     Raises:
         RunNotFinished: it has not ended.
@@ -27,7 +31,8 @@ def result_of(state: RunState, spec: RunSpec, error: BaseException | None) -> Re
     """
     match state.outcome:
         case RunCompleted() as done:
-            return Result(done.text, spec.typed_output(done.output), state.messages, state.usage)
+            output, calls = spec.typed_output(done.output), calls_by_name(state, values)
+            return Result(done.text, output, state.messages, state.usage, calls)
         case RunFailed() as failed:
             said = f"{failed.error}: {failed.message}"
             raise error or RunError(said, messages=paused_messages(state))

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from .answers import check_open, id_of, reply_types
 from .errors import Conflict, NotPending
-from .events import Interrupted, StoredEvent
+from .events import Interrupted, RunFailed, StoredEvent
 from .interrupts import PendingInterrupt
 from .journal import Heard, Journal
 from .memory import MemoryStore
@@ -20,6 +20,7 @@ from .result import Call, calls_by_name
 from .spec import RunSpec
 from .state import Status, closed_messages, paused_messages, status_of
 from .tools import Tool
+from .wording import asks, bounded
 
 
 class Record:
@@ -117,4 +118,14 @@ class Record:
         return calls_by_name(self._journal.state, self._values)
 
     def __repr__(self) -> str:
-        return f"<Run of {self.agent}: {self.status}>"
+        return f"<Run of {self.agent}: {self.status}{self._detail()}>"
+
+    def _detail(self) -> str:
+        """What it asks, or why it failed, in few words."""
+        failure = self._journal.state.outcome
+        if isinstance(failure, RunFailed):
+            return bounded(f", {failure.error}: {' '.join(failure.message.split())}")
+        told = [f"{i.tool_name or 'the limit'} {asks(i)}" for i in self.interrupts]
+        if not told:
+            return ""
+        return f", {told[0]}" + (f" and {len(told) - 1} more" if told[1:] else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .events import StoredEvent
@@ -22,6 +22,8 @@ class Result:
     """The final answer as ``output_type``; None without one."""
     messages: tuple[Message, ...]
     usage: Usage
+    calls: dict[str, list[Call]] = field(default_factory=dict, compare=False)
+    """The tool calls by tool name, in order, as ``run.calls`` has them."""
 
     def __str__(self) -> str:
         return self.text

@@ -137,7 +137,7 @@ class Run(Record):
             RunNotFinished: it has not ended.
             RunError: it failed or was cancelled.
         """
-        return result_of(self._journal.state, self._spec, self._drive.error)
+        return result_of(self._journal.state, self._spec, self._drive.error, self._values)
 
     def _when(self, holds: Callable[[], bool]) -> Future[None]:
         self._deadlines.apply()

@@ -343,3 +343,33 @@ async def test_a_run_in_a_file_that_was_not_there_is_told_so(tmp_path):
     for said in (r"rnus.db'\) has no run 'a': there was no such file", r"has no run 'a'$"):
         with nb.SQLiteStore(path) as store, pytest.raises(UsageError, match=said):
             await nb.open_run("a", agent=made(), store=store)
+
+
+# --- what a run says of itself
+
+
+async def test_a_run_says_what_it_asks_and_why_it_failed():
+    """In its ``repr``, bounded."""
+    asking = nb.interrupt_tool("pay", metadata=nb.Ask(f"Send this?{' x' * 500}"))
+    agent = made(
+        model=nb.ScriptedModel([[call("pay"), call("pay")], ValueError("too\nbad")]), tools=[asking]
+    )
+    run = await agent.run("go").settled()
+    assert repr(run).startswith('<Run of agent: interrupted, pay asks "Send this? x x')
+    assert repr(run).endswith('…" and 1 more>')
+    assert len(repr(run)) < 200
+    for interrupt in run.interrupts:
+        run.respond(interrupt, "yes")
+    await run.settled()
+    assert repr(run) == "<Run of agent: failed, ModelError: ValueError: too bad>"
+
+
+async def test_a_result_has_the_calls_of_its_run():
+    """With the tools' own objects, as the run has them; two equal results stay equal."""
+    made_here = object()
+    agent = made(model=nb.ScriptedModel([call("give"), "done"]))
+    agent.tool(name="give")(lambda: made_here)
+    run = agent.run("go")
+    result = await run
+    assert result.calls["give"][0].value is made_here
+    assert result == run.result

@@ -1,0 +1,167 @@
+"""CPU and wall time of whole runs with an agent, against a loop written by hand on AsyncOpenAI.
+
+    python -m tests.bench.bench_agent [rounds]
+
+Both talk to a loopback server in a process of its own, in turns within one run; a ratio is that of the
+medians. It prints, it judges nothing; the goals are beside the numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+
+import nbagent as nb
+
+RESULT = "the result of a step, long enough to be worth the walk " * 4
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+FUNCTION = {"name": "step", "description": "Do the next step.", "parameters": SCHEMA}
+Way = Callable[[], Awaitable[str]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured: so many runs at once, each of so many turns of so many calls, then a text."""
+
+    name: str
+    goal: str
+    turns: int = 0
+    tokens: int = 1
+    calls: int = 1
+    runs: int = 1
+
+
+CASES = [
+    Case("loop of 50 tool turns", "<= 0.15 CPU", turns=50),
+    Case("loop of 5", "<= 0.5 CPU", turns=5),
+    Case("stream of 20,000 tokens", "<= 0.2 CPU", tokens=20_000),
+    Case("32 parallel tools", "<= 0.6 CPU", turns=1, calls=32),
+    Case("200 concurrent runs", "<= 0.5 wall", turns=5, runs=200),
+]
+
+
+@contextmanager
+def server(case: Case) -> Iterator[str]:
+    """A server process for a case; its base URL."""
+    numbers = map(str, (case.turns, case.tokens, case.calls))
+    command = [sys.executable, "-m", "tests.bench.serve", *numbers]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as it:
+        assert it.stdout is not None
+        assert it.stdin is not None
+        yield it.stdout.readline().strip()
+        it.stdin.close()
+
+
+async def step(n: int) -> str:
+    """Do the next step."""
+    return f"{n}: {RESULT}"
+
+
+@asynccontextmanager
+async def by_hand(url: str) -> AsyncIterator[Way]:
+    """The loop that people write."""
+    client = openai.AsyncOpenAI(
+        base_url=url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
+    )
+
+    async def one(call: dict[str, str]) -> dict[str, str]:
+        output = await step(**json.loads(call["arguments"]))
+        return {"role": "tool", "tool_call_id": call["id"], "content": output}
+
+    async def run() -> str:
+        messages: list[Any] = [{"role": "user", "content": "go"}]
+        while True:
+            stream = await client.chat.completions.create(
+                model="m",
+                messages=messages,
+                tools=[{"type": "function", "function": FUNCTION}],
+                stream=True,
+                stream_options={"include_usage": True},
+            )
+            text, calls = "", {}
+            async for chunk in stream:
+                for choice in chunk.choices:
+                    text += choice.delta.content or ""
+                    for part in choice.delta.tool_calls or ():
+                        new = {"id": "", "name": "", "arguments": ""}
+                        call = calls.setdefault(part.index, new)
+                        call["id"] += part.id or ""
+                        call["name"] += part.function.name or ""
+                        call["arguments"] += part.function.arguments or ""
+            if not calls:
+                return text
+            asked = [
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": call["name"], "arguments": call["arguments"]},
+                }
+                for call in calls.values()
+            ]
+            messages.append({"role": "assistant", "content": text or None, "tool_calls": asked})
+            messages += await asyncio.gather(*map(one, calls.values()))
+
+    async with client:
+        yield run
+
+
+def _hear(_heard: object) -> None:
+    """A view that shows nothing."""
+
+
+@asynccontextmanager
+async def with_agent(url: str) -> AsyncIterator[Way]:
+    """The same, as a live run."""
+    async with nb.OpenAIModel("m", base_url=url, api_key="k") as model:
+        agent = nb.Agent(model, tools=[step], max_turns=100, store=nb.MemoryStore())
+
+        async def run() -> str:
+            going = agent.run("go", attended=False)
+            going.subscribe(_hear)  # somebody listens, so that it streams, as by hand
+            return (await going).text
+
+        yield run
+
+
+async def compare(case: Case, url: str, rounds: int) -> None:
+    """Rounds of both ways in turns, and a row of the table."""
+    cpu: dict[str, list[float]] = {"raw": [], "agent": []}
+    wall: dict[str, list[float]] = {"raw": [], "agent": []}
+    async with by_hand(url) as raw, with_agent(url) as agent:
+        assert await raw() == await agent()  # both are warm, and say the same
+        for _ in range(rounds):
+            for name, way in (("raw", raw), ("agent", agent)):
+                began, used = time.perf_counter(), time.process_time()
+                await asyncio.gather(*(way() for _ in range(case.runs)))
+                cpu[name].append(time.process_time() - used)
+                wall[name].append(time.perf_counter() - began)
+    middle = statistics.median
+    print(
+        f"{case.name:26}{middle(cpu['raw']) * 1e3:12.1f}{middle(cpu['agent']) * 1e3:12.1f}"
+        f"{middle(cpu['agent']) / middle(cpu['raw']):9.3f}"
+        f"{middle(wall['agent']) / middle(wall['raw']):9.3f}   {case.goal}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    print(f"{'case':26}{'raw CPU ms':>12}{'agent ms':>12}{'CPU':>9}{'wall':>9}   goal")
+    for case in CASES:
+        with server(case) as url:
+            asyncio.run(compare(case, url, rounds if case.runs == 1 else max(1, rounds // 2)))
+
+
+if __name__ == "__main__":
+    main()

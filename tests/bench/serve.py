@@ -1,0 +1,37 @@
+"""A scripted Chat Completions server in a process of its own, for benches.
+
+    python -m tests.bench.serve TURNS TOKENS CALLS
+
+asks for CALLS calls of the first tool in each of TURNS turns, then says TOKENS words; it writes its
+base URL to stdout and serves until stdin closes.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.integration.chat_server import Body, ChatServer, Reply
+
+
+def main() -> None:
+    """Serve."""
+    turns, tokens, calls = map(int, sys.argv[1:4])
+
+    def reply(body: Body) -> Reply:
+        done = 0
+        for message in reversed(body["messages"]):
+            if message["role"] == "user":
+                break
+            done += message["role"] == "assistant"
+        if done >= turns:
+            return Reply("word " * tokens, pieces=tokens)
+        name = body["tools"][0]["function"]["name"]
+        return Reply(calls=[(name, {"n": number}) for number in range(calls)])
+
+    with ChatServer(reply) as server:
+        print(server.url, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -3,19 +3,44 @@
 
 /** @typedef {string|Node|null|undefined|false} Child */
 
+/** @typedef {Record<string, string|number|boolean|null|undefined>} Attributes */
+
 /**
- * An element with attributes (null, undefined and false are left out) and children.
+ * An element with its class or its attributes (null, undefined and false are left out) and children.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
- * @param {Record<string, string|number|boolean|null|undefined>} [attributes]
+ * @param {string|Attributes} [about]
  * @param {...Child} children
  * @returns {HTMLElementTagNameMap[K]}
  */
-export function h(tag, attributes = {}, ...children) {
+export function h(tag, about = {}, ...children) {
   const el = document.createElement(tag);
+  const attributes = typeof about === "string" ? { class: about || null } : about;
   for (const [name, value] of Object.entries(attributes)) attr(el, name, value);
   for (const child of children) if (child) el.append(child);
   return el;
+}
+
+/**
+ * An element for words of any language: they run in the direction they have.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {string|Attributes} [about]
+ * @param {...Child} children
+ */
+export function words(tag, about, ...children) {
+  const el = h(tag, about, ...children);
+  el.dir = "auto";
+  return el;
+}
+
+/**
+ * A button that submits nothing.
+ * @param {string} look its class
+ * @param {...Child} children
+ */
+export function makeButton(look, ...children) {
+  return h("button", { type: "button", class: look }, ...children);
 }
 
 /**

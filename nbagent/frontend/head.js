@@ -1,7 +1,7 @@
 // @ts-check
 // The frame of the card: header with prompt, status and time strip; footer with counts and Stop.
 
-import { attr, h, on, text } from "./dom.js";
+import { attr, h, makeButton, on, text, words } from "./dom.js";
 import { group } from "./store.js";
 import { drawStrip } from "./strip.js";
 
@@ -17,11 +17,11 @@ export const ENDED = new Set(["completed", "failed", "cancelled"]);
 
 /** @param {Env} env */
 export function drawHeader(env) {
-  const who = h("span", { class: "nba-who", dir: "auto" });
-  const prompt = h("span", { class: "nba-prompt", dir: "auto" });
-  const pill = h("span", { class: "nba-pill" });
+  const who = words("span", "nba-who");
+  const prompt = words("span", "nba-prompt");
+  const pill = h("span", "nba-pill");
   const strip = h("div", { class: "nba-strip", "aria-hidden": "true" });
-  const el = h("header", { class: "nba-header" }, who, prompt, pill, strip);
+  const el = h("header", "nba-header", who, prompt, pill, strip);
   const whole = h("span");
   const folded = h("details", {}, h("summary", {}, whole));
   /** @type {Head|null} */
@@ -57,20 +57,10 @@ export function drawFooter(env, jump) {
   const tokens = h("span");
   const cost = h("span");
   const decisions = h("span");
-  const note = h("span", { class: "nba-storage", dir: "auto" });
-  const questions = h("button", { type: "button", class: "nba-link nba-jump" });
-  const stop = h("button", { type: "button", class: "nba-button nba-stop" });
-  const el = h(
-    "footer",
-    { class: "nba-footer" },
-    turns,
-    tokens,
-    cost,
-    decisions,
-    note,
-    questions,
-    stop,
-  );
+  const note = words("span", "nba-storage");
+  const questions = makeButton("nba-link nba-jump");
+  const stop = makeButton("nba-button nba-stop");
+  const el = h("footer", "nba-footer", turns, tokens, cost, decisions, note, questions, stop);
   let stopping = false;
   let pressed = false;
   on(questions, "click", jump, signal);

@@ -41,10 +41,10 @@ export class RunView {
    */
   constructor(store, signal, prefix) {
     this.#store = store;
-    this.items = h("div", { class: "nba-items" });
+    this.items = h("div", "nba-items");
     this.live = h("div", { class: "nba-sr", "aria-live": "polite" });
     this.gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
-    this.el = h("section", { class: "nbagent" }, this.items, this.gone, this.live);
+    this.el = h("section", "nbagent", this.items, this.gone, this.live);
     let ids = 0;
     this.#env = {
       store,

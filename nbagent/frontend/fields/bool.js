@@ -57,7 +57,7 @@ function pickOne(control, node) {
 function checkbox() {
   const input = h("input", { type: "checkbox" });
   return {
-    el: h("div", { class: "nba-check" }, input),
+    el: h("div", "nba-check", input),
     inputs: [input],
     read: () => ({ bool: input.checked }),
     show: (draft) => {
@@ -75,7 +75,7 @@ function checkbox() {
 function radios(ctx, options, digits) {
   const list = optionList(ctx, options, { type: "radio", row: true, digits });
   return {
-    el: h("div", { class: "nba-control" }, list.el),
+    el: h("div", "nba-control", list.el),
     inputs: list.inputs,
     group: true,
     clearable: true,

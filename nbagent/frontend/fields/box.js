@@ -1,7 +1,7 @@
 // @ts-check
 // What stands around fields that belong together: a fieldset that folds, "no value", undo, errors.
 
-import { attr, h, on, text } from "../dom.js";
+import { attr, h, makeButton, on, text, words } from "../dom.js";
 import { changeMark, noneBox, remarks } from "./frame.js";
 import { errorLine, helpOf } from "./help.js";
 import { holds, proposed } from "./node.js";
@@ -45,21 +45,21 @@ export function box(ctx, node, saved, place, fill) {
   const fixed = node.read_only === true;
   const none = node.nullable && !fixed ? noneBox(ctx) : null;
   const leave = !root && !fixed && !node.required && !node.nullable && proposed(node);
-  const drop = h("button", { type: "button", class: "nba-link nba-drop" }, ctx.t("leave_out"));
+  const drop = makeButton("nba-link nba-drop", ctx.t("leave_out"));
   const help = root ? [] : helpOf(ctx, node);
-  const about = help.length > 0 && h("div", { class: "nba-help", dir: "auto" }, ...help);
+  const about = help.length > 0 && words("div", "nba-help", ...help);
   const body = h("div", { class: "nba-inside", id: ctx.id() });
   const shown = !root && !place.bare;
   const folds = shown && place.depth >= FOLDS;
-  const fold = folds ? h("button", { type: "button", class: "nba-fold" }) : null;
-  const legend = shown ? h("legend", { dir: "auto" }, fold) : null;
-  const el = h("fieldset", { class: "nba-box" }, legend);
+  const fold = folds ? makeButton("nba-fold") : null;
+  const legend = shown ? words("legend", "", fold) : null;
+  const el = h("fieldset", "nba-box", legend);
   if (!root) el.classList.add("nba-field", "nba-wide");
   if (shown && node.kind === "object") el.classList.add("nba-nested");
   if (shown) el.append(...remarks(ctx, node, !holds(node)));
   el.append(mark.el);
   if (none) el.append(none.el);
-  if (leave) el.append(drop, h("div", { class: "nba-help nba-left-out" }, ctx.t("left_out")));
+  if (leave) el.append(drop, h("div", "nba-help nba-left-out", ctx.t("left_out")));
   if (about) el.append(about);
   el.append(body, error.el);
 

@@ -1,7 +1,7 @@
 // @ts-check
 // One of several: a row of buttons where it is the whole question, radios, a list; with a write-in.
 
-import { attr, h, on } from "../dom.js";
+import { attr, h, on, words } from "../dom.js";
 import { frame } from "./frame.js";
 import { hinted } from "./node.js";
 import { optionList } from "./options.js";
@@ -66,7 +66,7 @@ export function selectControl(ctx, options, other = false) {
       ctx.signal,
     );
   return {
-    el: h("div", { class: "nba-control" }, el, input),
+    el: h("div", "nba-control", el, input),
     inputs: [el],
     read: () => {
       if (el.value === OTHER) return input?.value ? { other: input.value } : null;
@@ -118,7 +118,7 @@ function radioControl(ctx, node, whole) {
     );
   }
   return {
-    el: h("div", { class: "nba-control" }, list.el, other?.input),
+    el: h("div", "nba-control", list.el, other?.input),
     inputs: [...list.inputs, ...(other ? [other.radio] : [])],
     group: true,
     clearable: true,
@@ -145,7 +145,7 @@ function radioControl(ctx, node, whole) {
  */
 function writeIn(ctx, group) {
   const radio = h("input", { type: "radio", name: group });
-  const el = h("label", { class: "nba-option" }, radio, h("span", {}, ctx.t("other")));
+  const el = h("label", "nba-option", radio, h("span", {}, ctx.t("other")));
   const input = writtenInput(ctx);
   const open = (/** @type {boolean} */ shown) => attr(input, "hidden", !shown);
   return { el, radio, input, open };
@@ -153,13 +153,12 @@ function writeIn(ctx, group) {
 
 /** @param {Context} ctx */
 function writtenInput(ctx) {
-  return h("input", {
+  return words("input", {
     type: "text",
     class: "nba-other",
     "aria-label": ctx.t("other_answer"),
     placeholder: ctx.t("other_answer"),
     autocomplete: "off",
-    dir: "auto",
     hidden: true,
   });
 }

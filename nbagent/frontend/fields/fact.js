@@ -1,7 +1,7 @@
 // @ts-check
 // What is only shown: facts of the metadata, read-only and constant nodes.
 
-import { h, text } from "../dom.js";
+import { h, text, words } from "../dom.js";
 import { difference } from "./diff.js";
 import { reveal } from "./reveal.js";
 
@@ -17,7 +17,7 @@ import { reveal } from "./reveal.js";
  * @param {Pick<Context, "t"|"hold"|"signal">} [ctx]
  */
 export function factList(facts, ctx) {
-  const list = h("dl", { class: "nba-kv" });
+  const list = h("dl", "nba-kv");
   for (const fact of facts) {
     const value = h("div", {
       class: fact.code ? "nba-mono" : null,
@@ -26,7 +26,7 @@ export function factList(facts, ctx) {
     if (fact.changed_from === null) text(value, fact.value);
     else value.append(...difference(fact.changed_from, fact.value));
     const more = ctx && reveal(ctx, value, `${fact.changed_from ?? ""}${fact.value}`);
-    list.append(h("dt", { dir: "auto" }, fact.label), h("dd", {}, value, more));
+    list.append(words("dt", "", fact.label), h("dd", {}, value, more));
   }
   return list;
 }

@@ -27,7 +27,7 @@ export function fileField(ctx, node, _saved, place) {
   const input = h("input", { type: "file" });
   const status = h("div", { class: "nba-status", role: "status" });
   const there = initial?.text ?? "";
-  const before = there === "" ? null : h("div", { class: "nba-mono" }, there);
+  const before = there === "" ? null : h("div", "nba-mono", there);
   const more = before && reveal(ctx, before, there);
   /** @type {Draft} */
   let draft = initial;
@@ -58,7 +58,7 @@ export function fileField(ctx, node, _saved, place) {
     told();
   };
   on(input, "change", () => void pick(), ctx.signal);
-  const el = h("div", { class: "nba-control" }, before, more, input, status);
+  const el = h("div", "nba-control", before, more, input, status);
   /** @type {import("./node.js").Control} */
   const control = {
     el,

@@ -1,7 +1,7 @@
 // @ts-check
 // What stands around every control: label, "changed · undo", "no value", help and error.
 
-import { attr, h, on, text } from "../dom.js";
+import { attr, h, makeButton, on, text, words } from "../dom.js";
 import { errorLine, helpOf } from "./help.js";
 import { same } from "./node.js";
 
@@ -34,7 +34,7 @@ export function frame(ctx, node, place, control, { initial, saved }) {
   const none = node.nullable ? noneBox(ctx) : null;
   const error = errorLine(ctx);
   const help = place.cell ? [] : helpOf(ctx, node);
-  const about = h("div", { class: "nba-help", id: ctx.id(), dir: "auto" });
+  const about = words("div", { class: "nba-help", id: ctx.id() });
   const label = bare ? null : h(group ? "legend" : "label", { dir: "auto" });
   const el = h(group ? "fieldset" : "div", { class: "nba-field" }, label);
   if (control.wide || group) el.classList.add("nba-wide");
@@ -147,7 +147,7 @@ export function remarks(ctx, node, nothing) {
   const keys = [];
   if (!node.required && !node.has_default && nothing) keys.push(ctx.t("optional"));
   if (node.deprecated) keys.push(ctx.t("deprecated"));
-  return keys.map((word) => h("span", { class: "nba-soft" }, word));
+  return keys.map((word) => h("span", "nba-soft", word));
 }
 
 /**
@@ -156,7 +156,7 @@ export function remarks(ctx, node, nothing) {
  */
 export function changeMark(ctx) {
   const word = h("span");
-  const button = h("button", { type: "button", class: "nba-link" });
+  const button = makeButton("nba-link");
   const el = h("span", { class: "nba-mark", hidden: true }, word, button);
   let name = "";
   let shown = "";
@@ -188,7 +188,7 @@ export function changeMark(ctx) {
  */
 export function noneBox(ctx) {
   const input = h("input", { type: "checkbox" });
-  const el = h("label", { class: "nba-none" }, input, ctx.t("no_value"));
+  const el = h("label", "nba-none", input, ctx.t("no_value"));
   return {
     el,
     input,

@@ -90,7 +90,7 @@ function maker(node, saved) {
 function fixedField(ctx, node, place) {
   const error = errorLine(ctx);
   const fact = nodeFact(place.bare ? { ...node, label: "" } : node, ctx);
-  const el = h("div", { class: "nba-field nba-wide" }, factList([fact], ctx), error.el);
+  const el = h("div", "nba-field nba-wide", factList([fact], ctx), error.el);
   return {
     node,
     el,

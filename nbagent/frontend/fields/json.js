@@ -27,7 +27,7 @@ export function jsonField(ctx, node, saved, place) {
   const start = node.initial_json?.text ?? node.initial?.text;
   const initial = node.initial?.null ? node.initial : start === undefined ? null : wrap(start);
   const input = h("textarea", { class: "nba-code", spellcheck: "false", dir: "ltr" });
-  const status = h("div", { class: "nba-status" });
+  const status = h("div", "nba-status");
   const more = reveal(ctx, input, unwrap(initial));
   const check = () => {
     resize(input);
@@ -41,7 +41,7 @@ export function jsonField(ctx, node, saved, place) {
     node,
     place,
     {
-      el: h("div", { class: "nba-control" }, input, more, status),
+      el: h("div", "nba-control", input, more, status),
       inputs: [input],
       wide: true,
       read: () => (input.value === "" ? null : wrap(input.value)),

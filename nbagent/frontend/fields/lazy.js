@@ -1,7 +1,7 @@
 // @ts-check
 // A shape that repeats one around it: a button opens one more level of it.
 
-import { h, on } from "../dom.js";
+import { h, makeButton, on } from "../dom.js";
 import { box } from "./box.js";
 import { added } from "./node.js";
 
@@ -22,9 +22,9 @@ import { added } from "./node.js";
 export function lazyField(ctx, node, saved, place) {
   const like = find(ctx.root, node.of ?? "");
   return box(ctx, node, saved, place, (own) => {
-    const slot = h("div", { class: "nba-branch" });
-    const adds = h("button", { type: "button", class: "nba-button nba-small" });
-    const drops = h("button", { type: "button", class: "nba-button nba-small" });
+    const slot = h("div", "nba-branch");
+    const adds = makeButton("nba-button nba-small");
+    const drops = makeButton("nba-button nba-small");
     /** @type {Field|null} */
     let field = null;
     let name = "";
@@ -66,7 +66,7 @@ export function lazyField(ctx, node, saved, place) {
     if (saved?.open) open(saved.draft ?? null);
     else draw();
     return {
-      els: [slot, h("div", { class: "nba-addbar" }, adds, drops)],
+      els: [slot, h("div", "nba-addbar", adds, drops)],
       inputs: [adds],
       read: (sent) => (field ? { open: true, draft: field.draft(sent) } : null),
       reset: close,

@@ -25,7 +25,7 @@ const SHORT = 12;
 export function mapField(ctx, node, saved, place) {
   const entries = node.entries ?? [];
   return box(ctx, node, saved, place, (own) => {
-    const list = h("div", { class: "nba-map" });
+    const list = h("div", "nba-map");
     const rows = editable(own, node, saved, {
       el: list,
       list,
@@ -38,8 +38,8 @@ export function mapField(ctx, node, saved, place) {
         const inner = { depth: place.depth + 1, bare: true, name: " " };
         const around = from === null ? added(own) : own;
         const field = own.make(around, entry?.node ?? node.item ?? node, draft, inner);
-        const tools = h("span", { class: "nba-tools" });
-        const el = h("div", { class: "nba-entry" }, name, field.el, tools);
+        const tools = h("span", "nba-tools");
+        const el = h("div", "nba-entry", name, field.el, tools);
         let n = 0;
         const called = () => {
           attr(name, "aria-label", own.t("name_of", { n }));

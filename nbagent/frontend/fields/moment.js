@@ -53,7 +53,7 @@ export function momentField(ctx, node, saved, place) {
   const draw = () => zone?.draw(format === "date-time" ? input.value : "");
   on(input, "input", draw, ctx.signal);
   const control = {
-    el: h("div", { class: "nba-control nba-moment" }, input, zone?.el),
+    el: h("div", "nba-control nba-moment", input, zone?.el),
     inputs: [input, ...(zone ? [zone.el] : [])],
     wide: zone !== null,
     read: () => {
@@ -92,7 +92,7 @@ function zoneSelect(ctx, known) {
   const listed = [...new Set([...(known ? [known] : []), ...offsets])];
   const el = h(
     "select",
-    { class: "nba-zone" },
+    "nba-zone",
     here,
     h("option", { value: "" }, ctx.t("no_zone")),
     ...listed.map((zone) => h("option", { value: zone }, named(zone))),

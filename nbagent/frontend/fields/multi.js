@@ -1,7 +1,7 @@
 // @ts-check
 // Several of several: checkboxes with all and none, and lines of one's own.
 
-import { h, on } from "../dom.js";
+import { h, makeButton, on, words } from "../dom.js";
 import { frame } from "./frame.js";
 import { optionList } from "./options.js";
 
@@ -26,10 +26,10 @@ export function multiField(ctx, node, saved, place) {
   });
   const others = node.other ? writeIns(ctx) : null;
   let used = false;
-  const bar = h("div", { class: "nba-allnone" });
-  const el = h("div", { class: "nba-control" }, list.el, others?.el, bar);
+  const bar = h("div", "nba-allnone");
+  const el = h("div", "nba-control", list.el, others?.el, bar);
   const button = (/** @type {string} */ label, /** @type {number[]} */ indices) => {
-    const made = h("button", { type: "button", class: "nba-link" }, label);
+    const made = makeButton("nba-link", label);
     on(
       made,
       "click",
@@ -96,16 +96,15 @@ function normal(draft) {
  * @param {Context} ctx
  */
 function writeIns(ctx) {
-  const el = h("div", { class: "nba-others" });
+  const el = h("div", "nba-others");
   /** @type {HTMLInputElement[]} */
   const inputs = [];
   const add = () => {
-    const input = h("input", {
+    const input = words("input", {
       type: "text",
       "aria-label": ctx.t("other_answer"),
       placeholder: ctx.t("other_answer"),
       autocomplete: "off",
-      dir: "auto",
     });
     inputs.push(input);
     el.append(input);

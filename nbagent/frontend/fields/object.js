@@ -22,7 +22,7 @@ import { step } from "./node.js";
  */
 export function objectField(ctx, node, saved, place) {
   return box(ctx, node, saved, place, (own) => {
-    const grid = h("div", { class: "nba-grid" });
+    const grid = h("div", "nba-grid");
     const inner = { depth: place.depth + 1 };
     const fields = children(own, node, saved, inner, grid);
     const more = node.more && !node.read_only ? further(own, node.more, saved, inner) : null;

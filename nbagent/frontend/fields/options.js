@@ -1,7 +1,7 @@
 // @ts-check
 // A list of options to pick from: radios or checkboxes, as a row, a column, or a column with a filter.
 
-import { h, on, text } from "../dom.js";
+import { h, on, text, words } from "../dom.js";
 
 /** Options drawn at once; beyond, the filter narrows. */
 const DRAWN = 200;
@@ -27,7 +27,7 @@ export function optionList(ctx, options, { type, row, digits }) {
   const group = ctx.id();
   const chosen = new Set(/** @type {number[]} */ ([]));
   const helps = options.some((option) => option.help);
-  const list = h("div", { class: `nba-options ${row && !helps ? "nba-row" : "nba-column"}` });
+  const list = h("div", `nba-options ${row && !helps ? "nba-row" : "nba-column"}`);
   const inputs = options.slice(0, DRAWN).map((_, index) => {
     const input = h("input", { type, name: group, value: index });
     input.dataset["option"] = String(index);
@@ -36,11 +36,11 @@ export function optionList(ctx, options, { type, row, digits }) {
   /** @type {number[]} Which option each input stands for. */
   let drawn = [];
   const rows = inputs.map((input, index) => {
-    const label = h("span", { class: "nba-option-label", dir: "auto" });
-    const help = h("span", { class: "nba-help" });
+    const label = words("span", "nba-option-label");
+    const help = h("span", "nba-help");
     const key = digits && index < 9 && h("kbd", { "aria-hidden": "true" }, String(index + 1));
     return {
-      el: h("label", { class: "nba-option" }, input, h("span", {}, label, help), key),
+      el: h("label", "nba-option", input, h("span", {}, label, help), key),
       label,
       help,
     };
@@ -102,7 +102,7 @@ export function optionList(ctx, options, { type, row, digits }) {
  * @param {boolean} several whether to tell in a line what is chosen: the list shows some of it only
  */
 function filtered(ctx, options, list, draw, several) {
-  const line = h("div", { class: "nba-help", dir: "auto" });
+  const line = words("div", "nba-help");
   const count = h("span", { class: "nba-soft", "aria-live": "polite" });
   const input = h("input", {
     type: "text",
@@ -137,13 +137,7 @@ function filtered(ctx, options, list, draw, several) {
     text(line, what && ctx.t("chosen", { what }));
   };
   return {
-    el: h(
-      "div",
-      { class: "nba-filtered" },
-      h("div", { class: "nba-filterbar" }, input, count),
-      list,
-      several && line,
-    ),
+    el: h("div", "nba-filtered", h("div", "nba-filterbar", input, count), list, several && line),
     tell,
     /** @param {number[]} first the options that stand first */
     start(first) {

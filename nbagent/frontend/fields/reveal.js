@@ -1,7 +1,7 @@
 // @ts-check
 // Long text is shown whole or asks to be: an approval waits until the person saw all of it.
 
-import { attr, h, on, text as write } from "../dom.js";
+import { attr, makeButton, on, text as write } from "../dom.js";
 
 /** Lines that are shown at once. */
 const WHOLE = 12;
@@ -28,7 +28,7 @@ export function reveal(ctx, box, value, room = { whole: WHOLE }) {
   const n = lines(value, room.width);
   if (n <= room.whole) return null;
   const release = ctx.hold(box);
-  const button = h("button", { type: "button", class: "nba-link", "aria-expanded": "false" });
+  const button = makeButton("nba-link");
   const draw = (/** @type {boolean} */ open) => {
     box.classList.toggle("nba-cut", !open);
     box.classList.toggle("nba-whole", open);

@@ -1,7 +1,7 @@
 // @ts-check
 // Rows that can be added, removed and moved: lists, and with another look tables and maps.
 
-import { attr, h, on } from "../dom.js";
+import { attr, h, makeButton, on } from "../dom.js";
 import { box } from "./box.js";
 import { added } from "./node.js";
 
@@ -47,7 +47,7 @@ const NAMED = new Set(["object", "list", "table", "map", "tuple", "union", "lazy
  */
 export function listField(ctx, node, saved, place) {
   return box(ctx, node, saved, place, (own) => {
-    const list = h("ol", { class: "nba-rows" });
+    const list = h("ol", "nba-rows");
     const inner = { depth: place.depth + 1 };
     let called = "";
     /** @type {(from: number|null, draft: Draft) => Row} */
@@ -56,7 +56,7 @@ export function listField(ctx, node, saved, place) {
       const bare = !NAMED.has(template.kind);
       const around = from === null ? added(own) : own;
       const field = own.make(around, template, draft, { ...inner, bare, name: " " });
-      const tools = h("span", { class: "nba-tools" });
+      const tools = h("span", "nba-tools");
       const el = h("li", { class: bare ? "nba-line-row" : "nba-block-row" }, field.el, tools);
       const number = (/** @type {number} */ n) =>
         field.rename(bare && called ? own.t("row_of", { name: called, n }) : own.t("row", { n }));
@@ -88,10 +88,10 @@ export function listField(ctx, node, saved, place) {
 export function editable(ctx, node, saved, look) {
   const { t, signal } = ctx;
   const start = (node.rows ?? node.entries ?? []).length;
-  const adds = h("button", { type: "button", class: "nba-button nba-small" }, t("add"));
-  const empty = h("button", { type: "button", class: "nba-link" }, t("use_empty_list"));
-  const said = h("span", { class: "nba-soft" }, t("empty_list"));
-  const bar = h("div", { class: "nba-addbar" }, adds, empty, said);
+  const adds = makeButton("nba-button nba-small", t("add"));
+  const empty = makeButton("nba-link", t("use_empty_list"));
+  const said = h("span", "nba-soft", t("empty_list"));
+  const bar = h("div", "nba-addbar", adds, empty, said);
   /** @type {Row[]} */
   let rows = [];
   /** Whether no rows at all is what the person wants. */
@@ -119,7 +119,7 @@ export function editable(ctx, node, saved, look) {
   const push = ({ from, draft, key }) => {
     const row = look.make(from, draft, key);
     const button = (/** @type {string} */ sign, /** @type {() => void} */ act) => {
-      const made = h("button", { type: "button", class: "nba-tool" }, sign);
+      const made = makeButton("nba-tool", sign);
       on(made, "click", act, signal);
       row.tools.append(made);
     };

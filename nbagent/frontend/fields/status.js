@@ -10,7 +10,7 @@ import { h, on, text } from "../dom.js";
  */
 export function caretLine(ctx, input, language) {
   const where = h("span");
-  const el = h("div", { class: "nba-status" }, language && h("span", {}, language), where);
+  const el = h("div", "nba-status", language && h("span", {}, language), where);
   const draw = () => {
     const before = input.value.slice(0, input.selectionEnd ?? 0).split("\n");
     const column = (before.at(-1) ?? "").length + 1;

@@ -1,7 +1,7 @@
 // @ts-check
 // A table: one row per object, one column per field.
 
-import { h } from "../dom.js";
+import { h, words } from "../dom.js";
 import { box } from "./box.js";
 import { shown } from "./fact.js";
 import { errorLine, inline } from "./help.js";
@@ -33,11 +33,11 @@ export function tableField(ctx, node, saved, place) {
   return box(ctx, node, saved, place, (own) => {
     const body = h("tbody", { role: "rowgroup" });
     const heads = [...columns.values()].map((column) =>
-      h(
+      words(
         "th",
-        { scope: "col", role: "columnheader", dir: "auto", "data-kind": column.kind },
+        { scope: "col", role: "columnheader", "data-kind": column.kind },
         column.label,
-        column.help && h("div", { class: "nba-help" }, ...inline(column.help)),
+        column.help && h("div", "nba-help", ...inline(column.help)),
       ),
     );
     const tools = h("td", { role: "cell", class: "nba-tools" });
@@ -85,7 +85,7 @@ function tableRow(ctx, node, columns, saved, { depth, from }) {
   const fields = [];
   const cells = [...columns].map(([key, column]) => {
     const field = own.get(key);
-    const cell = h("td", { role: "cell", "data-label": column.label, dir: "auto" });
+    const cell = words("td", { role: "cell", "data-label": column.label });
     if (field && (field.read_only || node.read_only || field.kind === "const"))
       cell.append(shown(field, ctx));
     else if (field) {

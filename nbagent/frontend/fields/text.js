@@ -1,7 +1,7 @@
 // @ts-check
 // Everything that is typed: text, numbers, decimals, durations, code. The typed text is the state.
 
-import { attr, h, on } from "../dom.js";
+import { attr, h, makeButton, on } from "../dom.js";
 import { difference } from "./diff.js";
 import { frame } from "./frame.js";
 import { hinted } from "./node.js";
@@ -75,8 +75,8 @@ function typed(ctx, node, input, initial) {
   return {
     el: h(
       "div",
-      { class: "nba-control" },
-      slide ? h("div", { class: "nba-slider" }, slide.el, input) : input,
+      "nba-control",
+      slide ? h("div", "nba-slider", slide.el, input) : input,
       block && reveal(ctx, input, start),
       caret,
       changes?.el,
@@ -109,7 +109,7 @@ function typed(ctx, node, input, initial) {
  */
 function emptyText(ctx, node, input) {
   const plain = node.kind === "text" && !node.format && !node.secret;
-  const button = h("button", { type: "button", class: "nba-link" }, ctx.t("use_empty"));
+  const button = makeButton("nba-link", ctx.t("use_empty"));
   const el = h("div", { class: "nba-emptied", hidden: true }, button);
   const usual = placeholder(ctx, node);
   let asked = false;
@@ -171,7 +171,7 @@ function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
  * @param {string} start
  */
 function changeView(ctx, start) {
-  const box = h("div", { class: "nba-mono" });
+  const box = h("div", "nba-mono");
   const el = h("div", { class: "nba-diff", hidden: true }, box);
   attr(el, "role", "group");
   attr(el, "aria-label", ctx.t("changed"));

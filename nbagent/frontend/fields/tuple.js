@@ -24,7 +24,7 @@ export function tupleField(ctx, node, saved, place) {
       return own.make(own, part, saved?.parts?.[index] ?? null, { depth: place.depth + 1, name });
     });
     return {
-      els: [h("div", { class: "nba-grid" }, ...fields.map((field) => field.el))],
+      els: [h("div", "nba-grid", ...fields.map((field) => field.el))],
       read: (sent, whole) => {
         const parts = fields.map((field) => field.draft(sent));
         return whole || parts.some((part) => part !== null) ? { parts } : null;

@@ -1,7 +1,7 @@
 // @ts-check
 // One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
 
-import { attr, h, on } from "../dom.js";
+import { attr, h, on, words } from "../dom.js";
 import { box } from "./box.js";
 import { added } from "./node.js";
 
@@ -26,7 +26,7 @@ export function unionField(ctx, node, saved, place) {
   const branches = node.branches ?? [];
   const start = node.branch ?? null;
   return box(ctx, node, saved, place, (own) => {
-    const slot = h("div", { class: "nba-branch" });
+    const slot = h("div", "nba-branch");
     /** @type {Map<number, Field>} The shapes that were looked at, each with what was typed. */
     const made = new Map();
     let name = "";
@@ -135,7 +135,7 @@ function radios(ctx, labels, pick) {
     return input;
   });
   const options = labels.map((label, index) =>
-    h("label", {}, inputs[index], h("span", { dir: "auto" }, label)),
+    h("label", {}, inputs[index], words("span", "", label)),
   );
   const el = h("div", { class: "nba-shapes", role: "radiogroup" }, ...options);
   return {

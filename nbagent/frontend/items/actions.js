@@ -1,7 +1,7 @@
 // @ts-check
 // The buttons of a form, the reason a refusal may carry, and the line at the right.
 
-import { attr, h, on, text } from "../dom.js";
+import { attr, h, makeButton, on, text, words } from "../dom.js";
 import { watchMoves } from "../guard.js";
 import { countdown } from "./env.js";
 
@@ -31,13 +31,13 @@ import { countdown } from "./env.js";
 export function actionBar(env, signal, { press, reset }) {
   /** @type {(key: string, values?: Record<string, string|number>) => string} */
   const say = (key, values) => env.store.t(key, values);
-  const buttons = h("div", { class: "nba-buttons" });
-  const keys = h("span", { class: "nba-keys" });
+  const buttons = h("div", "nba-buttons");
+  const keys = h("span", "nba-keys");
   const end = h("span", {});
-  const right = h("span", { class: "nba-right" }, keys, end);
-  const undo = h("button", { type: "button", class: "nba-link", hidden: true }, say("undo_all"));
+  const right = h("span", "nba-right", keys, end);
+  const undo = makeButton("nba-link", say("undo_all"));
   const menu = rememberMenu(env, signal);
-  const acts = h("div", { class: "nba-acts" }, buttons, undo, right, menu.button);
+  const acts = h("div", "nba-acts", buttons, undo, right, menu.button);
   const hint = h("div", { class: "nba-hint", role: "status" });
   const panel = reasonPanel(env, signal);
   /** @type {{action: Action, el: HTMLButtonElement}[]} */
@@ -96,7 +96,7 @@ export function actionBar(env, signal, { press, reset }) {
         : action.danger || action.name === "reject"
           ? "nba-no"
           : null;
-      const el = h("button", { type: "button", class: `nba-button ${look ?? ""}` });
+      const el = makeButton(`nba-button ${look ?? ""}`);
       on(el, "click", (event) => clicked(event, el, action), signal);
       return { action, el };
     });
@@ -163,15 +163,15 @@ export function actionBar(env, signal, { press, reset }) {
  * @param {AbortSignal} signal
  */
 function reasonPanel(env, signal) {
-  const input = h("textarea", { rows: 2, id: env.id(), dir: "auto" });
-  const confirm = h("button", { type: "button", class: "nba-button nba-no" });
-  const back = h("button", { type: "button", class: "nba-button" }, env.store.t("back"));
+  const input = words("textarea", { rows: 2, id: env.id() });
+  const confirm = makeButton("nba-button nba-no");
+  const back = makeButton("nba-button", env.store.t("back"));
   const el = h(
     "div",
     { class: "nba-reason", hidden: true },
     h("label", { for: input.id }, env.store.t("reason")),
     input,
-    h("div", { class: "nba-buttons" }, confirm, back),
+    h("div", "nba-buttons", confirm, back),
   );
   on(input, "input", (event) => event.stopPropagation(), signal);
   return {
@@ -196,11 +196,8 @@ function reasonPanel(env, signal) {
  */
 function rememberMenu(env, signal) {
   const panel = h("div", { class: "nba-menu", id: env.id(), hidden: true });
-  const button = h(
-    "button",
-    { type: "button", class: "nba-button nba-more", hidden: true, "aria-controls": panel.id },
-    "⋯",
-  );
+  const button = makeButton("nba-button nba-more", "⋯");
+  attr(button, "aria-controls", panel.id);
   attr(button, "aria-label", env.store.t("more_ways"));
   /** @type {HTMLButtonElement[]} */
   let choices = [];
@@ -220,7 +217,7 @@ function rememberMenu(env, signal) {
      */
     build(rules, chosen) {
       choices = rules.map((rule) => {
-        const el = h("button", { type: "button", class: "nba-button", dir: "auto" }, rule.label);
+        const el = makeButton("nba-button", words("span", "", rule.label));
         on(el, "click", (event) => chosen(event, el, rule), signal);
         return el;
       });

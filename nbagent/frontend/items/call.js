@@ -1,7 +1,7 @@
 // @ts-check
 // A tool call: one row, opened to see input, printed text, rich output and result.
 
-import { attr, grow, h, sanitized, text } from "../dom.js";
+import { attr, grow, h, sanitized, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { duration } from "./env.js";
 
@@ -25,16 +25,16 @@ const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
 export function drawCall(first, env) {
   const { store } = env;
   const dot = h("span", { class: "nba-dot", role: "img" });
-  const path = h("span", { class: "nba-path", dir: "auto" });
-  const name = h("span", { class: "nba-name", dir: "auto" });
-  const brief = h("span", { class: "nba-brief", dir: "auto" });
-  const state = h("span", { class: "nba-state" });
-  const time = h("span", { class: "nba-time" });
+  const path = words("span", "nba-path");
+  const name = words("span", "nba-name");
+  const brief = words("span", "nba-brief");
+  const state = h("span", "nba-state");
+  const time = h("span", "nba-time");
   const bar = progressBar(store.t("progress"));
   const body = callBody(env, `${first.key}:printed`);
   const el = h(
     "details",
-    { class: "nba-call" },
+    "nba-call",
     h("summary", {}, dot, path, name, brief, state, time, bar.el),
     body.el,
   );
@@ -92,15 +92,15 @@ function progressBar(label) {
  * @param {string} key of the fold in it
  */
 function callBody({ store }, key) {
-  const input = h("div", { class: "nba-input" });
-  const note = h("div", { class: "nba-help", dir: "auto" });
-  const printed = h("pre", { class: "nba-printed", dir: "auto" });
+  const input = h("div", "nba-input");
+  const note = words("div", "nba-help");
+  const printed = words("pre", "nba-printed");
   const more = h("summary");
-  const others = h("pre", { class: "nba-printed", dir: "auto" });
+  const others = words("pre", "nba-printed");
   const rest = h("details", { class: "nba-rest", "data-key": key, hidden: true }, more, others);
-  const outputs = h("div", { class: "nba-outputs" });
-  const result = h("pre", { class: "nba-result", dir: "auto" });
-  const el = h("div", { class: "nba-body" }, input, note, printed, rest, outputs, result);
+  const outputs = h("div", "nba-outputs");
+  const result = words("pre", "nba-result");
+  const el = h("div", "nba-body", input, note, printed, rest, outputs, result);
   const print = (/** @type {string} */ text_) => {
     const lines = text_.replace(/\n$/, "").split("\n");
     rest.hidden = lines.length < FOLDED_FROM;
@@ -128,14 +128,14 @@ function callBody({ store }, key) {
  */
 export function rich(output) {
   if (output.kind === "html") {
-    const el = h("div", { class: "nba-rich nba-say" });
+    const el = h("div", "nba-rich nba-say");
     el.append(sanitized(output.data));
     return el;
   }
   if (output.kind === "image" && output.data.startsWith("data:image/"))
     return h("img", { class: "nba-rich", src: output.data, alt: output.alt });
   const shown = output.kind === "image" ? output.alt : output.data;
-  return h("pre", { class: "nba-rich", dir: "auto" }, shown);
+  return words("pre", "nba-rich", shown);
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 // Errors of a refused answer: each at its field, and all of them in a summary that leads there.
 
-import { h, on, text } from "../dom.js";
+import { h, makeButton, on, text, words } from "../dom.js";
 
 /**
  * @typedef {import("../wire.js").FieldError} FieldError
@@ -97,15 +97,15 @@ function line({ chain, message }, signal) {
   const names = chain.slice(1).map((field) => field.name().trim());
   // "Tags, item 1" says what "Tags" said.
   const label = names.filter((name, at) => name && !names[at + 1]?.startsWith(name)).join(" › ");
-  if (!label) return h("li", { dir: "auto" }, message);
-  const link = h("button", { type: "button", class: "nba-link" }, label);
+  if (!label) return words("li", "", message);
+  const link = makeButton("nba-link", label);
   const go = () => {
     for (const field of chain) field.open?.();
     const last = chain.at(-1);
     (last?.target() ?? last?.el)?.focus();
   };
   on(link, "click", go, signal);
-  return h("li", { dir: "auto" }, link, `: ${message}`);
+  return words("li", "", link, `: ${message}`);
 }
 
 /**

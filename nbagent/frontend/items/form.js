@@ -1,7 +1,7 @@
 // @ts-check
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
-import { attr, h, on, random, text } from "../dom.js";
+import { attr, h, on, random, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { makeField } from "../fields/index.js";
 import { actionBar } from "./actions.js";
@@ -57,11 +57,11 @@ export class FormView {
     this.#env = env;
     const signal = this.#life.signal;
     env.signal.addEventListener("abort", () => this.remove(), { once: true, signal });
-    this.title = h("h4", { class: "nba-title", id: env.id(), dir: "auto", tabindex: "-1" });
-    this.path = h("div", { class: "nba-path", dir: "auto" });
-    this.note = h("p", { class: "nba-note", dir: "auto" });
-    this.facts = h("div", { class: "nba-facts" });
-    this.slot = h("div", { class: "nba-fields" });
+    this.title = words("h4", { class: "nba-title", id: env.id(), tabindex: "-1" });
+    this.path = words("div", "nba-path");
+    this.note = words("p", "nba-note");
+    this.facts = h("div", "nba-facts");
+    this.slot = h("div", "nba-fields");
     this.preview = h("div", { class: "nba-outputs nba-preview", hidden: true });
     this.gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
     this.summary = errorSummary(env, signal);
@@ -77,7 +77,7 @@ export class FormView {
         autocomplete: "off",
         "aria-labelledby": this.title.id,
       },
-      h("div", { class: "nba-asking" }, this.path, this.title, this.note),
+      h("div", "nba-asking", this.path, this.title, this.note),
       this.facts,
       this.summary.el,
       this.summary.said,
@@ -222,7 +222,7 @@ export class FormView {
   /** Show what approving would do. */
   #foresee() {
     const { preview, preview_error: error } = this.#item;
-    const why = error ? [h("p", { class: "nba-help", dir: "auto" }, error)] : [];
+    const why = error ? [words("p", "nba-help", error)] : [];
     this.preview.replaceChildren(...(preview ?? []).map(rich), ...why);
     this.preview.hidden = !this.preview.firstChild;
   }

@@ -1,7 +1,7 @@
 // @ts-check
 // One question in a table of those alike: its values in cells, its buttons, and its own form beneath.
 
-import { attr, h, on, text } from "../dom.js";
+import { attr, h, makeButton, on, text } from "../dom.js";
 import { difference } from "../fields/diff.js";
 import { factList, shown } from "../fields/fact.js";
 import { reveal } from "../fields/reveal.js";
@@ -41,11 +41,11 @@ export function drawRow(first, env, does) {
   const form = env.form(first);
   const { acts } = form.bar;
   const head = h("th", { scope: "row", role: "rowheader" });
-  const toggle = h("button", { type: "button", class: "nba-button nba-small" });
-  const buttons = h("div", { class: "nba-decide" }, toggle);
+  const toggle = makeButton("nba-button nba-small");
+  const buttons = h("div", "nba-decide", toggle);
   const deciding = h("td", { class: "nba-deciding", role: "cell" }, buttons);
   const el = h("tr", { role: "row" }, head, deciding);
-  const changed = h("div", { class: "nba-facts" });
+  const changed = h("div", "nba-facts");
   const inside = h("td", { role: "cell" }, changed);
   const under = h("tr", { role: "row", class: "nba-under" }, inside);
   /** @type {FormItem|RecordItem} */
@@ -106,7 +106,7 @@ export function drawRow(first, env, does) {
       const fact = changes.find(({ label }) => label === name);
       if (fact) left.delete(fact);
       const parts = fact && difference(fact.changed_from ?? "–", fact.value, 1);
-      box.replaceChildren(...(parts ? [h("div", { class: "nba-mono" }, ...parts)] : cell(name)));
+      box.replaceChildren(...(parts ? [h("div", "nba-mono", ...parts)] : cell(name)));
     }
     changed.replaceChildren(...(left.size > 0 ? [factList([...left])] : []));
   };

@@ -2,7 +2,7 @@
 // Questions that are alike, as one table: a row for each, and one answer for all that are open.
 
 import { idOf } from "../arrange.js";
-import { h, text } from "../dom.js";
+import { h, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { drawFoot } from "./group-foot.js";
 import { drawRow, TITLE } from "./group-row.js";
@@ -28,11 +28,11 @@ export function drawGroup(group, env) {
   const one = /** @type {FormItem} */ (group.items.find((item) => item.type === "form"));
   const { tool, approval } = one;
   const t = store.t.bind(store);
-  const path = one.path && h("div", { class: "nba-path", dir: "auto" }, one.path);
-  const title = h("h4", { class: "nba-title", id: env.id(), dir: "auto", tabindex: "-1" });
-  const note = h("p", { class: "nba-note", dir: "auto" });
-  const facts = h("div", { class: "nba-facts" });
-  const caption = h("caption", { class: "nba-sr" });
+  const path = one.path && words("div", "nba-path", one.path);
+  const title = words("h4", { class: "nba-title", id: env.id(), tabindex: "-1" });
+  const note = words("p", "nba-note");
+  const facts = h("div", "nba-facts");
+  const caption = h("caption", "nba-sr");
   const heads = h("tr", { role: "row" });
   const body = h("tbody", { role: "rowgroup" });
   const thead = h("thead", { role: "rowgroup" }, heads);
@@ -41,7 +41,7 @@ export function drawGroup(group, env) {
   const rows = new Map();
   const waiting = () => [...rows.values()].filter((row) => row.open);
   const foot = drawFoot(one, env, waiting);
-  const asking = h("div", { class: "nba-asking" }, path, title, note);
+  const asking = h("div", "nba-asking", path, title, note);
   const about = { class: "nba-form nba-group", "aria-labelledby": title.id };
   const el = h("section", about, asking, facts, table, foot.form.el);
   /** @type {Set<HTMLElement>} What all rows share and must still be shown whole. */
@@ -96,7 +96,7 @@ export function drawGroup(group, env) {
     heads.replaceChildren(
       h("td", { role: "cell" }),
       ...columns.map(({ label, kind }) =>
-        h("th", { ...about, "data-kind": kind }, h("span", { dir: "auto" }, label)),
+        h("th", { ...about, "data-kind": kind }, words("span", "", label)),
       ),
       h("td", { role: "cell" }),
     );
@@ -114,7 +114,7 @@ export function drawGroup(group, env) {
         for (const row of waiting()) row.redraw();
       };
     };
-    const label = h("div", { class: "nba-help" }, t("same_in_all"));
+    const label = h("div", "nba-help", t("same_in_all"));
     const list = factList(shared, { t, hold, signal: env.signal });
     facts.replaceChildren(...(shared.length > 0 ? [label, list] : []));
     facts.hidden = !facts.firstChild;

@@ -1,7 +1,7 @@
 // @ts-check
 // The one-line items: a decision that was made, and a word from nbagent itself.
 
-import { attr, h, on, text } from "../dom.js";
+import { attr, h, makeButton, on, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { duration } from "./env.js";
 
@@ -23,15 +23,15 @@ export function drawRecord(first, env) {
     const after =
       item.after === null ? "" : env.store.t("after", { t: duration(env.store, item.after, true) });
     const line = [
-      h("b", { dir: "auto" }, item.title),
-      h("span", { class: "nba-decision", dir: "auto" }, item.decision),
-      h("span", { class: "nba-time" }, after),
+      words("b", "", item.title),
+      words("span", "nba-decision", item.decision),
+      h("span", "nba-time", after),
     ];
     attr(el, "data-tone", item.tone);
     el.replaceChildren(
       item.details.length > 0
         ? h("details", {}, h("summary", {}, ...line), factList(item.details))
-        : h("div", { class: "nba-line" }, ...line),
+        : h("div", "nba-line", ...line),
     );
   };
   update(first);
@@ -44,9 +44,9 @@ export function drawRecord(first, env) {
  * @returns {import("./env.js").Drawn<NoticeItem>}
  */
 export function drawNotice(first, { store, signal }) {
-  const said = h("div", { class: "nba-text", dir: "auto", role: "status", tabindex: "-1" });
-  const buttons = h("div", { class: "nba-buttons" });
-  const el = h("div", { class: "nba-notice" }, said, buttons);
+  const said = words("div", { class: "nba-text", role: "status", tabindex: "-1" });
+  const buttons = h("div", "nba-buttons");
+  const el = h("div", "nba-notice", said, buttons);
   let item = first;
   const press = (/** @type {Event} */ { target }) => {
     const button = target instanceof Element ? target.closest("button") : null;
@@ -63,9 +63,7 @@ export function drawNotice(first, { store, signal }) {
     text(said, item.text);
     if (same) return;
     const inside = buttons.contains(document.activeElement);
-    const made = item.actions.map(({ label }) =>
-      h("button", { type: "button", class: "nba-button" }, label),
-    );
+    const made = item.actions.map(({ label }) => makeButton("nba-button", label));
     buttons.replaceChildren(...made);
     buttons.hidden = made.length === 0;
     // The button that was pressed is gone: who works by keyboard stays here.
@@ -80,9 +78,9 @@ export function drawNotice(first, { store, signal }) {
  * @returns {import("./env.js").Drawn<MessageItem>}
  */
 export function drawMessage(first) {
-  const said = h("div", { class: "nba-text", dir: "auto" });
-  const note = h("div", { class: "nba-help", dir: "auto" });
-  const el = h("div", { class: "nba-message" }, said, note);
+  const said = words("div", "nba-text");
+  const note = words("div", "nba-help");
+  const el = h("div", "nba-message", said, note);
   const update = (/** @type {MessageItem} */ item) => {
     text(said, item.text);
     text(note, item.note);

@@ -1,7 +1,7 @@
 // @ts-check
 // What the model says: text, as sanitized blocks with an open end, and its folded reasoning.
 
-import { grow, h, sanitized } from "../dom.js";
+import { grow, h, sanitized, words } from "../dom.js";
 
 /** Elements whose text can go on, at their end or in their last child. */
 const GOES_ON = new Set("P LI UL OL BLOCKQUOTE H4 H5 H6 PRE TABLE THEAD TBODY TR TD TH".split(" "));
@@ -11,9 +11,9 @@ const GOES_ON = new Set("P LI UL OL BLOCKQUOTE H4 H5 H6 PRE TABLE THEAD TBODY TR
  * @returns {import("./env.js").Drawn<import("../wire.js").TextItem>}
  */
 export function drawText(first) {
-  const el = h("div", { class: "nba-say", dir: "auto" });
-  const raw = h("span", { class: "nba-raw" });
-  const rest = h("span", { class: "nba-raw" });
+  const el = words("div", "nba-say");
+  const raw = h("span", "nba-raw");
+  const rest = h("span", "nba-raw");
   const loose = h("p", {}, rest);
   /** @type {string[]} */
   let blocks = [];
@@ -89,8 +89,8 @@ function lines(value) {
  * @returns {import("./env.js").Drawn<import("../wire.js").ReasoningItem>}
  */
 export function drawReasoning(first, env) {
-  const body = h("div", { class: "nba-thought", dir: "auto" });
-  const el = h("details", { class: "nba-think" }, h("summary", {}, env.store.t("reasoning")), body);
+  const body = words("div", "nba-thought");
+  const el = h("details", "nba-think", h("summary", {}, env.store.t("reasoning")), body);
   const update = (/** @type {import("../wire.js").ReasoningItem} */ item) => grow(body, item.text);
   update(first);
   return { el, update };

@@ -78,7 +78,7 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
     """Of a union: the errors of the branch that was answered, else of the one that nearly fits."""
     here = at_path(part, list(error.absolute_path))
     raw = here.raw if here is not None else None
-    mine = [each for each in error.context or () if raw is not None and each.schema_path[0] == raw]
+    mine = [each for each in error.context or () if raw is not None and _index(each) == raw]
     if mine:
         found = [complaint for each in mine for complaint in _complaints(each, part)]
         yield from (replace(each, why=each.why or _others(error, here)) for each in found[:1])
@@ -91,13 +91,18 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
         yield from _complaints(nearest, part)
 
 
+def _index(error: ValidationError) -> Any:
+    """Which branch of a union an error is of."""
+    return next(iter(error.schema_path), None)
+
+
 def _others(error: ValidationError, part: Part | None) -> str:
     """What the branches that were not picked say."""
     known = getattr(part.node, "branches", ()) if part is not None else ()
     labels = {branch.raw: branch.label for branch in known}
     said: dict[str, list[str]] = {}
     for each in error.context or ():
-        index = each.schema_path[0]
+        index = _index(each)
         if part is not None and index != part.raw and index in labels:
             said.setdefault(labels[index], []).append(_sentence(each))
     return others(said)
@@ -127,7 +132,7 @@ def _sentence(error: ValidationError) -> str:
     told = listed if len(listed) < 300 else listed[:299] + "…"
     if word in _COUNTED:
         return say_counted(f"wrong_{word}", limit, limit=told)
-    known = f"wrong_{word}" if word in _PLAIN else "wrong"
+    known = f"wrong_{word}" if word in _PLAIN and limit != {} else "wrong"
     return say(_ALIKE.get(word, known), limit=told)
 
 

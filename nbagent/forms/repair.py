@@ -17,6 +17,8 @@ _ONE = ("not", "if", "then", "else", "contains", "propertyNames", "additionalPro
         "unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema")  # fmt: skip
 _MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+_TELLING = ("additional", "unevaluated")
+"""Keywords that tell themselves what a plain ``false`` refuses."""
 _OLD = ("draft-03", "draft-04")
 """Drafts where ``exclusiveMinimum`` is a truth value; the first of them is not repaired at all."""
 
@@ -70,7 +72,7 @@ def _unnamed(schema: Json) -> Json:
 
 def _repair(schema: Json, draft: str) -> Json:
     if isinstance(schema, bool):
-        return schema if not draft else {} if schema else {"not": {}}
+        return {} if schema else {"not": {}}  # jsonschema tells no place of a plain ``false``
     if not isinstance(schema, dict):
         return True
     words = {word: value for word, value in schema.items() if word != "$schema"}
@@ -95,17 +97,21 @@ def _limits(words: dict[str, Any]) -> None:
 def _keyword(word: str, value: Json, draft: str) -> tuple[Json] | None:
     """The keyword's value in a tuple, or None to leave it out."""
     if word in _ONE:
-        if isinstance(value, bool) and word.startswith("additional"):
-            return (value,)
-        return (_repair(value, draft),) if isinstance(value, dict | bool) else None
+        return _single(word, value, draft)
     if word in _MANY:
         return _listed(value, draft)
     if word == "items":
         kept = _listed(value, draft) if isinstance(value, list) else None
-        return kept or ((_repair(value, draft),) if isinstance(value, dict | bool) else None)
+        return kept or _single(word, value, draft)
     if word in _NAMED:
         return _named(word, value, draft)
     return _plain(word, value, draft)
+
+
+def _single(word: str, value: Json, draft: str) -> tuple[Json] | None:
+    if isinstance(value, bool) and (word.startswith(_TELLING) or (word == "items" and not draft)):
+        return (value,)
+    return (_repair(value, draft),) if isinstance(value, dict | bool) else None
 
 
 def _listed(value: Json, draft: str) -> tuple[Json] | None:

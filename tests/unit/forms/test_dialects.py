@@ -35,6 +35,8 @@ VERDICTS = [
     ({"$ref": "#/$defs/a%25~1b", "$defs": {"a%/b": {"type": "null"}}}, None, 1, ""),
     (TREE, {"leaf": "a", "next": {"leaf": "b"}}, {"leaf": 1}, "/leaf"),
     (TREE, {"next": {"leaf": "a"}}, {"next": {"leaf": 1}}, "/next/leaf"),
+    ({"properties": {"a": False, "b": {}}}, {"b": 1}, {"a": 1}, "/a"),
+    ({"oneOf": [False, False, {"type": "null"}]}, None, [], ""),
     ({"type": "object", "propertyNames": {"maxLength": 2}}, {"ab": 1}, {"abc": 1}, "/0"),
 ]  # fmt: skip
 

@@ -19,6 +19,9 @@ from .state import Finish
 from .tools import Tool
 from .values import describe
 
+MAX_QUOTED = 200
+"""Characters of an answer that does not fit, in the error that says so."""
+
 
 def new_id() -> str:
     """A random id of 128 bits: ids derived from calls would let one run's answer pass on another."""
@@ -94,7 +97,8 @@ class RunSpec:
         except ValidationError as error:
             whose = "tool's" if finish.by_tool else "model's"
             raise ModelError(
-                f"the {whose} final answer does not fit output_type: {describe(error)}"
+                f"the {whose} final answer does not fit output_type: {describe(error)}; "
+                f"it was {text[:MAX_QUOTED]!r}{'…' if len(text) > MAX_QUOTED else ''}"
             ) from error
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:

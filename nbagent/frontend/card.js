@@ -2,7 +2,7 @@
 // The run card as an anywidget. The structure of what is drawn is told in markup.md: Python draws
 // the same for the static view.
 
-import { random } from "./dom.js";
+import { onAbort, random } from "./dom.js";
 import { Store } from "./store.js";
 import { RunView } from "./view.js";
 
@@ -23,7 +23,7 @@ export default function card() {
       store ??= new Store(model, signal);
       const view = new RunView(store, signal, `nba-${random().slice(0, 8)}`);
       el.append(view.el);
-      signal.addEventListener("abort", () => view.el.remove(), { once: true });
+      onAbort(signal, () => view.el.remove());
     },
   };
 }

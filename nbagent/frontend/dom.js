@@ -56,6 +56,33 @@ export function attr(el, name, value) {
 }
 
 /**
+ * The name by which a screen reader calls it, where what it shows is not enough.
+ * @param {Element} el
+ * @param {string|null} name
+ */
+export function nameAs(el, name) {
+  attr(el, "aria-label", name);
+}
+
+/**
+ * A press does nothing now; the focus stays.
+ * @param {Element} el
+ * @param {boolean} off
+ */
+export function disable(el, off) {
+  attr(el, "aria-disabled", off ? "true" : null);
+}
+
+/**
+ * Whether what a button opens is open.
+ * @param {Element} el
+ * @param {boolean} open
+ */
+export function expand(el, open) {
+  attr(el, "aria-expanded", String(open));
+}
+
+/**
  * Writes text only where it differs, so that a selection in it stays.
  * @param {Element} el
  * @param {string} value
@@ -97,6 +124,14 @@ export function sanitized(html) {
  */
 export function on(target, type, listener, signal, capture = false) {
   target.addEventListener(type, /** @type {EventListener} */ (listener), { signal, capture });
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @param {() => unknown} listener called once
+ */
+export function onAbort(signal, listener) {
+  signal.addEventListener("abort", listener, { once: true });
 }
 
 /** Random hex digits; works without a secure context, unlike crypto.randomUUID. */

@@ -1,7 +1,7 @@
 // @ts-check
 // Tells the kernel whether a person is in the card, and keeps the host's shortcuts out of it.
 
-import { on } from "./dom.js";
+import { on, onAbort } from "./dom.js";
 
 /** Milliseconds of quiet before the kernel is told. */
 const QUIET = 200;
@@ -30,7 +30,7 @@ export function reportFocus(root, store, signal) {
   on(root, "focusout", soon, signal);
   on(root, "toggle", soon, signal, true);
   on(document, "selectionchange", soon, signal);
-  signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+  onAbort(signal, () => clearTimeout(timer));
 }
 
 /**

@@ -1,6 +1,8 @@
 // @ts-check
 // A button that appeared or moved under the pointer a moment ago ignores the press.
 
+import { onAbort } from "./dom.js";
+
 /** Milliseconds a button must have stood still. */
 export const STILL = 500;
 /** Milliseconds between two looks at where the buttons are. */
@@ -28,7 +30,7 @@ export function watchMoves(elements, clock, signal) {
     }
   };
   const timer = setInterval(look, LOOK);
-  signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+  onAbort(signal, () => clearInterval(timer));
   look();
   return {
     look,

@@ -1,7 +1,7 @@
 // @ts-check
 // The frame of the card: header with prompt, status and time strip; footer with counts and Stop.
 
-import { attr, h, makeButton, on, text, words } from "./dom.js";
+import { attr, disable, h, makeButton, on, text, words } from "./dom.js";
 import { group } from "./store.js";
 import { drawStrip } from "./strip.js";
 
@@ -77,7 +77,7 @@ export function drawFooter(env, jump) {
   const draw = () => {
     const on = stopping || pressed;
     text(stop, store.t(on ? "stopping" : "stop"));
-    attr(stop, "aria-disabled", on || store.gone ? "true" : null);
+    disable(stop, on || store.gone);
   };
   const update = (/** @type {Head} */ head) => {
     const ended = ENDED.has(head.status);

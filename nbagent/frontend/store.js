@@ -1,6 +1,7 @@
 // @ts-check
 // The state of one run on one page. Lives as long as the model; every view draws from it.
 
+import { onAbort } from "./dom.js";
 import { apply, changes } from "./reduce.js";
 
 /**
@@ -100,7 +101,7 @@ export class Store {
   listen(listener, signal) {
     if (signal.aborted) return;
     this.#listeners.add(listener);
-    signal.addEventListener("abort", () => this.#listeners.delete(listener), { once: true });
+    onAbort(signal, () => this.#listeners.delete(listener));
   }
 
   /**

@@ -2,7 +2,7 @@
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
 import { arrange } from "./arrange.js";
-import { attr, h, text } from "./dom.js";
+import { attr, h, nameAs, onAbort, text } from "./dom.js";
 import { keepKeys, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./head.js";
 import { drawCall } from "./items/call.js";
@@ -56,7 +56,7 @@ export class RunView {
       say: (message) => this.#say(message),
     };
     const timer = setInterval(() => this.#tick(), 1000);
-    signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+    onAbort(signal, () => clearInterval(timer));
     keepKeys(this.el, signal);
     reportFocus(this.el, store, signal);
     store.listen((event) => {
@@ -188,7 +188,7 @@ export class RunView {
       this.items.before(this.#frame.header.el);
       this.gone.after(this.#frame.footer.el);
     }
-    attr(this.el, "aria-label", this.#store.t("card", { agent: head.agent }));
+    nameAs(this.el, this.#store.t("card", { agent: head.agent }));
     attr(this.el, "data-status", head.status);
     this.#frame.header.update(head);
     this.#frame.footer.update(head);

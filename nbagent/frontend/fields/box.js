@@ -1,7 +1,7 @@
 // @ts-check
 // What stands around fields that belong together: a fieldset that folds, "no value", undo, errors.
 
-import { attr, h, makeButton, on, text, words } from "../dom.js";
+import { attr, expand, h, makeButton, nameAs, on, text, words } from "../dom.js";
 import { changeMark, noneBox, remarks } from "./frame.js";
 import { errorLine, helpOf } from "./help.js";
 import { holds, proposed } from "./node.js";
@@ -72,7 +72,7 @@ export function box(ctx, node, saved, place, fill) {
     el.classList.toggle("nba-changed", now);
     el.classList.toggle("nba-out", out);
     body.hidden = out || none?.input.checked === true || !open;
-    if (fold) attr(fold, "aria-expanded", String(open));
+    if (fold) expand(fold, open);
     if (fold) attr(fold, "aria-controls", body.id);
   };
   const own = {
@@ -90,10 +90,10 @@ export function box(ctx, node, saved, place, fill) {
     name = given;
     if (legend) text(fold ?? legend, name);
     else if (root) attr(el, "aria-labelledby", ctx.titleId);
-    else attr(el, "aria-label", name);
+    else nameAs(el, name);
     mark.rename(name);
     none?.rename(name);
-    attr(drop, "aria-label", `${ctx.t("leave_out")}: ${name}`);
+    nameAs(drop, `${ctx.t("leave_out")}: ${name}`);
     inside.rename?.(name);
   };
   const reset = () => {

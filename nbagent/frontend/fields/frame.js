@@ -1,7 +1,7 @@
 // @ts-check
 // What stands around every control: label, "changed · undo", "no value", help and error.
 
-import { attr, h, makeButton, on, text, words } from "../dom.js";
+import { attr, h, makeButton, nameAs, on, text, words } from "../dom.js";
 import { errorLine, helpOf } from "./help.js";
 import { same } from "./node.js";
 
@@ -57,7 +57,7 @@ export function frame(ctx, node, place, control, { initial, saved }) {
     } else if (!label) {
       const named = group || !input ? el : input;
       if (place.depth === 0) attr(named, "aria-labelledby", ctx.titleId);
-      else attr(named, "aria-label", name);
+      else nameAs(named, name);
     }
     none?.rename(name);
     mark.rename(name);
@@ -163,7 +163,7 @@ export function changeMark(ctx) {
   const draw = () => {
     text(word, shown === "changed" ? `${ctx.t("changed")} · ` : "");
     text(button, shown && ctx.t(shown === "clear" ? "clear" : "undo"));
-    attr(button, "aria-label", shown && name ? `${button.textContent}: ${name}` : null);
+    nameAs(button, shown && name ? `${button.textContent}: ${name}` : null);
     el.hidden = shown === "";
   };
   return {
@@ -193,6 +193,6 @@ export function noneBox(ctx) {
     el,
     input,
     /** @param {string} name */
-    rename: (name) => attr(input, "aria-label", `${name}: ${ctx.t("no_value")}`),
+    rename: (name) => nameAs(input, `${name}: ${ctx.t("no_value")}`),
   };
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // Names with values: rows of a name, a value and a button that removes them.
 
-import { attr, h, on } from "../dom.js";
+import { h, nameAs, on } from "../dom.js";
 import { box } from "./box.js";
 import { added } from "./node.js";
 import { editable } from "./rows.js";
@@ -42,7 +42,7 @@ export function mapField(ctx, node, saved, place) {
         const el = h("div", "nba-entry", name, field.el, tools);
         let n = 0;
         const called = () => {
-          attr(name, "aria-label", own.t("name_of", { n }));
+          nameAs(name, own.t("name_of", { n }));
           field.rename(name.value || own.t("value_of", { n }));
         };
         on(name, "input", called, own.signal);

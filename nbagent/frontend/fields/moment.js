@@ -1,7 +1,7 @@
 // @ts-check
 // Dates and times, with an offset that is always shown: nothing is converted, and a naive time stays one.
 
-import { attr, h, on } from "../dom.js";
+import { h, nameAs, on } from "../dom.js";
 import { frame } from "./frame.js";
 
 /**
@@ -70,8 +70,7 @@ export function momentField(ctx, node, saved, place) {
       draw();
       last = { draft, value: input.value, offset: zone?.el.value ?? "" };
     },
-    rename: (/** @type {string} */ name) =>
-      zone && attr(zone.el, "aria-label", `${name}: ${ctx.t("zone")}`),
+    rename: (/** @type {string} */ name) => zone && nameAs(zone.el, `${name}: ${ctx.t("zone")}`),
     problem: () => (input.validity?.badInput ? ctx.t("unfinished") : ""),
   };
   return frame(ctx, node, place, control, { initial, saved });

@@ -1,7 +1,7 @@
 // @ts-check
 // Long text is shown whole or asks to be: an approval waits until the person saw all of it.
 
-import { attr, makeButton, on, text as write } from "../dom.js";
+import { expand, makeButton, on, text as write } from "../dom.js";
 
 /** Lines that are shown at once. */
 const WHOLE = 12;
@@ -32,7 +32,7 @@ export function reveal(ctx, box, value, room = { whole: WHOLE }) {
   const draw = (/** @type {boolean} */ open) => {
     box.classList.toggle("nba-cut", !open);
     box.classList.toggle("nba-whole", open);
-    attr(button, "aria-expanded", String(open));
+    expand(button, open);
     write(button, open ? ctx.t("show_less") : ctx.t("show_all", { n }));
   };
   draw(false);

@@ -1,7 +1,7 @@
 // @ts-check
 // Rows that can be added, removed and moved: lists, and with another look tables and maps.
 
-import { attr, h, makeButton, on } from "../dom.js";
+import { disable, h, makeButton, nameAs, on } from "../dom.js";
 import { box } from "./box.js";
 import { added } from "./node.js";
 
@@ -105,11 +105,11 @@ export function editable(ctx, node, saved, look) {
       const buttons = row.tools.querySelectorAll("button");
       const words = look.ordered ? ["move_up", "move_down", "remove_row"] : ["remove_row"];
       words.forEach((word, at) => {
-        attr(buttons[at] ?? row.tools, "aria-label", t(word, { n: index + 1 }));
+        nameAs(buttons[at] ?? row.tools, t(word, { n: index + 1 }));
       });
       if (!look.ordered) return;
-      attr(buttons[0] ?? row.tools, "aria-disabled", index === 0 ? "true" : null);
-      attr(buttons[1] ?? row.tools, "aria-disabled", index === rows.length - 1 ? "true" : null);
+      disable(buttons[0] ?? row.tools, index === 0);
+      disable(buttons[1] ?? row.tools, index === rows.length - 1);
     });
     look.el.hidden = rows.length === 0;
     empty.hidden = rows.length > 0 || emptied || start > 0 || !node.required;
@@ -212,7 +212,7 @@ export function editable(ctx, node, saved, look) {
     children: () =>
       rows.map((row, index) => /** @type {[string, Field]} */ ([`/${index}`, row.field])),
     rename: (/** @type {string} */ name) => {
-      attr(adds, "aria-label", name ? `${t("add")}: ${name}` : null);
+      nameAs(adds, name ? `${t("add")}: ${name}` : null);
       draw();
     },
   };

@@ -1,7 +1,7 @@
 // @ts-check
 // Everything that is typed: text, numbers, decimals, durations, code. The typed text is the state.
 
-import { attr, h, makeButton, on } from "../dom.js";
+import { attr, h, makeButton, nameAs, on } from "../dom.js";
 import { difference } from "./diff.js";
 import { frame } from "./frame.js";
 import { hinted } from "./node.js";
@@ -97,7 +97,7 @@ function typed(ctx, node, input, initial) {
       input.classList.remove("nba-odd");
       draw();
     },
-    rename: (name) => slide && attr(slide.el, "aria-label", name),
+    rename: (name) => slide && nameAs(slide.el, name),
   };
 }
 
@@ -174,7 +174,7 @@ function changeView(ctx, start) {
   const box = h("div", "nba-mono");
   const el = h("div", { class: "nba-diff", hidden: true }, box);
   attr(el, "role", "group");
-  attr(el, "aria-label", ctx.t("changed"));
+  nameAs(el, ctx.t("changed"));
   const draw = (/** @type {string} */ value) => {
     const now = value.replace(/\r\n/g, "\n");
     const old = start.replace(/\r\n/g, "\n");

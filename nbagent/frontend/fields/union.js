@@ -1,7 +1,7 @@
 // @ts-check
 // One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
 
-import { attr, h, on, words } from "../dom.js";
+import { h, nameAs, on, words } from "../dom.js";
 import { box } from "./box.js";
 import { added } from "./node.js";
 
@@ -117,7 +117,7 @@ function select(ctx, labels, pick) {
     show: (index) => {
       el.value = index === null ? "" : String(index);
     },
-    rename: (name) => attr(el, "aria-label", name),
+    rename: (name) => nameAs(el, name),
   };
 }
 
@@ -146,6 +146,6 @@ function radios(ctx, labels, pick) {
         input.checked = at === index;
       });
     },
-    rename: (name) => attr(el, "aria-label", name),
+    rename: (name) => nameAs(el, name),
   };
 }

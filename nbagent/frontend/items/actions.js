@@ -1,7 +1,7 @@
 // @ts-check
 // The buttons of a form, the reason a refusal may carry, and the line at the right.
 
-import { attr, h, makeButton, on, text, words } from "../dom.js";
+import { attr, disable, expand, h, makeButton, nameAs, on, text, words } from "../dom.js";
 import { watchMoves } from "../guard.js";
 import { countdown } from "./env.js";
 
@@ -116,11 +116,11 @@ export function actionBar(env, signal, { press, reset }) {
     standing = next;
     for (const { action, el } of made) {
       text(el, (next.changed && action.changed_label) || action.label);
-      attr(el, "aria-disabled", blocked(action) ? "true" : null);
+      disable(el, blocked(action));
     }
     menu.update(next.changed || next.busy || next.gone, next.unseen);
     undo.hidden = !next.changed || !made.some((one) => one.action.changed_label);
-    attr(panel.confirm, "aria-disabled", next.busy || next.gone ? "true" : null);
+    disable(panel.confirm, next.busy || next.gone);
     if (next.unseen) text(hint, say("see_all_first"));
     else if (hint.textContent === say("see_all_first")) text(hint, "");
     tick();
@@ -198,12 +198,12 @@ function rememberMenu(env, signal) {
   const panel = h("div", { class: "nba-menu", id: env.id(), hidden: true });
   const button = makeButton("nba-button nba-more", "⋯");
   attr(button, "aria-controls", panel.id);
-  attr(button, "aria-label", env.store.t("more_ways"));
+  nameAs(button, env.store.t("more_ways"));
   /** @type {HTMLButtonElement[]} */
   let choices = [];
   const open = (/** @type {boolean} */ wanted) => {
     panel.hidden = !wanted;
-    attr(button, "aria-expanded", String(wanted));
+    expand(button, wanted);
   };
   on(button, "click", () => open(panel.hidden === true), signal);
   open(false);
@@ -231,7 +231,7 @@ function rememberMenu(env, signal) {
     update(off, unseen) {
       button.hidden = off || choices.length === 0;
       if (button.hidden) open(false);
-      for (const choice of choices) attr(choice, "aria-disabled", unseen ? "true" : null);
+      for (const choice of choices) disable(choice, unseen);
     },
     /** Whether it was open. */
     close() {

@@ -1,7 +1,7 @@
 // @ts-check
 // A tool call: one row, opened to see input, printed text, rich output and result.
 
-import { attr, grow, h, sanitized, text, words } from "../dom.js";
+import { attr, grow, h, nameAs, sanitized, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { duration } from "./env.js";
 
@@ -55,7 +55,7 @@ export function drawCall(first, env) {
     const old = item;
     item = next;
     attr(el, "data-state", item.state);
-    attr(dot, "aria-label", store.t(`state_${item.state}`));
+    nameAs(dot, store.t(`state_${item.state}`));
     text(path, item.path && `${item.path} ▸`);
     path.hidden = item.path === "";
     text(name, item.name);

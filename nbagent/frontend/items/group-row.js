@@ -1,7 +1,7 @@
 // @ts-check
 // One question in a table of those alike: its values in cells, its buttons, and its own form beneath.
 
-import { attr, h, makeButton, on, text } from "../dom.js";
+import { attr, expand, h, makeButton, nameAs, on, text } from "../dom.js";
 import { difference } from "../fields/diff.js";
 import { factList, shown } from "../fields/fact.js";
 import { reveal } from "../fields/reveal.js";
@@ -83,7 +83,7 @@ export function drawRow(first, env, does) {
     open = wanted;
     opened ||= wanted;
     attr(form.el, "data-folded", !wanted);
-    attr(toggle, "aria-expanded", String(wanted));
+    expand(toggle, wanted);
     // Its buttons stand in the row, or below what they decide.
     if (wanted) form.bar.els[0]?.after(acts);
     else buttons.prepend(acts);
@@ -92,7 +92,7 @@ export function drawRow(first, env, does) {
   const draw = () => {
     text(toggle, t(open ? "close_row" : first.approval ? "open_row" : "answer_row"));
     const all = [...acts.querySelectorAll(".nba-buttons > button"), toggle];
-    for (const button of all) attr(button, "aria-label", `${button.textContent}: ${named}`);
+    for (const button of all) nameAs(button, `${button.textContent}: ${named}`);
     mark(open ? [] : form.changes().map((change) => changeOf(...change, values, t)));
     does.drawn();
   };

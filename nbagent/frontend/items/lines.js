@@ -1,7 +1,7 @@
 // @ts-check
 // The one-line items: a decision that was made, and a word from nbagent itself.
 
-import { attr, h, makeButton, on, text, words } from "../dom.js";
+import { attr, disable, h, makeButton, on, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { duration } from "./env.js";
 
@@ -52,8 +52,7 @@ export function drawNotice(first, { store, signal }) {
     const button = target instanceof Element ? target.closest("button") : null;
     const action = item.actions.find(({ label }) => label === button?.textContent)?.name;
     if (!button || !action || button.hasAttribute("aria-disabled")) return;
-    if (store.send({ type: "press", notice: item.key, action }))
-      attr(button, "aria-disabled", "true");
+    if (store.send({ type: "press", notice: item.key, action })) disable(button, true);
   };
   on(buttons, "click", press, signal);
   const update = (/** @type {NoticeItem} */ next) => {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from enum import Enum
@@ -15,7 +14,7 @@ from pydantic import Base64Bytes, BaseModel, Field, SecretStr
 
 from nbagent.forms import Form
 from nbagent.forms.hints import FormHint
-from tests.browser.form_page import AXE, FormPage
+from tests.browser.form_page import FormPage, need_axe
 from tests.browser.typist import Typist
 
 City = Enum("City", {f"C{number}": f"City {number}" for number in range(40)})
@@ -125,10 +124,7 @@ def open_form(browser: Browser) -> Iterator[Callable[..., FormPage]]:
 @pytest.mark.parametrize("prefilled", [False, True])
 def test_axe_finds_nothing_in_any_theme_width_or_state(open_form, dark, width, prefilled):
     """Every kind of field, folded out and with rows, is accessible; nothing sticks out at 320 px."""
-    if not AXE.exists():
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail("axe-core is missing: npm ci in nbagent/frontend")
-        pytest.skip("axe-core is missing: npm ci in nbagent/frontend")
+    need_axe()
     form = Form(All, value=PREFILL) if prefilled else Form(All)
     page = open_form(form, approval=prefilled, dark=dark, width=width)
     page.open_all()
@@ -145,6 +141,7 @@ def test_ids_are_unique_and_lead_somewhere_and_tab_order_is_document_order(open_
 
 def test_every_error_leads_to_a_control_that_is_described_by_it(open_form):
     """A screen reader says what is wrong where it is wrong: for each kind of field, by its link."""
+    need_axe()
     form = Form(All)
     page = open_form(form)
     typist = Typist(page.page)

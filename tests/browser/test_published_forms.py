@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from nbagent.forms import Form
-from tests.browser.form_page import FormPage
+from tests.browser.form_page import FormPage, need_axe
 from tests.browser.typist import Typist
 from tests.unit.forms.conftest import CASES
 
@@ -60,6 +60,7 @@ def check_by_keyboard(page: FormPage, form: Form) -> None:
 @pytest.mark.parametrize("collection", ["github-mcp-tools", "mcp"])
 def test_every_published_tool_is_filled_by_keyboard_and_arrives_as_meant(page, collection):
     """Tab alone leads through every control and out, axe finds nothing, and errors are described."""
+    need_axe()
     for case in published(collection):
         try:
             check_by_keyboard(page, Form(case["schema"]))

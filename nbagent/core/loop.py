@@ -316,6 +316,8 @@ class Driver:
         state = self.journal.state
         if not self._live or state.refused:
             self._exceeded = exceeded(name, state)
+            self._failing = True
+            self.leave_questions()
             self._wake.set()
             return
         event = question(name, state, self._spec, self._scope)

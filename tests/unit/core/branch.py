@@ -28,6 +28,8 @@ class Branch:
     """The journal when it was last looked at."""
     inherited: set[int] = field(default_factory=set)
     """The numbers of calls that were done before it was forked."""
+    shared: bool = False
+    """Whether two processes ever had it at once."""
     chunks: dict[tuple[tuple[str, ...], str], str] = field(default_factory=dict)
     """What streaming tools yielded, by scope and call id."""
     acts_seen: int = 0

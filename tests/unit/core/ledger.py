@@ -119,6 +119,21 @@ class Ledger:
         began = [called[e.scope, e.call_id] for e in self.journal if e.type == "tool_started"]
         return Counter(number_of(call.input) for call in began if call.name != "inner")
 
+    def cut_off(self) -> set[int]:
+        """The numbers of calls whose bodies had begun, and not ended, when the run failed."""
+        open_: dict[tuple[Scope, str], int] = {}
+        cut: set[int] = set()
+        for event in self.journal:
+            if event.type == "tool_started":
+                made = self.called()[event.scope, event.call_id]
+                if made.name != "inner":
+                    open_[event.scope, event.call_id] = number_of(made.input)
+            elif event.type in ("tool_finished", "interrupted"):
+                open_.pop((event.scope, event.call_id), None)
+            elif event.type == "run_failed":
+                cut |= set(open_.values())
+        return cut
+
     def finished(self) -> set[int]:
         """The numbers of calls that are done, or have done the step in which they act."""
         called = self.called()

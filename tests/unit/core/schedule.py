@@ -134,6 +134,7 @@ class Schedule(RuleBasedStateMachine):
 
     def opened(self, branch: Branch) -> Seat:
         """Another handle, as another process opens the run."""
+        branch.shared |= bool(branch.seats)
         seat = self.seated(branch)
         seat.run._journal.catch_up()
         seat.run.take_up()

@@ -194,9 +194,10 @@ async def test_p10_a_no_ends_the_run_while_an_agent_inside_asks_in_a_bodys_middl
     def work() -> str:
         return "worked"
 
-    first = [call("outer", prompt=what) for what in ("ask", "work")]
-    model = nb.ScriptedModel([first])
-    agent = nb.Agent(model, tools=[inner.as_tool(name="outer")], budget=nb.Budget(tokens=40))
+    first = [call("inner", prompt=what) for what in ("ask", "work")]
+    middle = nb.Agent(nb.ScriptedModel([first]), name="middle", tools=[inner.as_tool()])
+    model = nb.ScriptedModel([call("middle", prompt="p")])
+    agent = nb.Agent(model, tools=[middle.as_tool()], budget=nb.Budget(tokens=40))
     run = await agent.run("go").settled()
     (budget,) = [i for i in run.interrupts if i.kind == "budget"]
     run.reject(budget)

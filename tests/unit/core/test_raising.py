@@ -140,6 +140,8 @@ async def test_p11_a_failing_call_ends_the_run_while_an_agent_inside_works_and_a
     run = agent.run("go")
     while not tries or not run.interrupts:  # noqa: ASYNC110 - until the question inside is open
         await asyncio.sleep(0)
+    for _ in range(50):  # the failure waits for what works by now
+        await asyncio.sleep(0)
     go.set()
     with pytest.raises(nb.RunError, match="line is down"):
         await asyncio.wait_for(run._wait(), 10)

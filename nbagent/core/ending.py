@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from .errors import Misuse, Rejected, ToolFailed
 from .events import Interrupted, ToolFinished
@@ -18,8 +17,7 @@ Ending: TypeAlias = Sequence[ToolFinished | Interrupted]
 """What an attempt is written down as; nothing where somebody else goes on with the call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endings:
+class Endings(NamedTuple):
     """What makes the events of one attempt's results and failures."""
 
     call_id: str

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Host(Protocol):
@@ -37,8 +36,7 @@ class Host(Protocol):
         """A mime bundle of a value that shows richer than its JSON, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a run lives and who is there."""
 
     host: Host

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -19,6 +19,7 @@ def without_init(init: F) -> F:
 class InPlace(BaseModel):
     """Base of what may be made with its first fields in place."""
 
+    model_config = ConfigDict(defer_build=True)
     first_fields: ClassVar[tuple[str, ...]] = ()
     """Those that need no name, in order; a subclass has the same."""
 

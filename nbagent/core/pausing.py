@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import PydanticSerializationError
 
@@ -18,8 +17,7 @@ from .surroundings import Surroundings
 from .tools import Tool
 
 
-@dataclass(frozen=True, slots=True)
-class Pausing:
+class Pausing(NamedTuple):
     """What makes the events of one attempt's pauses."""
 
     call_id: str

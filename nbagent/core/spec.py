@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -38,8 +38,7 @@ class Budget:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Inner:
+class Inner(NamedTuple):
     """What runs inside a call whose tool is an agent."""
 
     tools: Mapping[str, Tool[..., Any]]

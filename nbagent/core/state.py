@@ -35,8 +35,22 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class CallModel:
+class _Bare:
+    """A step that says no more than its class."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class CallModel(_Bare):
     """Ask the model for its next message."""
 
 
@@ -47,13 +61,11 @@ class RunCalls:
     ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(_Bare):
     """Nothing to start: calls run, or a person is asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class LimitReached:
+class LimitReached(_Bare):
     """The turns are used up."""
 
 
@@ -67,8 +79,7 @@ class Finish:
     by_tool: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(_Bare):
     """The run has ended."""
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .events import Interrupted
 from .middleware import Middleware
@@ -17,8 +16,7 @@ def _nobody(*_told: Any) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
+class Hooks(NamedTuple):
     """Who is told how a run stands, and shows what it gives."""
 
     paused: Callable[[Interrupted], None] = _nobody
@@ -29,8 +27,7 @@ class Hooks:
     """Makes of a result what is shown of it, where that is richer than text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What attempts need of their run."""
 
     tools: Mapping[str, Tool[..., Any]]

@@ -82,3 +82,17 @@ def test_every_exception_that_nbagent_raises_can_be_caught_by_its_name():
         v for v in vars(errors).values() if isinstance(v, type) and v.__module__ == errors.__name__
     ]
     assert [one.__name__ for one in raised if getattr(nb, one.__name__, None) is not one] == []
+
+
+def test_importing_nbagent_builds_no_validator():
+    """A model is built when it is first used: one that isn't deferred costs an import 15 ms."""
+    code = (
+        "import nbagent, pydantic\n"
+        "def below(c): return [c, *(d for s in c.__subclasses__() for d in below(s))]\n"
+        "ours = [c for c in below(pydantic.BaseModel) if c.__module__.startswith('nbagent')]\n"
+        "print(len(ours) > 10, [c.__name__ for c in ours if c.__pydantic_complete__])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout.strip() == "True []"

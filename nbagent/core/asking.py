@@ -77,7 +77,7 @@ class Questions:
     ) -> Coroutine[Any, Any, T]:
         """The coroutine that ``make`` makes, for a body that must await it."""
         if running_loop() is None:
-            raise self._misused_here(f"the tool is sync: use {name}_sync instead of {name}")
+            raise self._misused_here(f"sync code cannot await: use {name}_sync, not {name}")
         promised = Promised(name, make, self._not_awaited.remove, self._misused_here)
         self._not_awaited.append(promised)
         return promised

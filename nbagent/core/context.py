@@ -248,8 +248,6 @@ class ToolContext:
         self._asked += 1
         if isinstance(metadata, str):
             metadata = Ask(message=metadata)
-        if isinstance(metadata, Choose):
-            metadata.check_askable()
         adapter = TypeAdapter(_reply_type(metadata) if reply is None else reply)
         return Inquiry(number, metadata, adapter, adapter.json_schema(), value, expiry)
 

@@ -7,7 +7,7 @@ from typing import Any as _Any
 from .core import agent as _agent
 from .core import answers as _answers
 from .core import host as _host
-from .core.agent import Agent, open_run
+from .core.agent import Agent
 from .core.context import ToolContext
 from .core.define import interrupt_tool, tool
 from .core.errors import (
@@ -47,6 +47,7 @@ from .core.memory import MemoryStore
 from .core.metadata import Ask, Choose, Confirm, Edit, Option
 from .core.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.near import meant as _meant
+from .core.opening import open_run
 from .core.policy import allow, deny, review
 from .core.replies import tool_rejection, tool_response, tool_restart
 from .core.result import Result

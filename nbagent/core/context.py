@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, Never, Protocol, TypeVar, cast, overload
+from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, overload
 
 from pydantic import TypeAdapter
 
@@ -17,8 +16,7 @@ from .output import CallOutput
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(NamedTuple):
     """What a restart brings into a body."""
 
     resumed: Resumed | None = None
@@ -26,8 +24,7 @@ class Carried:
     state: Json = None
 
 
-@dataclass(frozen=True, slots=True)
-class Inquiry:
+class Inquiry(NamedTuple):
     """One question of ``ctx.ask``."""
 
     number: int

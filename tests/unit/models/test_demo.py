@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nbagent.core.callfold import edit_note, rejection_text
 from nbagent.core.errors import ModelConfigError
 from nbagent.core.messages import Message, dumps, message, text_part, user
 from nbagent.core.model import Request, TextDelta, ToolSpec
-from nbagent.core.callfold import edit_note, rejection_text
 from nbagent.models import resolve
 from nbagent.models.demo import PACE, demo_model
 from nbagent.models.demo_brain import Reply, reply

@@ -66,7 +66,7 @@ def test_replaying_the_journal_ends_in_the_view_that_was_seen_live(story, seed):
     rng, live, replayed, now = random.Random(seed), RunView("r"), RunView("r"), 0.0
     stored = [event for event in story if isinstance(event, StoredEvent)]
     # what streams or runs at the end has no stored event yet
-    story = story[: story.index(stored[-1]) + 1]
+    story = story[: max(n for n, e in enumerate(story) if isinstance(e, StoredEvent)) + 1]
     running = _unfinished(stored)
     for event in story:
         if getattr(event, "call_id", None) in running and not isinstance(event, StoredEvent):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -23,8 +23,8 @@ from nbagent.core.state import RunState, Wait, next_step
 
 from .branch import Branch, Dead
 from .ledger import Ledger, number_of, results_in, turns_of
-from .turns import TURNS, USAGE, Watched, kinds_in, numbered, said, speaker
-from .world import EDIT, IN_THREADS, MIDDLEWARE, Seat, World, middleware
+from .turns import TURNS, USAGE, Watched, kinds_in, named, numbered, said, speaker
+from .world import EDIT, FLAT, IN_THREADS, MIDDLEWARE, Seat, World, middleware
 
 MORE = {"turns": 1, "tokens": 15, "cost": 0.015, "seconds": 6}
 """How much more of a budget is granted."""
@@ -42,6 +42,10 @@ class Schedule(RuleBasedStateMachine):
 
     files: tuple[nb.SQLiteStore, ...]
     """Two stores of one file."""
+    tools: Sequence[str] = FLAT
+    """What is called."""
+    around: Sequence[str] = MIDDLEWARE
+    """What surrounds the calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +62,7 @@ class Schedule(RuleBasedStateMachine):
 
     @initialize(
         turns=TURNS,
-        kind=st.sampled_from(MIDDLEWARE),
+        place=st.integers(0, len(MIDDLEWARE) - 1),
         max_turns=st.sampled_from([50, 2, 1]),
         budget=st.sampled_from(BUDGETS),
         inner_budget=st.sampled_from([{}, {}, {"tokens": 6}]),
@@ -69,10 +73,10 @@ class Schedule(RuleBasedStateMachine):
         handles=st.sampled_from([1, 2]),
         eager=st.booleans(),
     )
-    def start(self, turns: Any, kind: str, max_turns: int, **drawn: Any) -> None:
+    def start(self, turns: Any, place: int, max_turns: int, **drawn: Any) -> None:
         """Begin a run."""
-        counter = iter(range(EDIT))
-        self.script = [numbered(turn, counter) for turn in turns]
+        counter, kind = iter(range(EDIT)), self.around[place % len(self.around)]
+        self.script = [numbered(turn, counter) for turn in named(turns, self.tools)]
         self.kinds = {n: kind for turn in self.script for n, kind in kinds_in(turn).items()}
         self.hostile, self.max_turns = kind == "hostile", max_turns
         self.budgets = (drawn["budget"], drawn["inner_budget"])

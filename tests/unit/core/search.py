@@ -11,7 +11,7 @@ THOROUGH = int(os.environ.get("NBAGENT_THOROUGH", "0"))
 SEARCH: dict[str, Any] = (
     {"max_examples": THOROUGH, "database": None}
     if THOROUGH
-    else {"max_examples": 120, "database": None, "derandomize": True}
+    else {"max_examples": 40, "database": None, "derandomize": True}
 )
 """For ``hypothesis.settings``. Random examples would make CI fail on changes that broke nothing; the
 fixed ones change with the test's own code alone."""

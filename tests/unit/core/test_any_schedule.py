@@ -20,7 +20,7 @@ from nbagent.core.steps import NEW_MESSAGE
 from .branch import Branch
 from .invariants import Promises
 from .search import SEARCH
-from .world import Seat
+from .world import FLAT, MIDDLEWARE, REVIEWED, Seat
 
 T = TypeVar("T")
 ANSWERS = ["respond", "restart", "edit", "always", "reject"]
@@ -287,12 +287,23 @@ class AnySchedule(Promises):
         assert branch.run.interrupts == []
 
 
-def test_promises_hold_for_any_schedule_of_the_whole_engine(tmp_path: Path):
+FOCUS = {
+    "everything": (FLAT, MIDDLEWARE),
+    "approvals": ([*REVIEWED, *REVIEWED, "denied", "guarded", "plain"], ["drifting", "none"]),
+    "rounds": (["twice", "last", "asks", "flaky", "pay", "late", "slow"], ["none", "hostile"]),
+}
+"""Which tools, and what surrounds them: fewer kinds meet each other more often."""
+
+
+@pytest.mark.parametrize("focus", FOCUS)
+def test_promises_hold_for_any_schedule_of_the_whole_engine(tmp_path: Path, focus: str):
     """Turns, agents inside, rules, middleware, budgets, answers, forks, deaths, cancels and orders."""
-    with nb.SQLiteStore(tmp_path / "runs.db") as one, nb.SQLiteStore(tmp_path / "runs.db") as two:
-        AnySchedule.files = (one, two)
+    path = tmp_path / "runs.db"
+    with nb.SQLiteStore(path) as one, nb.SQLiteStore(path) as two:
+        tools, around = FOCUS[focus]
+        fields = {"files": (one, two), "tools": tools, "around": around}
         run_state_machine_as_test(
-            AnySchedule,
+            type(AnySchedule.__name__, (AnySchedule,), fields),
             settings=settings(
                 **SEARCH,
                 stateful_step_count=25,

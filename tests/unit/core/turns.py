@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -16,13 +16,21 @@ from .world import FLAT
 USAGE = (Usage(10, 1, 0.01), Usage(5, 2, 0.005), Usage(1, 1, 0.001))
 """What a response costs, by depth."""
 
-LEAVES = st.sampled_from(FLAT)
+LEAVES = st.integers(0, 2 * len(FLAT) - 1)
+"""Places in a list of tools, which goes round."""
 TURN = st.lists(
     LEAVES | st.lists(LEAVES | st.lists(LEAVES, min_size=1, max_size=2), min_size=1, max_size=3),
     min_size=2,
     max_size=4,
 )
 TURNS = st.lists(TURN, min_size=1, max_size=3)
+
+
+def named(turns: Any, tools: Sequence[str]) -> Any:
+    """Drawn turns with the tools' names for their places."""
+    return [
+        named(one, tools) if isinstance(one, list) else tools[one % len(tools)] for one in turns
+    ]
 
 
 def numbered(turns: Any, counter: Iterator[int]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, TypeVar, overload
 
 from IPython.display import display
@@ -32,31 +33,31 @@ UNSET: Final[Any] = _Unset()
 
 
 @overload
-async def form(
+def form(
     target: type[T],
     *,
     value: Any = UNSET,
     title: str | None = None,
     submit_label: str | None = None,
     unattended: Any = UNSET,
-) -> T: ...
+) -> Awaitable[T]: ...
 @overload
-async def form(
+def form(
     target: Any,
     *,
     value: Any = UNSET,
     title: str | None = None,
     submit_label: str | None = None,
     unattended: Any = UNSET,
-) -> Any: ...
-async def form(
+) -> Awaitable[Any]: ...
+def form(
     target: Any,
     *,
     value: Any = UNSET,
     title: str | None = None,
     submit_label: str | None = None,
     unattended: Any = UNSET,
-) -> Any:
+) -> Awaitable[Any]:
     """Show a form in the calling cell, and give the answer once a person has sent a valid one.
 
     Args:
@@ -72,9 +73,41 @@ async def form(
         FormCancelled: the person pressed Cancel.
         HumanInputRequired: nobody is attached and ``unattended`` is not given.
         InvalidAnswer: ``unattended`` does not fit.
+        TypeError: at once, for a dict of names and Python types.
         UsageError: called inside a tool, whose questions are asked with ``ctx.ask``; or this
             ipykernel can't be waited in.
     """
+    if isinstance(target, dict) and any(isinstance(each, type) for each in target.values()):
+        names = ", ".join(map(str, target))
+        raise TypeError(
+            f"nb.form takes a pydantic model or a JSON Schema, not a dict of types: write a class "
+            f"that inherits from pydantic.BaseModel with the fields {names}"
+        )
+
+    async def ask() -> Any:
+        return await _asked(target, value, (title, submit_label), unattended)
+
+    return _Unawaited(ask)
+
+
+class _Unawaited(Awaitable[Any]):
+    """A form that shows once it is awaited, and says so where it is not."""
+
+    def __init__(self, ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._ask = ask
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._ask().__await__()
+
+    def __repr__(self) -> str:
+        return "This form is not shown yet: write `await nb.form(…)`"
+
+
+async def _asked(
+    target: Any, value: Any, words: tuple[str | None, str | None], unattended: Any
+) -> Any:
+    """Show the form and wait for its answer; ``words`` are its title and the main button's."""
+    title, submit_label = words
     if live_call() is not None:
         raise UsageError("nb.form asks in a cell; inside a tool ask with `await ctx.ask(...)`")
     shown = Form(target) if value is UNSET else Form(target, value=value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -138,6 +139,19 @@ async def test_without_a_front_end_a_form_raises_at_once() -> None:
     for target, name in [(Login, "Login"), ({"title": "Poll"}, "Poll"), ({}, "a JSON Schema")]:
         with pytest.raises(nb.HumanInputRequired, match=rf"nb\.form\(.*{name}.*unattended="):
             await nb.form(target)
+
+
+def test_a_form_that_is_not_awaited_says_what_to_write(recwarn: pytest.WarningsRecorder) -> None:
+    """As the last line of a cell it is shown so, and Python has no complaint about it."""
+    assert "await nb.form" in repr(nb.form(Login))
+    gc.collect()
+    assert not recwarn.list
+
+
+def test_a_dict_of_types_is_no_schema() -> None:
+    """Taken for a JSON Schema it would be a form without fields."""
+    with pytest.raises(TypeError, match=r"pydantic model.*fields a, b"):
+        nb.form({"a": int, "b": str})
 
 
 async def test_an_unattended_answer_is_validated_as_a_persons_is() -> None:

@@ -12,6 +12,9 @@ from .wire import Fact
 MAX_TEXT = 20_000
 """Characters of a result that are shown; approved values are never cut."""
 MAX_BRIEF = 160
+MAX_SHORT = 60
+"""Characters of one value in a brief line."""
+_LINE_BREAK = "⏎ "
 
 _ABSENT: Any = object()
 
@@ -57,12 +60,8 @@ def same(one: Any, other: Any) -> bool:
 
 
 def brief(values: Mapping[str, Any]) -> str:
-    """An input on one line: a single text bare, else ``name=value, …``."""
-    items = list(values.items())
-    if len(items) == 1 and isinstance(items[0][1], str) and " " in items[0][1].strip():
-        text = items[0][1]
-    else:
-        text = ", ".join(f"{name}={_short(value)}" for name, value in items)
+    """An input on one line: ``name=value, …``, texts in quotes, their line breaks as a sign."""
+    text = ", ".join(f"{name}={_short(value)}" for name, value in values.items())
     line = " ".join(text.split())
     return reveal(line if len(line) <= MAX_BRIEF else line[: MAX_BRIEF - 1] + "…")
 
@@ -92,8 +91,10 @@ def _fact(name: str, value: Any, old: Any) -> Fact:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, str):
+        value = _LINE_BREAK.join(" ".join(line.split()) for line in value.strip().splitlines())
     text = _json(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return text if len(text) <= MAX_SHORT else text[: MAX_SHORT - 1] + "…"
 
 
 def _json(value: Any, *, indent: int | None = None) -> str:

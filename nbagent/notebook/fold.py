@@ -241,7 +241,7 @@ class Fold:
         asked = self.asked.pop(event.id, None)
         if asked is None:
             return
-        self.frame.decisions += 1
+        self.frame.decisions += event.by == "form"
         self._strip.stop(asked.node.key, event.at)
         self._record(asked, asked.question.record(f"a:{event.id}", event, asked.event.at))
         call, agent = asked.call, asked.agent

@@ -26,7 +26,7 @@ from nbagent.core.interrupts import Restart
 from nbagent.core.messages import user
 from nbagent.core.model import ModelDelta, TextDelta
 from nbagent.core.output import MAX_PRINTED, OutputDelta, Printed
-from nbagent.notebook import plain, static
+from nbagent.notebook import facts, plain, static
 from nbagent.notebook.board import Board
 from nbagent.notebook.deltas import Deltas
 from nbagent.notebook.view import RunView
@@ -193,6 +193,32 @@ def test_the_record_of_a_lasting_approval_tells_how_far_it_goes(scope: Any, said
     assert record.decision == said
     assert said in static.render(snapshot, style=False)
     assert said in plain.render(snapshot)
+
+
+@pytest.mark.parametrize(("by", "said"), [("form", True), ("code", False), ("expiry", False)])
+def test_only_what_was_answered_in_a_form_is_a_decision_by_you(by: str, said: bool) -> None:
+    """An answer that code gave, or a deadline, is none; live, static and as text."""
+    yes = Resolved(at=103.0, id="i", call_id="c", resolution=Restart(), by=by)
+    snapshot = view_of(STARTED, RESPONDED, ASKED, yes).snapshot()
+    assert snapshot.head.decisions == said
+    assert ("by you" in static.render(snapshot, style=False)) == said
+    assert "by you" not in plain.render(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"command": "ls"}, 'command="ls"'),
+        ({"command": "rm -r x"}, 'command="rm -r x"'),
+        ({"code": "a = 1\n  b =  2\n", "n": 3}, 'code="a = 1⏎ b = 2", n=3'),
+        ({"x": '1", y="2'}, 'x="1\\", y=\\"2"'),
+    ],
+)
+def test_an_input_on_one_line_quotes_every_text_and_marks_line_breaks(
+    values: dict[str, Any], line: str
+) -> None:
+    """No two words are joined by a line break that is gone, and no value looks like two."""
+    assert facts.brief(values) == line
 
 
 def test_being_stopped_is_told_until_the_end() -> None:

@@ -79,7 +79,10 @@ _MISSING = {
 
 
 def _sentence(error: Any) -> str:
-    return say("answer") if error["type"] in _MISSING else str(error["msg"])
+    if error["type"] in _MISSING:
+        return say("answer")
+    message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return message or say("wrong")
 
 
 @cache

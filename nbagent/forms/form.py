@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,7 +128,7 @@ class Form:
         if text is None and part.value is not ABSENT:
             decoder.problems.append(Problem(None, (), say("broken_text")))
         checked = Checked() if text is None else self._made.checker.check(text, part.value, part)
-        told = _together(decoder.problems, checked.problems)
+        told = _in_order(part, _together(decoder.problems, checked.problems))
         errors = [(each.field, each.path, scrubbed(each.message, decoder.secrets)) for each in told]
         why = {i: scrubbed(each.why, decoder.secrets) for i, each in enumerate(told) if each.why}
         readable = text if not decoder.problems else None
@@ -196,6 +196,23 @@ def _together(read: list[Problem], checked: list[Problem]) -> list[Problem]:
         if not any(each.path[:length] in unread for length in range(1, len(each.path) + 1))
     ]
     return [*read, *(kept if () not in unread else [])]
+
+
+def _in_order(part: Part, problems: list[Problem]) -> list[Problem]:
+    """The problems in the order of the fields, those of the form as a whole last."""
+    order = {id_: at for at, id_ in enumerate(_ids(part))} if problems else {}
+    return sorted(
+        problems, key=lambda each: len(order) if each.field is None else order.get(each.field, -1)
+    )
+
+
+def _ids(part: Part) -> Iterator[str]:
+    """The ids of a part and all inside it, in the order of the form."""
+    todo = [part]
+    while todo:
+        here = todo.pop()
+        yield here.id
+        todo += reversed([*([here.branch] if here.branch else []), *here.children.values()])
 
 
 def _secret_names(root: Node) -> set[str]:

@@ -89,7 +89,9 @@ def _text(words: Words, common: Common) -> Leaf:
     widget = str(hint_of(words).get("widget", ""))
     encoding = words.get("contentEncoding")
     if format_ == "duration":
-        return Leaf(**common.but(kind="duration", format=format_))
+        how = say("timedelta_help" if notes(words).get("timedelta") else "duration_help")
+        text = " ".join(filter(None, (common["help"], how)))
+        return Leaf(**common.but(kind="duration", format=format_, help=text))
     if widget.startswith("code") or "json" in str(words.get("contentMediaType", "")):
         language = widget.partition(":")[2] or "json"
         hint = {**common["hint"], "code": language}

@@ -65,8 +65,8 @@ class FormSchema(GenerateJsonSchema):
         return _marked(super().time_schema(schema), limits=_bounds(schema))
 
     def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
-        """A duration, with its bounds."""
-        return _marked(super().timedelta_schema(schema), limits=_bounds(schema))
+        """A duration, with its bounds; pydantic reads more ways to write one than the format has."""
+        return _marked(super().timedelta_schema(schema), limits=_bounds(schema), timedelta=True)
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         """A default, unless it is secret or no JSON; a factory is noted, with what it makes."""

@@ -14,6 +14,7 @@ from .check import AnyChecker, Checker, PydanticChecker, SchemaChecker
 from .hints import making_form
 from .refs import MARK
 from .schema import FormSchema
+from .texts import say
 from .values import Json, as_schema
 
 
@@ -34,11 +35,18 @@ def source_of(target: Any) -> Source:
     try:
         adapter = _adapter(target)
     except Exception as error:  # a type that pydantic has no schema for takes any JSON
-        reason = f"pydantic has no schema for it ({type(error).__name__})"
+        reason = _missing(error) or f"pydantic has no schema for it ({type(error).__name__})"
         return Source({MARK: {"reason": reason}}, AnyChecker(), sends_defaults=False)
     by_name = _has_alias_path(adapter)
     schema = _schema(adapter, by_alias=not by_name)
     return Source(schema, PydanticChecker(adapter, by_name=by_name), sends_defaults=False)
+
+
+def _missing(error: Exception) -> str:
+    """Which package to install, where pydantic lacks one, such as email-validator for EmailStr."""
+    lacks = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    name = lacks.name if isinstance(lacks, ImportError) else None
+    return say("install", package=name.replace("_", "-")) if name else ""
 
 
 def _adapter(target: Any) -> TypeAdapter[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -149,6 +149,8 @@ class Interrupted(Event):
     on_expire: OnExpire = "reject"
     expire_output: Any = None
     """The answer that ``on_expire="answer"`` gives."""
+    wants_value: bool = False
+    """Whether it asks for an answer in the tool's place (``Ask``), and not whether the tool may go on."""
     reply_schema: Any = None
     """JSON Schema of an answer, or None where anything goes."""
     prefill: Any = None
@@ -266,6 +268,11 @@ def _slim(value: Any) -> Any:
 
 
 _set = object.__setattr__
+
+for _kind in (*get_args(StoredEvent), CallRequested):
+    _first = object.__new__(_kind)  # a class learns its names from its first few objects alone
+    for _name in _kind.model_fields:
+        _set(_first, _name, None)
 
 AnyEvent: TypeAlias = Annotated[StoredEvent, Field(discriminator="type")]
 

@@ -190,6 +190,8 @@ class PendingInterrupt:
     """Something the person should know, such as that the tool changed since it was last approved."""
     original_input: dict[str, Any] | None = None
     state: Json = None
+    wants_value: bool = False
+    """Whether it asks for an answer in the tool's place (``Ask``), and not whether the tool may go on."""
     reply_schema: Json = None
     """JSON Schema of an answer, or None where anything goes."""
     tool: Any = field(default=None, compare=False, repr=False)

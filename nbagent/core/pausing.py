@@ -11,7 +11,7 @@ from .errors import Misuse
 from .events import Interrupted
 from .interrupts import Interrupt, InterruptKind, digest_of, to_json, token_digest
 from .messages import Json
-from .metadata import Choose, Edit
+from .metadata import Ask, Choose, Edit
 from .output import CallOutput
 from .surroundings import Surroundings
 from .tools import Tool
@@ -48,6 +48,7 @@ class Pausing(NamedTuple):
             "state": stored(pause.state, "state", tool.name),
             "editable": _editable(pause),
             "digest": digest_of(tool.name, input_, tool.input_schema),
+            "wants_value": isinstance(pause.metadata, Ask),
             "reply_schema": tool.output_schema,
             "external": None if pause.external is None else token_digest(pause.external),
             "printed": self.output.printed,

@@ -52,6 +52,7 @@ def pending_of(
         note=event.note,
         original_input=original_input,
         state=event.state,
+        wants_value=event.wants_value,
         reply_schema=event.reply_schema,
         tool=tools.get(event.tool_name),
     )

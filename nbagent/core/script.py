@@ -51,8 +51,8 @@ def is_approval(interrupt: PendingInterrupt) -> bool:
     """Whether the question is if a tool may run, or go on, and not what to answer."""
     if is_confirmation(interrupt.kind, interrupt.metadata, interrupt.reply_schema):
         return True
-    asks_for_value = isinstance(interrupt.metadata, dict) and "choices" in interrupt.metadata
-    return interrupt.restartable and not asks_for_value
+    has_choices = isinstance(interrupt.metadata, dict) and "choices" in interrupt.metadata
+    return interrupt.restartable and not has_choices and not interrupt.wants_value
 
 
 def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None:

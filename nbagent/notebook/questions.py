@@ -81,7 +81,7 @@ class Question:
             return cls(**common, memorable=True, **asked.approval(waiting, metadata, known))
         if metadata.choices is not None and waiting.kind != "budget":
             return cls(**common, **asked.choice(waiting, metadata, known))
-        if waiting.kind in ("question", "ask", "budget"):
+        if waiting.wants_value or waiting.kind in ("question", "ask", "budget"):
             return cls(**common, **asked.answer(waiting, metadata, known))
         return cls(**common, **asked.approval(waiting, metadata, known))
 

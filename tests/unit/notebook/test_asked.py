@@ -50,3 +50,30 @@ def _fields(question: Question | None) -> list[dict[str, Any]]:
     assert question.form is not None
     fields: list[dict[str, Any]] = question.form.spec()["root"]["fields"]
     return fields
+
+
+async def test_a_tool_that_interrupts_with_ask_is_answered_in_its_place() -> None:
+    """Its form is of the return annotation; ``answers=`` gives the value; code may still restart it."""
+
+    @nb.tool
+    def rate(film: str, ctx: nb.ToolContext) -> int:
+        """Rate a film."""
+        ctx.interrupt(nb.Ask(message=f"How good was {film}?"))
+
+    def agent() -> nb.Agent:
+        script = [nb.ScriptedModel.call("rate", film="Ran"), "noted"]
+        return nb.Agent(nb.ScriptedModel(script), tools=[rate])
+
+    run = agent().run("Go")
+    await run.settled()
+    (waiting,) = run.interrupts
+    question = Question.of(run.open_events[0])
+    assert (question.mode, question.title) == ("answer", "How good was Ran?")
+    assert [each.name for each in question.actions] == ["submit", "reject"]
+    assert question.resolve("submit", {"text": "5"}) == nb.Respond(output=5)
+    assert waiting.restartable
+    await run.resolve(waiting, nb.Respond(output=5))
+    assert (await run).text == "noted"
+    given = agent().run("Go", answers={"rate": 4}, attended=False)
+    await given
+    assert given.calls["rate"][0].output == 4

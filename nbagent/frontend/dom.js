@@ -134,6 +134,15 @@ export function onAbort(signal, listener) {
   signal.addEventListener("abort", listener, { once: true });
 }
 
+/**
+ * Whether two values are the same data.
+ * @param {unknown} a
+ * @param {unknown} b
+ */
+export function equal(a, b) {
+  return a === b || JSON.stringify(a) === JSON.stringify(b);
+}
+
 /** Random hex digits; works without a secure context, unlike crypto.randomUUID. */
 export function random() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>

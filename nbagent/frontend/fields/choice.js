@@ -1,9 +1,9 @@
 // @ts-check
 // One of several: a row of buttons where it is the whole question, radios, a list; with a write-in.
 
-import { attr, h, on, words } from "../dom.js";
+import { attr, h, on } from "../dom.js";
 import { frame } from "./frame.js";
-import { hinted } from "./node.js";
+import { dropdown, hinted, lineInput } from "./node.js";
 import { optionList } from "./options.js";
 
 /**
@@ -47,13 +47,10 @@ export function choiceField(ctx, node, saved, place) {
  * @returns {import("./node.js").Control}
  */
 export function selectControl(ctx, options, other = false) {
-  const el = h(
-    "select",
-    {},
-    h("option", { value: "" }, ctx.t("choose")),
-    ...options.map((option, index) => h("option", { value: index }, option.label)),
-    other && h("option", { value: OTHER }, ctx.t("other")),
-  );
+  const el = dropdown(ctx, [
+    ...options.map((option, index) => /** @type {[number, string]} */ ([index, option.label])),
+    ...(other ? [/** @type {[string, string]} */ ([OTHER, ctx.t("other")])] : []),
+  ]);
   const input = other ? writtenInput(ctx) : null;
   if (input)
     on(
@@ -153,12 +150,8 @@ function writeIn(ctx, group) {
 
 /** @param {Context} ctx */
 function writtenInput(ctx) {
-  return words("input", {
-    type: "text",
-    class: "nba-other",
-    "aria-label": ctx.t("other_answer"),
-    placeholder: ctx.t("other_answer"),
-    autocomplete: "off",
-    hidden: true,
-  });
+  const el = lineInput(ctx.t("other_answer"));
+  el.className = "nba-other";
+  el.hidden = true;
+  return el;
 }

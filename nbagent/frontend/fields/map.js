@@ -3,7 +3,7 @@
 
 import { h, nameAs, on } from "../dom.js";
 import { box } from "./box.js";
-import { added } from "./node.js";
+import { added, dropdown } from "./node.js";
 import { editable } from "./rows.js";
 
 /**
@@ -85,12 +85,9 @@ export function mapField(ctx, node, saved, place) {
 function nameInput(ctx, node, value) {
   const options = node.key_options ?? [];
   if (options.length > 0 && (value === "" || options.includes(value))) {
-    const first = h("option", { value: "" }, ctx.t("choose"));
-    const select = h(
-      "select",
-      {},
-      first,
-      ...options.map((key) => h("option", { value: key }, key)),
+    const select = dropdown(
+      ctx,
+      options.map((key) => [key, key]),
     );
     select.value = value;
     return select;

@@ -1,8 +1,9 @@
 // @ts-check
 // Several of several: checkboxes with all and none, and lines of one's own.
 
-import { h, makeButton, on, words } from "../dom.js";
+import { h, makeButton, on } from "../dom.js";
 import { frame } from "./frame.js";
+import { lineInput } from "./node.js";
 import { optionList } from "./options.js";
 
 /**
@@ -100,12 +101,7 @@ function writeIns(ctx) {
   /** @type {HTMLInputElement[]} */
   const inputs = [];
   const add = () => {
-    const input = words("input", {
-      type: "text",
-      "aria-label": ctx.t("other_answer"),
-      placeholder: ctx.t("other_answer"),
-      autocomplete: "off",
-    });
+    const input = lineInput(ctx.t("other_answer"));
     inputs.push(input);
     el.append(input);
     return input;

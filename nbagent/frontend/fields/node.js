@@ -1,6 +1,8 @@
 // @ts-check
 // What the kernel says about a form: the nodes of its spec, and the drafts that go back.
 
+import { equal, h, words } from "../dom.js";
+
 /**
  * @typedef {object} Node
  * @property {string} id a path: root "", property "/amount"
@@ -138,7 +140,36 @@ export function added(ctx) {
  */
 export function same(a, b) {
   if (!a || !b) return !a && !b;
-  return a === b || JSON.stringify(a) === JSON.stringify(b);
+  return equal(a, b);
+}
+
+/**
+ * The drafts of fields by their keys, without those that were left alone.
+ * @param {Field[]} fields
+ * @param {boolean} sent
+ */
+export function drafts(fields, sent) {
+  const all = fields.map((field) => [field.node.key, field.draft(sent)]);
+  return Object.fromEntries(all.filter(([, draft]) => draft !== null));
+}
+
+/**
+ * A line to type in that is no field of its own.
+ * @param {string} name
+ */
+export function lineInput(name) {
+  const about = { type: "text", placeholder: name, "aria-label": name, autocomplete: "off" };
+  return words("input", about);
+}
+
+/**
+ * A list that opens, with a first line for no choice yet.
+ * @param {Pick<Context, "t">} ctx
+ * @param {[string|number, string][]} options each a value and what it is called
+ */
+export function dropdown(ctx, options) {
+  const lines = options.map(([value, label]) => h("option", { value }, label));
+  return h("select", {}, h("option", { value: "" }, ctx.t("choose")), ...lines);
 }
 
 /**

@@ -4,7 +4,7 @@
 import { h } from "../dom.js";
 import { box } from "./box.js";
 import { factList, nodeFact } from "./fact.js";
-import { step } from "./node.js";
+import { drafts, step } from "./node.js";
 
 /**
  * @typedef {import("./node.js").Node} Node
@@ -31,12 +31,7 @@ export function objectField(ctx, node, saved, place) {
     return {
       els: [grid],
       read: (sent, whole) => {
-        /** @type {Record<string, Draft>} */
-        const parts = {};
-        for (const field of fields) {
-          const part = field.draft(sent);
-          if (part !== null) parts[field.node.key] = part;
-        }
+        const parts = drafts(fields, sent);
         const extra = more?.draft(sent) ?? null;
         if (!whole && extra === null && Object.keys(parts).length === 0) return null;
         return extra === null ? { fields: parts } : { fields: parts, more: extra };

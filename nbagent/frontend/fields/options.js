@@ -2,6 +2,7 @@
 // A list of options to pick from: radios or checkboxes, as a row, a column, or a column with a filter.
 
 import { h, on, text, words } from "../dom.js";
+import { lineInput } from "./node.js";
 
 /** Options drawn at once; beyond, the filter narrows. */
 const DRAWN = 200;
@@ -104,13 +105,8 @@ export function optionList(ctx, options, { type, row, digits }) {
 function filtered(ctx, options, list, draw, several) {
   const line = words("div", "nba-help");
   const count = h("span", { class: "nba-soft", "aria-live": "polite" });
-  const input = h("input", {
-    type: "text",
-    class: "nba-filter",
-    "aria-label": ctx.t("filter"),
-    placeholder: ctx.t("filter"),
-    autocomplete: "off",
-  });
+  const input = lineInput(ctx.t("filter"));
+  input.className = "nba-filter";
   let order = options.map((_, index) => index);
   const narrow = () => {
     const wanted = input.value.toLowerCase();

@@ -65,11 +65,6 @@ export function listField(ctx, node, saved, place) {
     const rows = editable(own, node, saved, { el: list, list, make, ordered: true });
     return {
       ...rows,
-      read: (sent, whole) => {
-        const drafts = rows.rows().map(({ from, field }) => ({ from, draft: field.draft(sent) }));
-        const touched = whole || rows.moved() || drafts.some((row) => row.draft !== null);
-        return touched ? { rows: drafts } : null;
-      },
       rename: (name) => {
         called = name;
         rows.rename(name);
@@ -206,6 +201,11 @@ export function editable(ctx, node, saved, look) {
     els: [look.el, bar],
     inputs: [adds],
     rows: () => rows,
+    read: (/** @type {boolean} */ sent, /** @type {boolean} */ whole) => {
+      const drafts = rows.map(({ from, field }) => ({ from, draft: field.draft(sent) }));
+      const touched = whole || moved() || drafts.some((row) => row.draft !== null);
+      return touched ? { rows: drafts } : null;
+    },
     reset,
     moved,
     target: () => adds,

@@ -5,7 +5,7 @@ import { h, words } from "../dom.js";
 import { box } from "./box.js";
 import { shown } from "./fact.js";
 import { errorLine, inline } from "./help.js";
-import { added, step } from "./node.js";
+import { added, drafts, step } from "./node.js";
 import { editable, listField } from "./rows.js";
 
 /**
@@ -48,7 +48,7 @@ export function tableField(ctx, node, saved, place) {
       h("thead", { role: "rowgroup" }, head),
       body,
     );
-    const rows = editable(own, node, saved, {
+    return editable(own, node, saved, {
       el,
       list: body,
       ordered: true,
@@ -58,14 +58,6 @@ export function tableField(ctx, node, saved, place) {
         return tableRow(around, template, columns, draft, { depth: place.depth + 1, from });
       },
     });
-    return {
-      ...rows,
-      read: (sent, whole) => {
-        const drafts = rows.rows().map(({ from, field }) => ({ from, draft: field.draft(sent) }));
-        const touched = whole || rows.moved() || drafts.some((row) => row.draft !== null);
-        return touched ? { rows: drafts } : null;
-      },
-    };
   });
 }
 
@@ -104,12 +96,7 @@ function tableRow(ctx, node, columns, saved, { depth, from }) {
     node,
     el,
     draft: (sent) => {
-      /** @type {Record<string, Draft>} */
-      const parts = {};
-      for (const one of fields) {
-        const part = one.draft(sent);
-        if (part !== null) parts[one.node.key] = part;
-      }
+      const parts = drafts(fields, sent);
       return Object.keys(parts).length > 0 ? { fields: parts } : null;
     },
     reset: () => {

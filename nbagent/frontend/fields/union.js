@@ -3,7 +3,7 @@
 
 import { h, nameAs, on, words } from "../dom.js";
 import { box } from "./box.js";
-import { added } from "./node.js";
+import { added, dropdown } from "./node.js";
 
 /**
  * @typedef {import("./node.js").Node} Node
@@ -107,8 +107,10 @@ export function unionField(ctx, node, saved, place) {
  * @returns {Picker}
  */
 function select(ctx, labels, pick) {
-  const options = labels.map((label, index) => h("option", { value: index }, label));
-  const el = h("select", {}, h("option", { value: "" }, ctx.t("choose")), ...options);
+  const el = dropdown(
+    ctx,
+    labels.map((label, index) => [index, label]),
+  );
   const picked = () => pick(el.value === "" ? null : Number(el.value));
   on(el, "change", picked, ctx.signal);
   return {

@@ -1,7 +1,7 @@
 // @ts-check
 // A tool call: one row, opened to see input, printed text, rich output and result.
 
-import { attr, grow, h, nameAs, sanitized, text, words } from "../dom.js";
+import { attr, equal, grow, h, nameAs, sanitized, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { duration } from "./env.js";
 
@@ -136,12 +136,4 @@ export function rich(output) {
     return h("img", { class: "nba-rich", src: output.data, alt: output.alt });
   const shown = output.kind === "image" ? output.alt : output.data;
   return words("pre", "nba-rich", shown);
-}
-
-/**
- * @param {unknown} a
- * @param {unknown} b
- */
-function equal(a, b) {
-  return a === b || JSON.stringify(a) === JSON.stringify(b);
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
-import { attr, h, on, random, text, words } from "../dom.js";
+import { attr, equal, h, on, random, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { makeField } from "../fields/index.js";
 import { actionBar } from "./actions.js";
@@ -28,8 +28,8 @@ import { errorSummary, place, unfinished } from "./errors.js";
 
 /** Milliseconds after the last key until drafts go up. */
 const DRAFTS_AFTER = 400;
-/** Milliseconds after which the person is told that no answer came. */
-const SLOW_AFTER = 8000;
+/** Milliseconds without an answer after which the person is told why, and a lost one is asked for. */
+const [BUSY_AFTER, SLOW_AFTER] = [1000, 8000];
 /** Kinds that are one question: Send waits for an answer, digits pick one. */
 const PICKED = new Set(["choice", "multi", "bool"]);
 
@@ -112,12 +112,11 @@ export class FormView {
     if (old.answering && !item.answering) this.#accepted = false;
     if (this.#slow && !item.answering) this.#release();
     const foreseen = (/** @type {FormItem} */ one) => [one.preview, one.preview_error];
-    if (JSON.stringify(foreseen(old)) !== JSON.stringify(foreseen(item))) this.#foresee();
+    if (!equal(foreseen(old), foreseen(item))) this.#foresee();
     const shown = (/** @type {FormItem} */ one) => [one.facts, one.spec, one.approval];
     // What is shown is what is approved: another question is drawn anew, with what was typed.
-    if (JSON.stringify(shown(old)) !== JSON.stringify(shown(item))) this.#build(this.#drafts(true));
-    if (JSON.stringify(old.actions) !== JSON.stringify(item.actions))
-      this.bar.build(item.actions, item.remember);
+    if (!equal(shown(old), shown(item))) this.#build(this.#drafts(true));
+    if (!equal(old.actions, item.actions)) this.bar.build(item.actions, item.remember);
     this.#draw();
   }
 
@@ -317,11 +316,13 @@ export class FormView {
     if (!sent) this.#pending = null;
     else
       this.#slowTimer = setTimeout(() => {
-        // The receipt may be lost: a snapshot tells how things stand.
-        this.#slow = true;
-        this.bar.hint(this.#env.store.t("slow"));
-        this.#env.store.send({ type: "hello" });
-      }, SLOW_AFTER);
+        this.bar.hint(this.#env.store.t("sent"));
+        this.#slowTimer = setTimeout(() => {
+          // The receipt may be lost: a snapshot tells how things stand.
+          this.#slow = true;
+          this.#env.store.send({ type: "hello" });
+        }, SLOW_AFTER - BUSY_AFTER);
+      }, BUSY_AFTER);
     this.#draw();
   }
 

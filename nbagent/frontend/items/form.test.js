@@ -329,6 +329,19 @@ test("what is approved is what is shown: changed facts are drawn anew with what 
   expect($(".nba-number").value).toBe("150");
 });
 
+test("an answer that waits behind another cell is said to be on its way, until its receipt", () => {
+  const { $, button, judge } = open([form({ kind: "text" })]);
+  type($("input"), "x");
+  button("Send").click();
+  vi.advanceTimersByTime(900);
+  expect($(".nba-hint").textContent).toBe("");
+  vi.advanceTimersByTime(200);
+  expect($(".nba-hint").textContent).toContain("Sent. The kernel is busy");
+  judge({ ok: true });
+  vi.advanceTimersByTime(9000);
+  expect($(".nba-hint").textContent).toBe("");
+});
+
 test("silence is said after a while, and a snapshot with the question still open frees the form", () => {
   const { $, model, button } = open([form({ kind: "text" })]);
   type($("input"), "x");

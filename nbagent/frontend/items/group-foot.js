@@ -9,6 +9,9 @@ import { FormView } from "./form.js";
  * @typedef {import("./group-row.js").Row} Row
  */
 
+/** Buttons that have a label of their own for all. */
+const USUAL = ["approve", "reject", "send", "decline"];
+
 /**
  * Calls are approved each with what stands in its row, questions get what is filled in here.
  * @param {FormItem} item one of them
@@ -19,7 +22,8 @@ export function drawFoot(item, env, waiting) {
   const t = env.store.t.bind(env.store);
   const { approval } = item;
   const actions = item.actions.map((action) => ({ ...action, changed_label: null }));
-  const own = approval ? { spec: null, actions } : {};
+  const labels = item.actions.map(({ label }) => label);
+  const own = approval ? { spec: null, actions } : { actions };
   const none = { interrupt: "", tool: "", path: "", note: null, facts: [], remember: [] };
   const title = t("same_for_all");
   const shown = { ...item, ...none, ...own, preview: [], drafts: null, title };
@@ -39,10 +43,14 @@ export function drawFoot(item, env, waiting) {
     draw(open) {
       const n = open.length;
       const m = open.filter((row) => row.form.changes().length > 0).length;
-      for (const action of actions) {
+      for (const [at, action] of actions.entries()) {
+        const label = labels[at] ?? "";
+        const usual = USUAL.find((key) => t(key) === label);
         const changed = m > 0 && action.name === "approve" ? "_changed" : "";
-        action.label = t(`${action.name}_all${changed}`, { n, m });
+        action.label = usual ? t(`${usual}_all${changed}`, { n, m }) : `${label} (${n})`;
       }
+      const ends = open.flatMap((row) => row.expires ?? []);
+      shown.expires_at = ends.length > 0 ? Math.min(...ends) : null;
       const alike = approval || new Set(open.map((row) => row.prefill)).size === 1;
       form.el.hidden = n < 2 || !alike;
       form.update(shown);

@@ -132,6 +132,9 @@ export function drawRow(first, env, does) {
     get values() {
       return values;
     },
+    get expires() {
+      return item.type === "form" ? item.expires_at : null;
+    },
     get open() {
       return item.type === "form";
     },

@@ -253,7 +253,7 @@ test("one answer goes to every question that is still open, and its error stands
   page.patch(...settle("a", 0, "you chose Fish"));
   const same = page.$(".nba-group > form");
   same.querySelectorAll("input")[1].click();
-  [...same.querySelectorAll("button")].find((one) => one.textContent === "Send").click();
+  [...same.querySelectorAll("button")].find((one) => one.textContent === "Send to all 2").click();
   expect(sent(page)).toEqual([
     ["b", "submit", { option: 1 }, null],
     ["c", "submit", { option: 1 }, null],
@@ -264,6 +264,25 @@ test("one answer goes to every question that is still open, and its error stands
   expect(same.hidden).toBe(true);
   inRow(page, 2, "Answer…").click();
   expect(under(page)[2].querySelectorAll("input")[1].checked).toBe(true);
+});
+
+test("the buttons for all say to how many they send, and the first deadline of the rows is told", () => {
+  const soon = (item, seconds) => ({ ...item, expires_at: Date.now() / 1000 + seconds });
+  const named = (item) => {
+    const [send, no] = item.actions;
+    return { ...item, actions: [send, { ...no, label: "Decline…" }] };
+  };
+  const page = open(
+    [ask("a", "Ada"), soon(ask("b", "Bob"), 600), soon(ask("c", "Cid"), 90)].map(named),
+  );
+  const foot = page.$(".nba-group > form");
+  const labels = () =>
+    [...foot.querySelectorAll(".nba-acts .nba-buttons > button")].map((one) => one.textContent);
+  expect(labels()).toEqual(["Send to all 3", "Decline all 3…"]);
+  expect(foot.querySelector(".nba-right").textContent).toContain("expires in 1:30");
+  page.patch(...settle("c", 2, "you chose Fish"));
+  expect(labels()).toEqual(["Send to all 2", "Decline all 2…"]);
+  expect(foot.querySelector(".nba-right").textContent).toContain("expires in 10:00");
 });
 
 test("a kernel that is gone disables every row, says so, and keeps what is typed", () => {

@@ -2,9 +2,8 @@
 // Yes or no: a checkbox where there is a value to start from, else radios with none chosen.
 
 import { h } from "../dom.js";
-import { selectControl } from "./choice.js";
+import { radioControl, selectControl } from "./choice.js";
 import { frame } from "./frame.js";
-import { optionList } from "./options.js";
 
 /**
  * @typedef {import("./node.js").Node} Node
@@ -23,10 +22,10 @@ export function boolField(ctx, node, saved, place) {
   const box = initial?.bool !== undefined && !node.nullable && place.depth > 0;
   const labels = [ctx.t("yes"), ctx.t("no"), ...(node.nullable ? [ctx.t("no_value")] : [])];
   const options = labels.map((label) => ({ label }));
-  const digits = place.depth === 0 && !ctx.approval;
-  const control = box
-    ? checkbox()
-    : pickOne(place.cell ? selectControl(ctx, options) : radios(ctx, options, digits), node);
+  const picked = place.cell
+    ? selectControl(ctx, options)
+    : radioControl(ctx, { ...node, options }, place.depth === 0);
+  const control = box ? checkbox() : pickOne(picked, node);
   // What is picked from has its own "no value".
   return frame(ctx, { ...node, nullable: false }, place, control, { initial, saved });
 }
@@ -63,26 +62,5 @@ function checkbox() {
     show: (draft) => {
       input.checked = draft?.bool === true;
     },
-  };
-}
-
-/**
- * @param {Context} ctx
- * @param {import("./node.js").Option[]} options
- * @param {boolean} digits
- * @returns {import("./node.js").Control}
- */
-function radios(ctx, options, digits) {
-  const list = optionList(ctx, options, { type: "radio", row: true, digits });
-  return {
-    el: h("div", "nba-control", list.el),
-    inputs: list.inputs,
-    group: true,
-    clearable: true,
-    read: () => {
-      const [option] = list.picked();
-      return option === undefined ? null : { option };
-    },
-    show: (draft) => list.pick(draft?.option === undefined ? [] : [draft.option]),
   };
 }

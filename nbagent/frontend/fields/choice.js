@@ -89,7 +89,7 @@ export function selectControl(ctx, options, other = false) {
  * @param {boolean} whole whether it is the whole question
  * @returns {import("./node.js").Control}
  */
-function radioControl(ctx, node, whole) {
+export function radioControl(ctx, node, whole) {
   const options = node.options ?? [];
   const list = optionList(ctx, options, {
     type: "radio",

@@ -45,22 +45,11 @@ export function multiField(ctx, node, saved, place) {
     return made;
   };
   bar.append(button(ctx.t("all"), [...options.keys()]), button(ctx.t("none"), []));
-  on(
-    el,
-    "input",
-    () => {
-      used = true;
-    },
-    ctx.signal,
-  );
-  on(
-    el,
-    "change",
-    () => {
-      used = true;
-    },
-    ctx.signal,
-  );
+  const use = () => {
+    used = true;
+  };
+  on(el, "input", use, ctx.signal);
+  on(el, "change", use, ctx.signal);
   const control = {
     el,
     inputs: [...list.inputs, ...(others?.inputs ?? [])],

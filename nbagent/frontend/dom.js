@@ -92,6 +92,16 @@ export function text(el, value) {
 }
 
 /**
+ * A line that is there while it has something to say.
+ * @param {HTMLElement} el
+ * @param {string} value
+ */
+export function tell(el, value) {
+  text(el, value);
+  el.hidden = value === "";
+}
+
+/**
  * Text that only ever grows is appended to; anything else is written anew.
  * @param {Element} el
  * @param {string} value

@@ -2,7 +2,7 @@
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
 import { arrange } from "./arrange.js";
-import { attr, h, nameAs, onAbort, text } from "./dom.js";
+import { attr, h, nameAs, onAbort, tell } from "./dom.js";
 import { keepKeys, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./head.js";
 import { drawCall } from "./items/call.js";
@@ -201,8 +201,7 @@ export class RunView {
   #tellGone(head) {
     const told = [...this.#shown.values()].some(({ type }) => type === "form");
     const lost = this.#store.gone && !told && !ENDED.has(head.status);
-    text(this.gone, lost ? this.#store.t("gone", { run: head.run }) : "");
-    this.gone.hidden = !lost;
+    tell(this.gone, lost ? this.#store.t("gone", { run: head.run }) : "");
     attr(this.el, "data-gone", this.#store.gone);
   }
 

@@ -1,7 +1,7 @@
 // @ts-check
 // A file: read in the page, sent with the answer and never before.
 
-import { attr, h, on, text } from "../dom.js";
+import { h, on, tell } from "../dom.js";
 import { frame } from "./frame.js";
 import { reveal } from "./reveal.js";
 
@@ -35,8 +35,7 @@ export function fileField(ctx, node, _saved, place) {
   let picks = 0;
   const say = (/** @type {string} */ message, bad = false) => {
     problem = bad ? message : "";
-    text(status, message);
-    attr(status, "hidden", message === "");
+    tell(status, message);
     status.classList.toggle("nba-bad", bad);
   };
   const told = () => el.dispatchEvent(new Event("change", { bubbles: true }));

@@ -1,7 +1,7 @@
 // @ts-check
 // The lines under a control: what it is for, its limits, what is wrong.
 
-import { attr, h, text } from "../dom.js";
+import { h, tell } from "../dom.js";
 
 /**
  * @typedef {import("./node.js").Node} Node
@@ -51,8 +51,7 @@ export function errorLine(ctx) {
     el,
     /** @param {string[]} messages */
     show(messages) {
-      text(el, messages.join("\n"));
-      attr(el, "hidden", messages.length === 0);
+      tell(el, messages.join("\n"));
     },
   };
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // A list of options to pick from: radios or checkboxes, as a row, a column, or a column with a filter.
 
-import { h, on, text, words } from "../dom.js";
+import { h, on, tell, text, words } from "../dom.js";
 import { lineInput } from "./node.js";
 
 /** Options drawn at once; beyond, the filter narrows. */
@@ -56,8 +56,7 @@ export function optionList(ctx, options, { type, row, digits }) {
       if (!input || index === undefined || !option) return;
       input.checked = chosen.has(index);
       text(part.label, option.label);
-      text(part.help, option.help ?? "");
-      part.help.hidden = !option.help;
+      tell(part.help, option.help ?? "");
     });
   };
   for (const part of rows) list.append(part.el);

@@ -1,7 +1,7 @@
 // @ts-check
 // A tool call: one row, opened to see input, printed text, rich output and result.
 
-import { attr, equal, grow, h, nameAs, sanitized, text, words } from "../dom.js";
+import { attr, equal, grow, h, nameAs, sanitized, tell, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { duration } from "./env.js";
 
@@ -56,8 +56,7 @@ export function drawCall(first, env) {
     item = next;
     attr(el, "data-state", item.state);
     nameAs(dot, store.t(`state_${item.state}`));
-    text(path, item.path && `${item.path} ▸`);
-    path.hidden = item.path === "";
+    tell(path, item.path && `${item.path} ▸`);
     text(name, item.name);
     const going = item.state === "running" && item.progress?.text;
     text(brief, going || item.brief);

@@ -1,7 +1,7 @@
 // @ts-check
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
-import { attr, equal, h, on, random, text, words } from "../dom.js";
+import { attr, equal, h, on, random, tell, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { makeField } from "../fields/index.js";
 import { actionBar } from "./actions.js";
@@ -244,8 +244,7 @@ export class FormView {
       "data-danger",
       item.actions.some((action) => action.danger && action.primary),
     );
-    text(this.gone, store.gone ? store.t("gone", { run: store.view?.head.run ?? "" }) : "");
-    this.gone.hidden = !store.gone;
+    tell(this.gone, store.gone ? store.t("gone", { run: store.view?.head.run ?? "" }) : "");
     if (this.#frozen !== store.gone) freeze(this.slot, store.gone);
     this.#frozen = store.gone;
     this.bar.update({

@@ -1,7 +1,7 @@
 // @ts-check
 // The one-line items: a decision that was made, and a word from nbagent itself.
 
-import { attr, disable, h, makeButton, on, text, words } from "../dom.js";
+import { attr, disable, h, makeButton, on, tell, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { duration } from "./env.js";
 
@@ -82,8 +82,7 @@ export function drawMessage(first) {
   const el = h("div", "nba-message", said, note);
   const update = (/** @type {MessageItem} */ item) => {
     text(said, item.text);
-    text(note, item.note);
-    note.hidden = item.note === "";
+    tell(note, item.note);
   };
   update(first);
   return { el, update };

@@ -102,7 +102,7 @@ def log_failed(tool_name: str, traceback: str) -> None:
     """Say where a tool raised: to the log, and to no call's output, which is kept and may be sent."""
     token = current_call.set(None)
     try:
-        logger.warning("the tool %r failed\n%s", tool_name, traceback)
+        logger.info("the tool %r failed\n%s", tool_name, traceback)
     finally:
         current_call.reset(token)
 

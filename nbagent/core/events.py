@@ -208,6 +208,8 @@ class RunFailed(Event):
     error: str
     """The exception's class name."""
     message: str
+    owner: str = ""
+    """The process it failed in, whose own bodies have ended by then."""
 
 
 class RunRetried(Event):

@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias
 
-from .errors import RunError, StoreError
-from .events import Resolved
+from .errors import RunError, StoreError, UsageError
+from .events import Resolved, RunFailed
 from .journal import Journal
 from .owner import described, is_gone, owner
 from .state import CallState, RunState, Wait, next_step, running_calls
@@ -153,3 +153,18 @@ def next_driver(state: RunState, answer: Resolved) -> str:
     if call is None or answer.id not in call.asked or is_gone(call.owner) is not False:
         return owner()
     return call.owner
+
+
+def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:
+    """Refuse to run bodies again that ran in another process than the one in which the run failed.
+
+    Raises:
+        UsageError: naming the tools, as they may have done their work.
+    """
+    elsewhere = [c for c in running_calls(state) if failed.owner and c.owner != failed.owner]
+    if elsewhere:
+        told = ", ".join(f"{call.name!r} (by {described(call.owner)})" for call in elsewhere)
+        raise UsageError(
+            f"these calls ran in another process when the run failed: {told}. Whether they took effect "
+            "is not known, so they are not run again: start a new run; after= goes on with what was said"
+        )

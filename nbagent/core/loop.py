@@ -21,6 +21,7 @@ from .events import (
 from .inside import answer_of, begin
 from .journal import AnyJournal, InnerJournal
 from .limits import exceeded, question, used_up
+from .owner import owner
 from .response import respond
 from .spec import Inner, RunSpec
 from .state import (
@@ -332,7 +333,11 @@ class Driver:
         state = self.journal.state
         name = type(error).__name__
         failure = RunFailed(
-            at=self._spec.clock(), scope=self._scope, error=name, message=str(error) or name
+            at=self._spec.clock(),
+            scope=self._scope,
+            error=name,
+            message=str(error) or name,
+            owner=owner(),
         )
         self.journal.end(failure)
         return with_history(error, state)

@@ -25,7 +25,7 @@ from .events import (
     StoredEvent,
 )
 from .feed import Feed
-from .follow import next_driver
+from .follow import check_none_ran_elsewhere, next_driver
 from .fork import forked
 from .host import Place
 from .interrupts import PendingInterrupt, Respond, reject_of, restart_of
@@ -199,13 +199,15 @@ class Run(Record):
         """Go on after a failure, from the last good state: finished calls are kept, answers too.
 
         Raises:
-            UsageError: the run has not failed.
+            UsageError: the run has not failed; or another process ran a tool when it did, which may
+                have done its work.
         """
         event = RunRetried(at=self._spec.clock(), by="code", owner=owner())
 
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
                 raise UsageError(f"only a failed run is retried; this one is {status_of(state)}")
+            check_none_ran_elsewhere(state, state.outcome)
             return [event]
 
         self._journal.commit(decide)

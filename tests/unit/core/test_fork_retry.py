@@ -317,3 +317,23 @@ async def test_c102_step_by_step_the_errors_messages_are_the_starting_point():
         await agent.generate("go")
     assert (await agent.generate(messages=caught.value.messages)).text == "done"
     assert shop.log == [("plain", 0)]
+
+
+async def test_a_retry_runs_nothing_again_that_another_process_was_running():
+    """What became of it is not known here; what the failing process itself ran has ended, and is."""
+    shop = Shop(plain=1)
+    agent = nb.Agent(nb.ScriptedModel([call("plain")]), on_tool_error="raise")
+    shop(agent)
+    run = agent.run("go", store=nb.MemoryStore())
+    with pytest.raises(ToolFailed):
+        await run
+    (started,) = [e for e in run.journal if e.type == "tool_started"]
+    events = [
+        e.model_copy(update={"owner": "elsewhere:1:1"}) if e is started else e for e in run.journal
+    ]
+    store = nb.MemoryStore()
+    store.append("r", events, 0)
+    other = await nb.open_run("r", agent=agent, store=store)
+    with pytest.raises(UsageError, match=r"'plain' \(by process 1 on elsewhere\)"):
+        other.retry()
+    assert (other.status, shop.log) == ("failed", [])

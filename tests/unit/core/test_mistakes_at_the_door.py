@@ -291,6 +291,7 @@ def broken(n: int = 0) -> int:
 @pytest.mark.parametrize("fails", [True, False])
 async def test_where_a_tool_raised_is_kept_for_the_person(fails, caplog):
     """In the call and the log; the model and the journal get the one line that they always did."""
+    caplog.set_level("INFO", "nbagent")
     script = nb.ScriptedModel([call("broken", n=int(not fails)), "done"])
     run = nb.Agent(script, tools=[broken]).run("go")
     await run

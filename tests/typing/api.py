@@ -12,6 +12,7 @@ from typing import assert_type
 from pydantic import BaseModel
 
 import nbagent as nb
+from nbagent.notebook.forms import form
 
 
 class Transfer(BaseModel):
@@ -99,6 +100,12 @@ async def loop() -> None:
         messages=response.messages,
         tool_responses=[nb.tool_response(i, 1) for i in response.interrupts],
     )
+
+
+async def forms() -> None:
+    """A form's answer has the type that was asked for."""
+    assert_type(await form(Transfer), Transfer)
+    print(form(Transfer).amount)  # type: ignore[attr-defined]
 
 
 def still_functions() -> None:

@@ -75,8 +75,6 @@ class Follower:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._run.is_driving() and not self._journal.state.pending:
-            return  # what it writes next tells it what others wrote
         try:
             self._journal.catch_up()
         except StoreError as error:

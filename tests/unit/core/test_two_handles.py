@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.core.answers import resolved
+from nbagent.core.journal import Journal
 
 call = nb.ScriptedModel.call
 
@@ -86,3 +88,37 @@ async def test_a_cancel_that_comes_after_a_failure_does_not_stand_in_the_way_of_
     assert run.status == "failed"
     run.retry()
     assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+
+
+async def test_a_body_goes_on_with_an_answer_from_elsewhere_though_one_from_here_came_too_late(
+    tmp_path,
+):
+    """Who is told of the conflict has read the answer by then; the body that waits hears of it too."""
+
+    def agent() -> nb.Agent:
+        made = nb.Agent(nb.ScriptedModel([[call("asks"), call("plain")], "done"]))
+
+        @made.tool
+        async def plain() -> str:
+            return "plain"
+
+        @made.tool
+        async def asks(ctx: nb.ToolContext) -> str:
+            return str(await ctx.ask("Which?"))
+
+        return made
+
+    path = tmp_path / "runs.db"
+    run = agent().run("go", store=nb.SQLiteStore(path), attended=True, show=False)
+    await run.settled()
+    (question,) = run.interrupts
+    elsewhere = Journal(run.id, nb.SQLiteStore(path))
+    elsewhere.catch_up()
+    answer = resolved(
+        elsewhere.state, question.id, nb.Respond(output="there"), run._spec.tools, ("B", 0.0)
+    )
+    elsewhere.append(answer.model_copy(update={"owner": elsewhere.driver}))
+    with pytest.raises(nb.Conflict):
+        run.respond(question, "here")
+    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert run.calls["asks"][0].output == "there"

@@ -8,23 +8,28 @@ from typing import Any
 from pydantic import ValidationError
 
 from .errors import MessagesError
-from .events import Interrupted
+from .events import Interrupted, RunFailed
 from .interrupts import Resumed
 from .messages import FrozenDict, Message, Part, calls_of, canonical, load, message
 from .model import Usage
 from .standing import CallState, RunState, but
 
 
-def paused_messages(state: RunState) -> tuple[Message, ...]:
-    """The history, with each call of an open turn carrying the record of where it stands."""
+def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message, ...]:
+    """The history, with each call of an open turn carrying the record of where it stands.
+
+    ``stopped`` says that no body runs any more, so that one which had begun may be run again.
+    """
     if not state.calls:
         return state.messages
+    stopped = stopped or isinstance(state.outcome, RunFailed)
     last = state.messages[-1]
     first, whole = next(iter(state.calls)), _carry_run(state)
     parts = [
         {
             **part,
-            "nbagent": _carry(state.calls[part["id"]]) | (whole if part["id"] == first else {}),
+            "nbagent": _carry(state.calls[part["id"]], stopped=stopped)
+            | (whole if part["id"] == first else {}),
         }
         if part["type"] == "tool_call"
         else part
@@ -48,8 +53,9 @@ def _carry_run(state: RunState) -> dict[str, Any]:
     return {"run": run} if run else {}
 
 
-def _carry(call: CallState) -> dict[str, Any]:
-    carried: dict[str, Any] = {"status": "ready" if call.status == "running" else call.status}
+def _carry(call: CallState, *, stopped: bool) -> dict[str, Any]:
+    again = stopped and call.status == "running"
+    carried: dict[str, Any] = {"status": "ready" if again else call.status}
     if call.result is not None:
         answer = {"final": True, "answer": call.answer} if call.final else {}
         return {**carried, "result": call.result, **answer}
@@ -63,10 +69,10 @@ def _carry(call: CallState) -> dict[str, Any]:
         carried["resumed"] = {"data": call.resumed.data}
     if call.record:
         carried["record"] = list(call.record)
-    return carried | _carry_more(call)
+    return carried | _carry_more(call, stopped=stopped)
 
 
-def _carry_more(call: CallState) -> dict[str, Any]:
+def _carry_more(call: CallState, *, stopped: bool) -> dict[str, Any]:
     """What few calls have: open questions and answers of a body, the run inside, the end."""
     carried: dict[str, Any] = {}
     if call.cleared is not None and (
@@ -82,15 +88,15 @@ def _carry_more(call: CallState) -> dict[str, Any]:
     if call.final:
         carried["final"] = True
     if call.child is not None:
-        carried["child"] = _carry_child(call.child)
+        carried["child"] = _carry_child(call.child, stopped=stopped)
     return carried
 
 
-def _carry_child(child: RunState) -> dict[str, Any]:
+def _carry_child(child: RunState, *, stopped: bool) -> dict[str, Any]:
     carried: dict[str, Any] = {
         "agent": child.agent,
         "limit": child.limit,
-        "messages": list(paused_messages(child)),
+        "messages": list(paused_messages(child, stopped=stopped)),
     }
     if child.budget is not None:
         carried["budget"] = _dumped(child.budget)
@@ -186,6 +192,12 @@ def _carried(part: Part) -> CallState:
 
 def _call_of(part: Part, carried: dict[str, Any]) -> CallState:
     pause, resumed = carried.get("pause"), carried.get("resumed")
+    if carried.get("status") == "running":
+        raise MessagesError(
+            f"the record of the open call {part['id']!r} says that {part['name']!r} was running when "
+            "these messages were taken; whether it took effect is not known, so it is not run again: "
+            "wait for that run to end, or put a tool message with the call's result behind them"
+        )
     input_: dict[str, Any] = carried["input"] if "input" in carried else part["input"]
     call = CallState(
         id=part["id"],

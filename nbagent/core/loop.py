@@ -349,6 +349,6 @@ def with_history(error: Exception, state: RunState) -> NbagentError:
         return error
     if not isinstance(error, RunError):
         error = RunError(f"{type(error).__name__}: {error}")
-    error.messages = paused_messages(state)
+    error.messages = paused_messages(state, stopped=True)
     error.text = error.text or state.text
     return error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from pydantic import BaseModel
 import nbagent as nb
 from nbagent.core import drive as drive_module
 from nbagent.core import threads
-from nbagent.core.errors import StoreError, UsageError
+from nbagent.core.errors import MessagesError, StoreError, UsageError
 from nbagent.core.model import TextDelta
 from nbagent.core.threads import MAX_THREADS, private_loop, run_in_thread
 
@@ -626,3 +627,26 @@ async def test_sync_tools_of_one_turn_run_side_by_side():
     run = agent.run("go")
     await run
     assert [c.output for c in run.calls["meet"]] == ["met", "met"]
+
+
+async def test_messages_taken_while_a_body_runs_do_not_run_it_again():
+    """Whether it takes effect is not known to who resumes them; after a failure it has ended."""
+    acted, go = [], asyncio.Event()
+    agent = nb.Agent(nb.ScriptedModel([call("act"), "done"]))
+
+    @agent.tool
+    async def act() -> str:
+        acted.append("act")
+        await go.wait()
+        return "acted"
+
+    run = agent.run("go")
+    async for event in run.events():
+        if getattr(event, "type", "") == "tool_started":
+            break
+    taken = json.loads(json.dumps(run.messages))
+    with pytest.raises(MessagesError, match="'act' was running when these messages"):
+        await agent.generate(messages=taken)
+    go.set()
+    assert (await run).text == "done"
+    assert acted == ["act"]

@@ -160,9 +160,9 @@ def test_what_comes_next_and_where_the_run_stands(events, step, status):
 
 @pytest.mark.parametrize("events", [t[1] for t in TABLE[:16]], ids=[t[0] for t in TABLE[:16]])
 def test_an_open_turn_rides_in_the_messages(events):
-    """Through JSON and back it is the same turn; a body that ran is ready to run again."""
+    """Through JSON and back it is the same turn; a body that was stopped is ready to run again."""
     state = fold(START, *events)
-    back = restore(load(json.loads(json.dumps(paused_messages(state)))))
+    back = restore(load(json.loads(json.dumps(paused_messages(state, stopped=True)))))
     assert json.dumps(back.messages) == json.dumps(state.messages)
     assert (back.turns, back.used_ids) == (state.turns, state.used_ids)
     for call_id, call in state.calls.items():

@@ -158,9 +158,11 @@ def remember(
         event.tool_name,
         input=event.input if resolution.remember.startswith("input") else None,
         run=run_id if resolution.remember.endswith("in_run") else None,
+        shown=event.input,
+        digest=event.digest or None,
     )
-    if rule not in remembered:
-        remembered.append(rule)
+    remembered[:] = [earlier for earlier in remembered if not rule.replaces(earlier)]
+    remembered.append(rule)
 
 
 def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolution:

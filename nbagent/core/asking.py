@@ -21,12 +21,13 @@ from .context import Inquiry
 from .errors import Misuse, Rejected, ToolError
 from .events import Interrupted, StepFinished, ToolStarted, question_digest
 from .interrupts import Interrupt, to_json
-from .journal import AnyJournal
 from .messages import Json, dumps
 from .promised import Promised
 from .standing import CallState, RunState
 from .surroundings import Overtaken
 from .threads import in_slot, running_loop, without_slot
+from .values import holds_secret
+from .writes import Writes
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class Questions:
 
     def __init__(
         self,
-        journal: AnyJournal,
+        journal: Writes,
         *,
         live: Callable[[], bool],
         clock: Callable[[], float],
@@ -187,6 +188,11 @@ class Questions:
 
     def _event(self, inquiry: Inquiry) -> Interrupted:
         """The question: as it stands open already after a restart, or as it would be asked now."""
+        if holds_secret(inquiry.schema):
+            raise self._misused_here(
+                "the answer would hold a secret, and answers are written to the journal; "
+                "ask with `await nb.form(...)`, which keeps none"
+            )
         try:
             event = self._interrupted(inquiry)
         except Misuse as error:

@@ -16,7 +16,7 @@ from .dispatch import Dispatch, carried_by
 from .ending import Ending, Endings
 from .errors import Misuse, Rejected
 from .events import Interrupted
-from .interrupts import Interrupt, digest_of, to_json
+from .interrupts import SCHEMA_CHANGED, Interrupt, digest_of, to_json
 from .journal import AnyJournal
 from .messages import canonical
 from .middleware import ToolCall, chain
@@ -26,8 +26,6 @@ from .surroundings import Denied, Overtaken, Surroundings, Waits
 from .tools import Tool, ToolResult
 from .traces import Raised
 from .values import describe
-
-SCHEMA_CHANGED = "The tool's parameters changed since this was approved, so it is asked again."
 
 
 class Attempt:

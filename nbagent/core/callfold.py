@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .events import Interrupted, Resolved, RunFailed, ToolStarted, question_digest
-from .interrupts import Reject, Respond, Restart, Resumed
+from .interrupts import SCHEMA_CHANGED, Reject, Respond, Restart, Resumed
 from .messages import Json, Part, canonical, dumps, freeze
 from .standing import CallState, CallStatus, but, status_of
 
@@ -18,6 +18,7 @@ def started(call: CallState, event: ToolStarted) -> CallState:
         attempt=event.attempt,
         owner=event.owner,
         cleared=_kept(call, event.input),
+        judged=_kept(call, event.input),
         waits_since=None,
     )
 
@@ -27,8 +28,15 @@ def interrupted(call: CallState, event: Interrupted) -> CallState:
     if event.ask is not None:
         call = but(call, asked={**call.asked, event.id: event})
     else:
-        call = but(call, pause=event, resumed=None)
+        call = but(call, pause=event, resumed=None, judged=_judged(call, event))
     return standing(call, event.at)
+
+
+def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
+    """What the rules have judged by now: without a verdict of theirs it was not they who asked."""
+    if event.kind != "approval" and event.note != SCHEMA_CHANGED:
+        return call.judged
+    return None if event.verdict is None else _kept(call, event.input)
 
 
 def resolved(call: CallState, event: Resolved) -> CallState:

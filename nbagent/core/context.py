@@ -168,6 +168,7 @@ class ToolContext:
 
         Raises:
             Rejected: the person said no.
+            Misuse: the answer would hold a secret; ``await nb.form(...)`` asks for one.
         """
 
         async def ask() -> Any:
@@ -209,6 +210,7 @@ class ToolContext:
 
         Raises:
             Rejected: the person said no.
+            Misuse: the answer would hold a secret.
         """
         expiry = Expiry.of(expires_in, on_expire)
         return self._asker.ask_sync(self._inquiry(metadata, reply, value, expiry))

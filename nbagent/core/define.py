@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, overload
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from .errors import ToolError
-from .policy import Approval
+from .policy import Approval, is_plain_function
 from .signature import Signature, signature_of
 from .tools import Tool, ToolOptions
+from .values import holds_secret
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,9 +72,10 @@ def tool(  # noqa: PLR0913 - keyword-only, each a property of the tool
     """
     scope = local_names if local_names is not None else sys._getframe(1).f_locals  # noqa: SLF001
 
-    if not (isinstance(approval, bool) or callable(approval)):
+    if not (isinstance(approval, bool) or is_plain_function(approval)):
         raise ToolError(
-            f"approval is True, False or a predicate on the input, not {approval!r:.80}"
+            "approval is True, False or a predicate on the input, a plain function and not async; "
+            f"this is {approval!r:.80}"
         )
     if isinstance(editable, str):
         raise ToolError(f"editable is True, False or a list of input names, not {editable!r:.80}")
@@ -167,6 +170,9 @@ def interrupt_tool(
         metadata: what the question says: a value, or a (maybe async) function of the typed input.
             By default the input itself.
         final: whether the answer ends the run.
+
+    Raises:
+        ToolError: an answer would hold a secret.
     """
     made: Tool[..., Any] = Tool(
         None,
@@ -176,7 +182,21 @@ def interrupt_tool(
         options=ToolOptions(metadata=metadata, final=final),
     )
     made.module = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - as a function's
+    if holds_secret(_schema_of(output)):
+        raise ToolError(
+            f"the answer of {name!r} would hold a secret, and answers are written to the journal; "
+            "ask with `await nb.form(...)` in a tool of its own, which keeps none"
+        )
     return made
+
+
+def _schema_of(output: Any) -> Any:
+    """JSON Schema of an answer, where its type has one by now."""
+    if output is inspect.Signature.empty:
+        return None
+    with suppress(Exception):  # a type whose parts are not defined yet
+        return TypeAdapter(output).json_schema()
+    return None
 
 
 class Prompted(BaseModel):

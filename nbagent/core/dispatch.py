@@ -84,6 +84,8 @@ class Dispatch:
             )
             if self._call.resumed is not None and _same_question(self._call.pause, event):
                 event = event.model_copy(update={"note": ASKED_AGAIN})
+            if kind == "approval" and self._gate.note is not None:
+                event = event.model_copy(update={"note": self._gate.note})
             events.append(event)
         return events
 

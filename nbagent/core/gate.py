@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .interrupts import Interrupt
+from .interrupts import SCHEMA_CHANGED, Interrupt
 from .messages import Json, canonical
-from .policy import Judgement, asks, judge, remembers
+from .policy import Judgement, asks, judge, up_to_denials
 from .standing import CallState
 from .surroundings import Denied, Surroundings
 from .tools import Tool
@@ -18,6 +18,8 @@ class Gate:
     def __init__(self, call: CallState, run_id: str, around: Surroundings) -> None:
         self.verdict: str | None = None
         """The rule that spoke last."""
+        self.note: str | None = None
+        """What a person should know of the question that it asks."""
         self._call = call
         self._around = around
         self._remembered = [rule for rule in around.remembered if rule.covers(run_id)]
@@ -29,8 +31,6 @@ class Gate:
         Raises:
             Denied: a rule refuses the call.
         """
-        if self._is_approved(input_):
-            return None
         key = canonical(input_)
         if key not in self._judged:
             self._judged[key] = self._judge(tool, typed, input_)
@@ -47,16 +47,34 @@ class Gate:
         return Interrupt(metadata, editable=judgement.editable)
 
     def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
-        judgement = judge(self._around.policy, self._remembered, tool.name, typed, input_)
-        if judgement is not None or tool.fn is None:
-            return judgement
-        if not asks(tool.options.approval, typed):
-            return None
-        if remembers(self._remembered, tool.name, input_):
-            return Judgement("allow", f"remembered, instead of approval= of {tool.name}")
-        return Judgement("review", f"approval= of {tool.name}", tool.options.editable)
+        if self._is(input_, self._call.cleared):
+            return self._refused(tool, typed, input_)
+        judgement = judge(self._around.policy, tool.name, typed)
+        if judgement is None and tool.fn is not None and asks(tool.options.approval, typed):
+            judgement = Judgement("review", f"approval= of {tool.name}", tool.options.editable)
+        if judgement is not None and judgement.verdict == "review":
+            return self._eased(judgement, tool, input_)
+        return judgement
 
-    def _is_approved(self, input_: Json) -> bool:
-        """Whether exactly this input has passed the gate before, or a person approved it there."""
-        cleared = self._call.cleared
-        return cleared is not None and canonical(input_) == canonical(cleared)
+    def _refused(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
+        """The refusal of an input that is approved, or passed before, but was not judged in this run.
+
+        A person's answer, or messages from elsewhere, stand for a review, never for what is denied.
+        """
+        if self._is(input_, self._call.judged):
+            return None
+        rules = up_to_denials(self._around.policy, tool.name)
+        judgement = judge(rules, tool.name, typed)
+        return judgement if judgement is not None and judgement.verdict == "deny" else None
+
+    def _eased(self, judgement: Judgement, tool: Tool[..., Any], input_: Json) -> Judgement:
+        """A review, or what became of it since a person said that such calls need no question."""
+        such = [rule for rule in self._remembered if rule.covers_input(tool.name, input_)]
+        if any(rule.is_for(tool.name, tool.input_schema) for rule in such):
+            return Judgement("allow", f"remembered, instead of {judgement.rule}")
+        self.note = SCHEMA_CHANGED if such else None
+        return judgement
+
+    @staticmethod
+    def _is(input_: Json, other: Json) -> bool:
+        return other is not None and canonical(input_) == canonical(other)

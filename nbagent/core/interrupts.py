@@ -38,6 +38,9 @@ ASKED_AGAIN = (
 )
 """The note of an interrupt that its tool raised once more, word for word, when it was restarted."""
 
+SCHEMA_CHANGED = "The tool's parameters changed since this was approved, so it is asked again."
+"""The note of an interrupt whose approval was for the tool as it was defined before."""
+
 
 def is_confirmation(kind: InterruptKind, metadata: Json, reply_schema: Json) -> bool:
     """Whether a body asks in its middle if it may go on: ``ctx.ask`` with a ``Confirm``."""

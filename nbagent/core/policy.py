@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from .errors import UsageError
+from .interrupts import digest_of
 from .messages import Json, canonical, dumps
 
 Verdict = Literal["allow", "review", "deny"]
@@ -28,6 +31,9 @@ class Rule:
     """For a remembered approval: the one input it covers."""
     run: str | None = None
     """For a remembered approval: the id of the one run it covers."""
+    shown: Json = None
+    """For a remembered approval: the input that was shown, and with ``digest`` the tool it was for."""
+    digest: str | None = None
 
     def __str__(self) -> str:
         told = f"{self.verdict} {self.pattern}"
@@ -38,6 +44,21 @@ class Rule:
     def covers(self, run_id: str) -> bool:
         """Whether it holds for that run."""
         return self.run in (None, run_id)
+
+    def is_for(self, name: str, schema: Json) -> bool:
+        """Whether the tool is the one, of the same schema, that it was remembered for."""
+        return self.digest is None or self.digest == digest_of(name, self.shown, schema)
+
+    def covers_input(self, name: str, input_: Json) -> bool:
+        """Whether it was remembered for calls of that name with that input."""
+        if self.pattern != name:
+            return False
+        return self.input is None or canonical(self.input) == canonical(input_)
+
+    def replaces(self, earlier: Rule) -> bool:
+        """Whether it says of the same calls what an earlier one said; in JSON, 1 is not true."""
+        told, before = (canonical([r.pattern, r.input, r.run]) for r in (self, earlier))
+        return (self.verdict, told) == (earlier.verdict, before)
 
 
 class Judgement(NamedTuple):
@@ -55,8 +76,11 @@ def allow(pattern: str, *, when: Callable[[Any], bool] | None = None) -> Rule:
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards.
         when: a predicate on the typed input; one that raises counts as "ask".
+
+    Raises:
+        UsageError: ``when`` is no plain function.
     """
-    return Rule("allow", pattern, when)
+    return Rule("allow", pattern, _checked(when))
 
 
 def review(
@@ -73,9 +97,12 @@ def review(
         when: a predicate on the typed input; one that raises counts as true.
         editable: whether a form may change the input: True, or names of inputs.
         message: what the question says.
+
+    Raises:
+        UsageError: ``when`` is no plain function.
     """
     names = editable if isinstance(editable, bool) else tuple(editable)
-    return Rule("review", pattern, when, names, message)
+    return Rule("review", pattern, _checked(when), names, message)
 
 
 def deny(
@@ -87,48 +114,70 @@ def deny(
         pattern: a tool name, with ``*`` and ``?`` as wildcards.
         when: a predicate on the typed input; one that raises counts as true.
         reason: why, for the model and the person.
+
+    Raises:
+        UsageError: ``when`` is no plain function.
     """
-    return Rule("deny", pattern, when, text=reason)
+    return Rule("deny", pattern, _checked(when), text=reason)
 
 
-def judge(
-    rules: Iterable[Rule], remembered: Iterable[Rule], name: str, typed: Any, input_: Json
-) -> Judgement | None:
-    """What the first matching rule says; None where none matches.
+def is_plain_function(predicate: Any) -> bool:
+    """Whether calling it gives a value, and not something that would have to be awaited first."""
+    called = getattr(predicate, "__call__", None)  # noqa: B004 - of an object that is no function
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    return callable(predicate) and not any(k(f) for k in kinds for f in (predicate, called))
 
-    A remembered approval turns a review into an allow, never a deny.
-    """
+
+def judge(rules: Iterable[Rule], name: str, typed: Any) -> Judgement | None:
+    """What the first matching rule says; None where none matches."""
     for rule in rules:
         if not fnmatchcase(name, rule.pattern):
             continue
         judgement = _says(rule, typed)
         if judgement is not None:
-            return _eased(judgement, remembered, name, input_)
+            return judgement
     return None
+
+
+def up_to_denials(rules: Sequence[Rule], name: str) -> Sequence[Rule]:
+    """The rules up to the last one that may refuse a tool of that name; none where none may."""
+    refusing = [
+        n for n, r in enumerate(rules, 1) if r.verdict == "deny" and fnmatchcase(name, r.pattern)
+    ]
+    return rules[: refusing[-1]] if refusing else ()
 
 
 def asks(approval: Approval, typed: Any) -> bool:
     """Whether a tool's own ``approval=`` asks; a predicate that raises does."""
     if callable(approval):
         try:
-            return bool(approval(typed))
+            return _holds(approval, typed)
         except Exception:
             return True
     return approval
 
 
-def remembers(remembered: Iterable[Rule], name: str, input_: Json) -> bool:
-    """Whether a person said that this call, or this tool, need not be asked about."""
-    return any(
-        rule.pattern == name and (rule.input is None or canonical(rule.input) == canonical(input_))
-        for rule in remembered
+def _checked(when: Callable[[Any], bool] | None) -> Callable[[Any], bool] | None:
+    if when is None or is_plain_function(when):
+        return when
+    raise UsageError(
+        f"when= must be a plain function of the input, not async, that says yes or no; "
+        f"this is {when!r:.80}"
     )
 
 
-def _eased(judgement: Judgement, remembered: Iterable[Rule], name: str, input_: Json) -> Judgement:
-    if judgement.verdict == "review" and remembers(remembered, name, input_):
-        return Judgement("allow", f"remembered, instead of {judgement.rule}")
-    return judgement
+def _holds(predicate: Callable[[Any], Any], typed: Any) -> bool:
+    """What a predicate says.
+
+    Raises:
+        TypeError: something to be awaited, which as a truth value would always be yes.
+    """
+    said = predicate(typed)
+    if inspect.isawaitable(said):
+        if inspect.iscoroutine(said):
+            said.close()
+        raise TypeError("a predicate is a plain function, and this one has to be awaited")
+    return bool(said)
 
 
 def _says(rule: Rule, typed: Any) -> Judgement | None:
@@ -136,7 +185,7 @@ def _says(rule: Rule, typed: Any) -> Judgement | None:
     verdict: Verdict = rule.verdict
     if rule.when is not None:
         try:
-            if not rule.when(typed):
+            if not _holds(rule.when, typed):
                 return None
         except Exception as error:
             if verdict == "allow":

@@ -39,6 +39,8 @@ class CallState:
     resumed: Resumed | None = None
     cleared: dict[str, Any] | None = None
     """The input that the gate let pass last: exactly that one passes again."""
+    judged: dict[str, Any] | None = None
+    """The input that the rules judged last in this run, and did not refuse."""
     owner: str = ""
     """Who runs the body, while one runs."""
     waits_since: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -38,6 +39,21 @@ def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Js
     except ValidationError as error:
         raise invalid(f"the {what} does not fit", error) from error
     return freeze(adapter.dump_python(typed, mode="json"))
+
+
+def holds_secret(schema: Json) -> bool:
+    """Whether values of a JSON Schema have a secret somewhere: write-only, or a password."""
+    if isinstance(schema, list | tuple):
+        return any(map(holds_secret, schema))
+    if not isinstance(schema, Mapping):
+        return False
+    if schema.get("writeOnly") is True or schema.get("format") == "password":
+        return True
+    return any(holds_secret(part) for key, part in schema.items() if key not in _VALUES)
+
+
+_VALUES = ("default", "const", "enum", "example", "examples")
+"""Keywords of a schema whose values are no schemas."""
 
 
 def invalid(what: str, error: ValidationError) -> InvalidAnswer:

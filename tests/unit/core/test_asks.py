@@ -8,7 +8,7 @@ import threading
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr, TypeAdapter
 
 import nbagent as nb
 from nbagent.core import drive as drive_module
@@ -17,6 +17,7 @@ from nbagent.core.host import ScriptHost
 from nbagent.core.journal import Journal
 from nbagent.core.run import Place, Run
 from nbagent.core.threads import MAX_THREADS
+from nbagent.core.values import holds_secret
 
 call = nb.ScriptedModel.call
 
@@ -405,6 +406,46 @@ async def test_misuse_fails_the_run_and_never_becomes_text(play, misuse):
     name = "bad" if inspect.iscoroutinefunction(misuse) else "bad_sync"
     with pytest.raises(Misuse):
         await play([call(name)], define, middleware=[nb.ToolErrorsToText()])
+
+
+class Account(BaseModel):
+    """An answer with a secret in it."""
+
+    user: str
+    password: SecretStr | None = None
+
+
+class Plain(BaseModel):
+    """What only looks like a schema with a secret."""
+
+    format: str = "password"
+    kind: Literal["password"] = "password"
+    more: dict[str, Any] = {"writeOnly": True, "format": "password"}
+
+
+@pytest.mark.parametrize("name", ["login", "login_sync"])
+async def test_an_answer_with_a_secret_is_refused_where_it_is_asked_for(play, name):
+    """It would be written to the journal; nothing is asked, and the message names the way."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def login(ctx: nb.ToolContext) -> str:
+            return (await ctx.ask("who?", reply=Account)).user
+
+        @agent.tool
+        def login_sync(ctx: nb.ToolContext) -> str:
+            return ctx.ask_sync("who?", reply=list[Account])[0].user
+
+    with pytest.raises(Misuse, match=r"hold a secret.*ask with `await nb.form\(...\)`"):
+        await play([call(name), "done"], define)
+
+
+def test_a_tool_that_only_a_person_answers_takes_no_secret():
+    """Its answers are written down too; a value or a name that says password is no secret."""
+    with pytest.raises(nb.ToolError, match="hold a secret"):
+        nb.interrupt_tool("login", output=dict[str, Account])
+    nb.interrupt_tool("plain", output=Plain)
+    assert not holds_secret(TypeAdapter(Plain).json_schema())
 
 
 async def test_a_failing_sibling_does_not_hang_on_a_body_that_asks():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.core.interrupts import SCHEMA_CHANGED
 
 call = nb.ScriptedModel.call
 
@@ -45,6 +46,24 @@ def broken(typed: Any) -> bool:
     return typed.nonsense > 1
 
 
+async def later(typed: Any) -> bool:
+    """A predicate that has to be awaited, and so would always count as true."""
+    return typed.amount < 0
+
+
+def promising(typed: Any) -> Any:
+    """A plain function that gives what has to be awaited."""
+    return later(typed)
+
+
+class Asynchronous:
+    """An object that is called like a function, and is async."""
+
+    async def __call__(self, typed: Any) -> bool:
+        """Say no, once awaited."""
+        return False
+
+
 RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
     # rules, options of the tool, what becomes of send(amount=500), the verdict in the journal
     ([], {}, "runs", None),
@@ -64,6 +83,10 @@ RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
     ([nb.review("send", when=broken)], {}, "asks", "review send (its condition raised"),
     ([nb.deny("send", when=broken)], {}, "denied", "deny send (its condition raised"),
     ([nb.deny("send", when=lambda a: a.amount < 100), nb.review("*")], {}, "asks", "review *"),
+    ([nb.allow("send", when=promising)], {}, "asks", "allow send (its condition raised"),
+    ([nb.review("send", when=promising)], {}, "asks", "review send (its condition raised"),
+    ([nb.deny("send", when=promising)], {}, "denied", "deny send (its condition raised"),
+    ([], {"approval": promising}, "asks", "approval= of send"),
 ]
 
 
@@ -86,6 +109,16 @@ async def test_c73_c74_c75_c87_the_first_rule_that_matches_decides(
     assert bank.did == ([] if expected == "denied" else [(500.0, "A")])
     if expected == "denied":
         assert "refuses this call of send" in run.calls["send"][0].output
+
+
+@pytest.mark.parametrize("make", [nb.allow, nb.review, nb.deny])
+@pytest.mark.parametrize("when", [later, Asynchronous(), True], ids=["async", "object", "bool"])
+def test_a_condition_that_is_no_plain_function_is_refused_at_the_door(make, when):
+    """What must be awaited is always true as a condition: an allow would let everything run."""
+    with pytest.raises(nb.UsageError, match=r"when= must be a plain function"):
+        make("send", when=when)
+    with pytest.raises(nb.UsageError, match="plain function"):
+        nb.tool(approval=later)
 
 
 async def test_c75_everything_pauses_streaming_tools_too(play):
@@ -165,6 +198,69 @@ async def test_a_person_cannot_be_made_to_approve_what_a_rule_denies(play):
     await s.answer(restart={0: {}})
     assert bank.did == []
     assert "refuses this call" in s.results[0]
+
+
+async def test_what_a_person_edits_is_judged_by_the_rules_that_deny(play):
+    """Each input is judged once: the model's before the question, the person's own after it."""
+    judged: list[float] = []
+    bank = Bank()
+
+    def too_much(typed: Any) -> bool:
+        judged.append(typed.amount)
+        return typed.amount > 1000
+
+    policy = [nb.deny("send", when=too_much), nb.review("send", editable=True)]
+    s = await play([call("send", amount=5), "done"], bank, policy=policy)
+    await s.answer(restart={0: {"new_input": {"amount": 5000}}})
+    assert (bank.did, s.text) == ([], "done")
+    assert "refuses this call of send" in s.results[0]
+    assert judged == [5.0, 5000.0]
+
+
+async def test_c87_an_input_that_was_judged_in_this_run_is_not_judged_again():
+    """Neither after the approval, nor when the body, which asks by itself, is started again."""
+    judged: list[float] = []
+    agent = nb.Agent(
+        nb.ScriptedModel([call("send", amount=5), "done"]),
+        policy=[nb.deny("send", when=lambda a: judged.append(a.amount)), nb.review("send")],
+    )
+
+    @agent.tool
+    def send(amount: float, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed or ctx.resumed.data != "code":
+            ctx.interrupt({"otp": True})
+        return "sent"
+
+    run = await agent.run("go").settled()
+    run.restart(run.interrupts[0])
+    await run.settled()
+    run.restart(run.interrupts[0], data="code")
+    assert ((await run).text, judged) == ("done", [5.0])
+
+
+RECORDS: list[dict[str, Any]] = [
+    {"status": "ready", "attempt": 1},
+    {"status": "ready", "cleared": {"amount": 5}},
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+async def test_a_call_that_messages_say_was_let_pass_is_judged_by_the_rules_that_deny(record):
+    """Whoever wrote them; rules that come before the one that denies hold as ever."""
+    part = {"type": "tool_call", "id": "1", "name": "send", "input": {"amount": 5}}
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{**part, "nbagent": record}]},
+    ]
+    for rules, did in [
+        ([nb.deny("send")], []),
+        ([nb.review("s*"), nb.deny("send")], [(5.0, "A")]),
+    ]:
+        bank = Bank()
+        agent = nb.Agent(nb.ScriptedModel(["done"]), policy=rules)
+        bank(agent)
+        assert (await agent.generate(messages=messages)).text == "done"
+        assert bank.did == did
 
 
 async def test_a_review_and_middleware_that_asks_are_two_questions(play):
@@ -268,6 +364,46 @@ async def test_always_allow_covers_what_it_says_and_no_more(remember, same, othe
     second = await agent.run("again").settled()
     assert bool(second.interrupts) == later
     assert len(agent.remembered) == (remember is not None)
+
+
+@pytest.mark.parametrize("remember", ["input", "tool"])
+async def test_what_is_remembered_holds_for_the_tool_as_it_was_then(remember):
+    """A tool of the same name that takes other parameters is asked about, and the person told."""
+    agent = nb.Agent(
+        nb.ScriptedModel([call("send", amount=5), "ok", call("send", amount=5), "done"])
+    )
+    Bank(approval=True)(agent)
+    await approved(agent, remember)
+
+    def send(amount: float, to: str = "A", target: str = "elsewhere") -> str:
+        return "sent"
+
+    agent.tools["send"] = nb.tool(approval=True)(send)
+    run = await agent.run("again").settled()
+    (i,) = run.interrupts
+    assert (i.kind, i.note) == ("approval", SCHEMA_CHANGED)
+    run.resolve(i, nb.Restart(remember=remember))
+    await run
+    assert len(agent.remembered) == 1
+    assert agent.remembered[0].digest == i.digest
+
+
+async def test_inputs_that_only_python_takes_for_the_same_are_remembered_each():
+    """``1`` and ``true`` are two inputs, and two rules."""
+    agent = nb.Agent(nb.ScriptedModel([[call("put", x=x) for x in (1, True, 1)], "done"]))
+
+    @agent.tool(approval=True)
+    def put(x: Any) -> str:
+        return "put"
+
+    run = await agent.run("go").settled()
+    for i in run.interrupts:
+        run.resolve(i, nb.Restart(remember="input"))
+    assert (await run).text == "done"
+    assert sorted(map(str, agent.remembered)) == [
+        'allow put with {"x":1}',
+        'allow put with {"x":true}',
+    ]
 
 
 async def test_what_is_remembered_is_listed_readable_and_revocable():

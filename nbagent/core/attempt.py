@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from .body import found_in, log_failed, log_late
 from .dispatch import Dispatch, carried_by
 from .ending import Ending, Endings
-from .errors import Misuse, Rejected
+from .errors import Misuse, Rejected, StoreError
 from .events import Interrupted
 from .interrupts import SCHEMA_CHANGED, Interrupt, digest_of, to_json
 from .journal import AnyJournal
@@ -56,6 +56,7 @@ class Attempt:
 
         Raises:
             Misuse: the tool's metadata or state is no JSON.
+            StoreError: something of it could not be stored.
             ToolFailed: the tool raised and the run is to raise as well.
         """
         try:
@@ -161,10 +162,11 @@ class Attempt:
 
         Raises:
             Misuse: the tool misused its context.
+            StoreError: something that it asked or did could not be stored.
         """
         match self._dispatch.signal:
-            case Misuse() as misuse:
-                raise misuse
+            case Misuse() | StoreError() as error:
+                raise error
             case Waits() | Overtaken():
                 return ()
             case Denied() as denied:

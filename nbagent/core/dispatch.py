@@ -9,7 +9,7 @@ from typing import Any
 from .asking import AskPause, Questions
 from .body import Body, found_in
 from .context import Carried, ToolContext
-from .errors import Misuse, Rejected
+from .errors import Misuse, Rejected, StoreError
 from .events import Interrupted, ToolStarted
 from .gate import Gate
 from .interrupts import ASKED_AGAIN, Interrupt, InterruptKind
@@ -21,6 +21,7 @@ from .pausing import Pausing
 from .standing import CallState, RunState
 from .surroundings import Denied, Overtaken, Surroundings, Waits
 from .tools import Tool
+from .writes import Writes
 
 
 class Dispatch:
@@ -31,12 +32,12 @@ class Dispatch:
     ) -> None:
         self.pause: tuple[InterruptKind, Interrupt] | None = None
         """The first pause."""
-        self.signal: Misuse | Waits | Overtaken | Denied | None = None
+        self.signal: Misuse | StoreError | Waits | Overtaken | Denied | None = None
         """What else ended it without a result."""
         self.attempt = call.attempt
         """How many bodies were started."""
         self._call = call
-        self._journal = journal
+        self._journal = Writes(journal)
         self._around = around
         self._output = output
         self._gate = Gate(call, journal.run_id, around)
@@ -103,6 +104,9 @@ class Dispatch:
         except (Misuse, Waits, Overtaken, Denied) as signal:
             self.signal = signal
             raise
+        except StoreError as error:
+            self.signal = self._journal.failure  # None where it is the tool's own
+            raise self.signal or error from error.__cause__
         self._success = [value]
         return value
 
@@ -125,7 +129,11 @@ class Dispatch:
             raise Overtaken
         if current.child is None:
             self._claim()
-        return await self._around.inside(current, tool, typed)
+        try:
+            return await self._around.inside(current, tool, typed)
+        except StoreError as error:  # it has the same journal
+            self._journal.failure = error
+            raise
 
     async def _execute(self, tool: Tool[..., Any], typed: Any) -> Any:
         started = self._claim()
@@ -165,6 +173,8 @@ class Dispatch:
         """Keep the body's pause, so that nothing around it can make a result of it."""
         if questions.misuse is not None:
             raise questions.misuse
+        if self._journal.failure is not None:
+            raise self._journal.failure
         if pause is None and questions.asked:
             pause = AskPause()
         if pause is not None and self.pause is None:

@@ -6,10 +6,21 @@ import datetime
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from . import unwritten
 from .errors import Conflict, NbagentError, StoreError
-from .events import Resolved, RunCancelled, RunRetried, RunStarted, StoredEvent, ToolStarted, slim
+from .events import (
+    Resolved,
+    RunCancelled,
+    RunRetried,
+    RunStarted,
+    StoredEvent,
+    ToolStarted,
+    dump,
+    slim,
+)
 from .model import ModelDelta
 from .output import Chunk, Displayed, OutputDelta, Printed, Progressed
 from .state import RunState, apply, but
@@ -98,6 +109,10 @@ class Journal:
         self._lock = threading.RLock()
         self._untold: tuple[StoredEvent, ...] = ()
         self._telling = False
+        self._owed: tuple[StoredEvent, ...] = ()
+        """The run's end, while it could not be stored; it goes before whatever is stored next."""
+        self._before = self.state
+        """The state without that end."""
         self.driver = ""
         """The process that took the run on last: started it, answered, or ran a call."""
         self._writer: int | None = None
@@ -124,12 +139,15 @@ class Journal:
         """
         with self._lock:
             while True:
-                position = self.state.position
+                position = self._there
                 events = decide(self.state)
+                if not events:
+                    return events
                 try:
                     self._write(events)
                 except Conflict as error:
-                    if self.state.position == position:
+                    if self._there == position:
+                        unwritten.keep(self.run_id, self.state, events)
                         raise StoreError(
                             f"the store refuses, but has nothing new: {error}"
                         ) from error
@@ -137,16 +155,20 @@ class Journal:
                 return events
 
     def end(self, event: StoredEvent) -> None:
-        """Add the event that ends the run; in memory alone where the store takes nothing any more.
+        """Add the event that ends the run; in memory alone while the store takes nothing.
 
-        Does nothing where the run has ended already.
+        Where the run has ended already, it only tries again to store an end that could not be.
         """
         with self._lock:
             try:
+                self._settle()
                 self.commit(lambda state: [event] if state.outcome is None else [])
             except StoreError:
                 logger.exception("run %s: its end could not be stored", self.run_id)
-                self._fold([event])
+                if self.state.outcome is None:
+                    self._before = self.state
+                    self._fold([event])
+                    self._owed = (event,)
 
     def subscribe(self, listener: Listener) -> list[StoredEvent]:
         """Tell ``listener`` what comes from now on; gives back all that came before."""
@@ -166,15 +188,47 @@ class Journal:
 
     def read(self) -> list[StoredEvent]:
         """All events so far."""
-        if self.store is None or not self.state.position:
-            return []
-        return self._stored(self.store, 0)
+        with self._lock:
+            stored = self._stored(self.store, 0) if self.store is not None and self._there else []
+            return [*stored, *self._owed]
 
     def catch_up(self) -> None:
         """Fold in what other processes have written."""
         with self._lock:
             if self.store is not None:
-                self._fold(self._stored(self.store, self.state.position))
+                self._take(self._stored(self.store, self._there))
+
+    @property
+    def _there(self) -> int:
+        """How many events the store has, as far as is known here."""
+        return self.state.position - len(self._owed)
+
+    def _settle(self) -> None:
+        """Store the end that could not be stored, unless others have gone on."""
+        if self._owed:
+            with suppress(Conflict):
+                self._write(())
+
+    def _take(self, stored: Sequence[StoredEvent]) -> None:
+        """Fold in what the store has from there on; an end it never got gives way to that."""
+        if not stored:
+            return
+        owed, self._owed = self._owed, ()
+        if not _begins_with(stored, owed):
+            self.state, owed = self._before, ()
+        self._fold(stored[len(owed) :])
+
+    def _arrived(self, sent: Sequence[StoredEvent]) -> bool:
+        """Whether an append that raised was done all the same, as when the connection broke after it."""
+        if self.store is None:
+            return False
+        try:
+            stored = self.store.read(self.run_id, self._there)
+            arrived = _begins_with(stored, sent)
+        except Exception:  # the failure of the append is the one to be told
+            return False
+        self._take(stored)
+        return arrived
 
     def _stored(self, store: Store, start: int) -> list[StoredEvent]:
         try:
@@ -199,20 +253,25 @@ class Journal:
             self._follower.follow()
 
     def _write(self, events: Sequence[StoredEvent]) -> None:
-        if self.store is not None and events:
+        if self.store is not None and (events or self._owed):
             events = [slim(event) for event in events]
+            sent = [*self._owed, *events]
             self._writer = threading.get_ident()
             try:
-                self.store.append(self.run_id, events, self.state.position)
+                self.store.append(self.run_id, sent, self._there)
             except Conflict:
                 self.catch_up()
                 raise
-            except NbagentError:
-                raise
             except Exception as error:
+                if self._arrived(sent):
+                    return
+                unwritten.keep(self.run_id, self.state, events)
+                if isinstance(error, NbagentError):
+                    raise
                 raise StoreError(f"run {self.run_id!r} could not be written: {error}") from error
             finally:
                 self._writer = None
+            self._owed = ()
         self._fold(events)
 
     def _fold(self, events: Sequence[StoredEvent]) -> None:
@@ -242,6 +301,12 @@ class Journal:
         except Exception:
             logger.exception("a listener of run %s failed and is dropped", self.run_id)
             self.unsubscribe(listener)
+
+
+def _begins_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> bool:
+    """Whether these are the first of what is stored; by what is written of each."""
+    first = stored[: len(sent)]
+    return list(map(dump, first)) == list(map(dump, sent))
 
 
 class InnerJournal:

@@ -12,7 +12,7 @@ from weakref import WeakSet
 from .answers import AnyResolution, check_in_time, id_of, remember, resolved
 from .deadlines import Deadlines
 from .drive import Drive
-from .errors import Conflict, UsageError
+from .errors import Conflict, StoreError, UsageError
 from .events import (
     Interrupted,
     MessageQueued,
@@ -42,6 +42,7 @@ from .state import RunState, status_of
 from .steps import rejected
 from .threads import running_loop
 from .unattended import Unattended
+from .unwritten import check_known, forget, kept
 from .waiting import Waiters
 
 
@@ -198,9 +199,12 @@ class Run(Record):
     def retry(self) -> Run:
         """Go on after a failure, from the last good state: finished calls are kept, answers too.
 
+        What tools came to while the store failed is stored now; they are not run again.
+
         Raises:
             UsageError: the run has not failed; or another process ran a tool when it did, which may
                 have done its work.
+            StoreError: the store still fails; nothing was changed.
         """
         event = RunRetried(at=self._spec.clock(), by="code", owner=owner())
 
@@ -208,9 +212,11 @@ class Run(Record):
             if not isinstance(state.outcome, RunFailed):
                 raise UsageError(f"only a failed run is retried; this one is {status_of(state)}")
             check_none_ran_elsewhere(state, state.outcome)
-            return [event]
+            check_known(state, state.outcome)
+            return [event, *kept(self.id, state)]
 
         self._journal.commit(decide)
+        forget(self.id)
         self._drive.error = None
         for waiting in self._journal.state.pending:
             self._drive.soon(partial(self._deadlines.watch, waiting))
@@ -286,7 +292,11 @@ class Run(Record):
             return [event.model_copy(update={"owner": next_driver(state, event)})]
 
         asked = {event.id: event for event in self._journal.state.pending}
-        written = self._journal.commit(decide)
+        try:
+            written = self._journal.commit(decide)
+        except (Conflict, StoreError):  # somebody's answer may have been stored all the same
+            self._drive.follow()
+            raise
         self._remember(asked, written[0])
         if self._journal.driver == owner():
             self._drive.go_on()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from typing import Any
 
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
@@ -79,7 +80,7 @@ def _bracket_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- 
     opening = state.src[state.pos : state.pos + 2]
     if opening not in (r"\(", r"\["):
         return False
-    close = _CLOSE[opening[1]].search(state.src, state.pos + 2, state.posMax)
+    close = _close(state, opening)
     if close is None or not state.src[state.pos + 2 : close.start()].strip():
         return False
     if not silent:
@@ -91,6 +92,24 @@ def _bracket_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- 
     return True
 
 
+def _close(state: StateInline, opening: str) -> re.Match[str] | None:
+    """Where what opens here closes; a text in which nothing does is searched once, not at each opening."""
+    unclosed = _unclosed(state)
+    searched = unclosed.get((opening, state.posMax))
+    if searched is not None and searched <= state.pos:
+        return None
+    close = _CLOSE[opening[1]].search(state.src, state.pos + 2, state.posMax)
+    if close is None:
+        unclosed[opening, state.posMax] = state.pos
+    return close
+
+
+def _unclosed(state: StateInline | StateBlock) -> dict[Any, int]:
+    """What was searched in vain, for as long as this text is read."""
+    found: dict[Any, int] = vars(state).setdefault("nbagent_unclosed", {})
+    return found
+
+
 def _bracket_math_block(
     state: StateBlock,
     start: int,
@@ -99,15 +118,12 @@ def _bracket_math_block(
 ) -> bool:
     if state.is_code_block(start) or not _line(state, start).startswith(r"\["):
         return False
-    lines: list[str] = []
-    for number in range(start, end):
-        line = _line(state, number) if number > start else _line(state, number)[2:]
-        if number > start and (not line.strip() or state.sCount[number] < state.blkIndent):
-            return False
-        lines.append(line)
-        if r"\]" in line:
-            break
-    if not lines[-1].rstrip().endswith(r"\]") or r"\]" in lines[-1].rstrip()[:-2]:
+    unclosed, place = _unclosed(state), (state.level, state.blkIndent, end)
+    if start < unclosed.get(place, 0):
+        return False
+    lines, stop = _block_lines(state, start, end)
+    if not lines:
+        unclosed[place] = stop
         return False
     if not silent:
         token = state.push("math_block", "math", 0)
@@ -117,6 +133,20 @@ def _bracket_math_block(
         token.map = [start, start + len(lines)]
         state.line = start + len(lines)
     return True
+
+
+def _block_lines(state: StateBlock, start: int, end: int) -> tuple[list[str], int]:
+    """The lines up to the one that closes, or none, and the line up to which none that opens closes."""
+    lines: list[str] = []
+    for number in range(start, end):
+        line = _line(state, number) if number > start else _line(state, number)[2:]
+        if number > start and (not line.strip() or state.sCount[number] < state.blkIndent):
+            return [], number
+        lines.append(line)
+        if r"\]" in line:
+            closes = line.rstrip().endswith(r"\]") and r"\]" not in line.rstrip()[:-2]
+            return (lines if closes else []), number
+    return [], end
 
 
 def _line(state: StateBlock, number: int) -> str:

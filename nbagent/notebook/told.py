@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import facts
+from .reveal import reveal
 from .texts import TEXTS
 from .wire import Fact
 
@@ -19,9 +20,10 @@ def asked(root: dict[str, Any]) -> list[Fact]:
 
 
 def _fact(label: str, value: Any) -> Fact:
+    """All of it revealed, what is nested where it is drawn: only there two names cannot become one."""
     if isinstance(value, str):
-        return Fact(label=label, value=value, code=False)
-    return facts.nested(label, value)
+        return Fact(label=reveal(label), value=reveal(value), code=False)
+    return facts.nested(reveal(label), value)
 
 
 def _told(node: dict[str, Any]) -> Any:

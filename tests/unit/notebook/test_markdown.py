@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbagent.notebook import markdown
+from nbagent.notebook import formulas, markdown
 from nbagent.notebook.markdown import Stream, blocks, render
 
 RULES = [
@@ -261,3 +261,42 @@ def test_the_same_text_gives_the_same_blocks_whenever_it_is_rendered():
     first = blocks(text)
     time.sleep(0)
     assert blocks(text) == first
+
+
+class Counted:
+    """A pattern that adds up the characters it is to look through."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self.looked = 0
+        self._pattern = pattern
+
+    def search(self, text: str, start: int, end: int) -> re.Match[str] | None:
+        found = self._pattern.search(text, start, end)
+        self.looked += (end if found is None else found.end()) - start
+        return found
+
+
+@pytest.mark.parametrize("unit", ["\\(", "\\[ a ", "[\\( ](x) ", "![a](b) \\(", "\\( `"])
+def test_formulas_that_never_close_are_looked_for_once(unit, monkeypatch):
+    """Else a model's text of twenty thousand openings stops the kernel."""
+    closes = {name: Counted(pattern) for name, pattern in formulas._CLOSE.items()}
+    monkeypatch.setattr(formulas, "_CLOSE", closes)
+    text = "a " + unit * 500
+    render(text)
+    assert 0 < sum(close.looked for close in closes.values()) <= 20 * len(text)
+
+
+@pytest.mark.parametrize("end", ["", "x \\] y\n", "\n\\]"])
+def test_formulas_of_several_lines_that_never_close_are_looked_for_once(end, monkeypatch):
+    """Each of their lines could open one."""
+    lines: list[int] = []
+    line = formulas._line
+    monkeypatch.setattr(formulas, "_line", lambda s, n: lines.append(n) or line(s, n))
+    render("\\[ a\n" * 500 + end)
+    assert 500 <= len(lines) <= 20 * 500
+
+
+def test_a_formula_after_one_that_never_closes_is_drawn():
+    """What was looked for in vain is so for that kind, and that paragraph, alone."""
+    html = render("\\( a \\[b\\] $c$\n\n\\(d\\)\n\n\\[\ne\n\n\\[\nf\n\\]")
+    assert html.count("<math") == 4

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from nbagent.core.events import Resolved
 from nbagent.core.interrupts import Respond
@@ -90,3 +90,31 @@ def _deep(levels: int) -> Any:
 def test_a_large_or_deep_answer_is_bounded(value: Any) -> None:
     """As JSON, its middle left out."""
     assert len(drawn(answered({"v": value}))) < 100_000
+
+
+HIDDEN = "A\u202eB\u200bC"
+SHOWN = "A⟨U+202E⟩B⟨U+200B⟩C"
+
+
+class Odd(BaseModel):
+    to: str
+    names: dict[str, str]
+    rows: list[dict[str, str]]
+    inner: Line = Field(title=f"i{HIDDEN}")
+    pick: Literal["x", "A\u202eB\u200bC"]
+
+
+def test_what_nobody_would_see_is_shown_in_a_form_that_waits() -> None:
+    """In labels, values, what can be chosen and names of entries; none of two alike is lost."""
+    names = {HIDDEN: "one", SHOWN: "two"}
+    line = {"item": HIDDEN, "count": 1}
+    value = {"to": HIDDEN, "names": names, "rows": [names], "inner": line, "pick": HIDDEN}
+    item = question_of(Form(Odd, value=value), title="?").item("k", "", "")
+    alone = question_of(Form(str, value=HIDDEN), title="?").item("k", "", "")
+    for each, count in ((item, 8), (alone, 1)):
+        view = View(head=_head("?", "interrupted", 0.0), items=[each])
+        for text in (static.render(view, style=False), plain.render(view)):
+            assert "\u202e" not in text
+            assert "\u200b" not in text
+            assert text.count(SHOWN) >= count
+        assert ("one" in text, "two" in text) == (each is item,) * 2

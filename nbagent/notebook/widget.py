@@ -43,6 +43,9 @@ from .wire import (
 log = logging.getLogger(__name__)
 
 STATIC = Path(__file__).parent.parent / "static"
+BEHIND = 0.1
+"""Seconds that an answer waits where ipywidgets stand for fields: a kernel with subshells may hand it
+over before the last change of a widget, which takes another way."""
 _messages: TypeAdapter[FromFrontEnd] = TypeAdapter(FromFrontEnd)
 cards: WeakSet[Card] = WeakSet()
 """Every card there is."""
@@ -202,7 +205,10 @@ class Card(anywidget.AnyWidget):
             self._malformed(content, error)
             return
         self.touched_at = time.monotonic()
-        self._take(message)
+        if isinstance(message, Answer) and message.interrupt in self._controls:
+            self.loop.call_later(BEHIND, self._take, message)
+        else:
+            self._take(message)
 
     def _take(self, message: FromFrontEnd) -> None:
         match message:

@@ -58,6 +58,7 @@ def choose_a_dinner(card):
     """The question has the model's choices, and the answer is in its plan."""
     card.wait_for_question("What are you in the mood for?")
     card.root.get_by_text("Thai", exact=True).click()
+    expect(card.root.get_by_role("radio", name="Thai")).to_be_checked()
     card.press("Send")
     card.wait_until("completed")
     expect(card.root).to_contain_text("Thai it is.")

@@ -61,7 +61,7 @@ class RunCard(Card):
         self._previews: dict[str, Preview] = {}
         """By interrupt id; touched on the run's loop only."""
         self._typed_so_far: dict[str, Any] = {}
-        """The page's last drafts, by interrupt id; touched on the run's loop only."""
+        """The page's last drafts, where a preview follows them, by interrupt id; on the loop only."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
         before = run.journal
@@ -213,7 +213,7 @@ class RunCard(Card):
             question = self.view.question(message.interrupt)
             if question is not None:
                 self.view.set_drafts(message.interrupt, question.keepable(message.drafts))
-        if question is not None:
+        if message.interrupt in self._previews:
             self._typed_so_far[message.interrupt] = message.drafts
         self._foresee(message.interrupt)
 

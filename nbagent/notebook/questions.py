@@ -7,6 +7,7 @@ it does not expect is an error: a press can approve only what this question offe
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -26,6 +27,8 @@ __all__ = ["Mode", "Question", "Types"]
 
 Mode: TypeAlias = Literal["answer", "approve", "edit"]
 MAX_REASON = 4_000
+MAX_DRAFTS = 1_000_000
+"""Characters of JSON of the drafts that are kept for other pages; more can still be submitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +117,10 @@ class Question:
         return []
 
     def keepable(self, drafts: Any) -> Any:
-        """The drafts as they may be kept for other pages: without what was typed into secrets."""
-        return None if self.form is None else self.form.keepable(drafts)
+        """The drafts as they may be kept for other pages: without secrets; None where they are too large."""
+        if self.form is None or not _is_small(drafts):
+            return None
+        return self.form.keepable(drafts)
 
     def submitted(self, drafts: Any) -> Submission | list[FieldError]:
         """The drafts read and validated by this question's form, or what is wrong with them."""
@@ -280,3 +285,10 @@ def _errors(submission: Submission) -> list[FieldError]:
 def _with_why(message: str, why: str | None) -> str:
     """An error with what the shapes that were not picked say."""
     return f"{message} {TEXTS['otherwise'].format(why=reveal(why))}" if why else message
+
+
+def _is_small(drafts: Any) -> bool:
+    try:
+        return len(json.dumps(drafts)) <= MAX_DRAFTS
+    except (RecursionError, TypeError, ValueError):
+        return False  # no JSON that a page can show again

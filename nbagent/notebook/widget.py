@@ -42,6 +42,11 @@ from .wire import (
 
 log = logging.getLogger(__name__)
 
+MAX_OPENED = 4_000
+"""Keys of open items that are kept of a page."""
+MAX_KEY = 500
+"""Characters of such a key."""
+
 STATIC = Path(__file__).parent.parent / "static"
 BEHIND = 0.1
 """Seconds that an answer waits where ipywidgets stand for fields: a kernel with subshells may hand it
@@ -225,7 +230,8 @@ class Card(anywidget.AnyWidget):
             case Stop():
                 self._stop()
             case Focus(busy=busy, opened=opened):
-                self.busy, self.opened = busy, opened
+                self.busy = busy
+                self.opened = [key for key in opened[:MAX_OPENED] if len(key) <= MAX_KEY]
             case never:
                 assert_never(never)
 

@@ -75,3 +75,38 @@ async def test_a_run_that_goes_on_after_its_failure_keeps_its_card(monkeypatch):
     await run
     assert not shown.live.held()
     shown.live.card.detach()
+
+
+async def test_what_a_page_may_have_kept_in_memory_is_bounded():
+    """Drafts too large for a reload can still be submitted; of open items a few thousand are known."""
+    got = []
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("note", text="?"), "done"]))
+
+    @agent.tool(approval=True, editable=True)
+    def note(text: str) -> str:
+        got.append(len(text))
+        return "noted"
+
+    run = await agent.run("go", show=False, attended=True).settled()
+    card, (asked,) = RunCard(run), run.interrupts
+
+    def kept(text):
+        drafts = {"fields": {"text": {"text": text}}}
+        card._handle({"type": "drafts", "interrupt": asked.id, "drafts": drafts})
+        (form,) = (i for i in card._snapshot().view.items if i.type == "form")
+        return drafts, form.drafts
+
+    assert len({str(part) for part in kept("short")}) == 1
+    large, reloaded = kept("x" * 5_000_000)
+    assert reloaded is None
+    assert not card._typed_so_far
+    opened = [*map(str, range(100_000)), "k" * 10_000]
+    card._handle({"type": "focus", "busy": True, "opened": opened[::-1]})
+    assert card.busy
+    assert 1_000 <= len(card.opened) <= 10_000
+    assert max(map(len, card.opened)) < 1_000
+    answer = {"type": "answer", "interrupt": asked.id, "submission": "s", "action": "approve"}
+    card._handle(answer | {"drafts": large})
+    assert ((await run).text, got) == ("done", [5_000_000])
+    card.detach()
+    card.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from .errors import MessagesError
+from .errors import MessagesError, StoreError
 from .events import Interrupted, RunFailed
 from .interrupts import Resumed
 from .messages import FrozenDict, Message, Part, calls_of, canonical, load, message
@@ -22,7 +22,9 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
     """
     if not state.calls:
         return state.messages
-    stopped = stopped or isinstance(state.outcome, RunFailed)
+    failed = state.outcome if isinstance(state.outcome, RunFailed) else None
+    if failed is not None:  # where the store failed, a body may have ended, and its result be lost
+        stopped = stopped or failed.error != StoreError.__name__
     last = state.messages[-1]
     first, whole = next(iter(state.calls)), _carry_run(state)
     parts = [

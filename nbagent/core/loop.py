@@ -11,6 +11,7 @@ from .errors import (
     BudgetExceeded,
     NbagentError,
     RunError,
+    StoreError,
     UsageError,
 )
 from .events import (
@@ -349,6 +350,6 @@ def with_history(error: Exception, state: RunState) -> NbagentError:
         return error
     if not isinstance(error, RunError):
         error = RunError(f"{type(error).__name__}: {error}")
-    error.messages = paused_messages(state, stopped=True)
+    error.messages = paused_messages(state, stopped=not isinstance(error, StoreError))
     error.text = error.text or state.text
     return error

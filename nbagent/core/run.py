@@ -211,9 +211,7 @@ class Run(Record):
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
                 raise UsageError(f"only a failed run is retried; this one is {status_of(state)}")
-            check_none_ran_elsewhere(state, state.outcome)
-            check_known(state, state.outcome)
-            return [event, *kept(self.id, state)]
+            return [event, *self._unwritten(state, state.outcome)]
 
         self._journal.commit(decide)
         forget(self.id)
@@ -222,6 +220,12 @@ class Run(Record):
             self._drive.soon(partial(self._deadlines.watch, waiting))
         self._drive.go_on()
         return self
+
+    def _unwritten(self, state: RunState, failed: RunFailed) -> Sequence[StoredEvent]:
+        """What tools came to that could not be stored; refuses where that cannot be known."""
+        check_none_ran_elsewhere(state, failed)
+        check_known(state, failed)
+        return kept(self.id, state)
 
     def fork(self, *, at: PendingInterrupt | str | None = None) -> Run:
         """An independent run that goes on from here, or from when ``at`` was asked.
@@ -234,7 +238,10 @@ class Run(Record):
         """
         now = self._spec.clock()
         at_id = None if at is None else id_of(at)
-        events = forked(self._journal.read(), at_id, self._spec.new_id, now)
+        events, state = self._journal.read(), self._journal.state
+        events = forked(events, at_id, self._spec.new_id, now)
+        if at is None and isinstance(state.outcome, RunFailed):
+            events += self._unwritten(state, state.outcome)
         journal = Journal(self._spec.new_id(), self._journal.store)
         journal.append(*events)
         run = Run(self._spec, journal, Place(self._host, self.attended, self.loop))

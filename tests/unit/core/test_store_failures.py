@@ -93,6 +93,20 @@ async def test_another_handle_of_the_process_stores_it_as_well() -> None:
     assert sent == [5.0]
 
 
+async def test_nothing_that_comes_of_such_a_run_does_it_again() -> None:
+    """A fork takes the result over; the messages say that it is not known."""
+    sent: list[float] = []
+    agent = banker(Shaky(of("tool_finished")), sent)
+    run = await approved(agent)
+    assert (await run.fork()).text == "done"
+    with pytest.raises(nb.StoreError) as error:
+        await run
+    for messages in (error.value.messages, run.messages):
+        with pytest.raises(nb.MessagesError, match="whether it took effect is not known"):
+            await agent.generate(messages=list(messages))
+    assert sent == [5.0]
+
+
 async def test_another_process_does_not_run_again_what_may_have_been_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -207,7 +207,10 @@ class Driver:
         await self._change()
 
     async def _attempt(self, call_id: str) -> None:
-        attempt = Attempt(self.journal.state.calls[call_id], self.journal, self._around)
+        call = self.journal.state.calls.get(call_id)
+        if call is None:
+            return  # another process ended the turn before this task began
+        attempt = Attempt(call, self.journal, self._around)
         self._attempts[call_id] = attempt
         await attempt.run()
         self._attempts.pop(call_id, None)

@@ -122,3 +122,18 @@ async def test_a_body_goes_on_with_an_answer_from_elsewhere_though_one_from_here
         run.respond(question, "here")
     assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
     assert run.calls["asks"][0].output == "there"
+
+
+async def test_a_call_that_another_handle_ended_before_its_task_began_is_nothing_to_do():
+    """Between a step and its tasks the journal may move on to another turn."""
+    agent = nb.Agent(nb.ScriptedModel([[call("plain"), call("plain")], "done"]))
+
+    @agent.tool
+    async def plain() -> str:
+        return "plain"
+
+    run = agent.run("go")
+    await run
+    run._drive._drive()  # a driver on a journal whose turn is over
+    await run._drive._driver._run_calls(("call_0", "call_1"))
+    assert [one.output for one in run.calls["plain"]] == ["plain", "plain"]

@@ -192,6 +192,19 @@ def _carried(part: Part) -> CallState:
         ) from error
 
 
+_ASKED = {"pause", "asked", "answers", "resumed", "child"}
+"""What the record of a call has that a person was asked about; the rules had judged it by then."""
+
+
+def _judged(carried: dict[str, Any], cleared: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The input that the rules let pass or asked about, so that they are not asked again."""
+    pause = carried.get("pause")
+    if pause is not None and pause.get("verdict"):
+        shown: dict[str, Any] = pause["input"]
+        return shown
+    return cleared if _ASKED & set(carried) else None
+
+
 def _call_of(part: Part, carried: dict[str, Any]) -> CallState:
     pause, resumed = carried.get("pause"), carried.get("resumed")
     if carried.get("status") == "running":
@@ -201,6 +214,7 @@ def _call_of(part: Part, carried: dict[str, Any]) -> CallState:
             "wait for that run to end, or put a tool message with the call's result behind them"
         )
     input_: dict[str, Any] = carried["input"] if "input" in carried else part["input"]
+    cleared = carried.get("cleared", input_ if carried.get("attempt") else None)
     call = CallState(
         id=part["id"],
         name=part["name"],
@@ -211,7 +225,8 @@ def _call_of(part: Part, carried: dict[str, Any]) -> CallState:
         attempt=carried.get("attempt", 0),
         pause=None if pause is None else Interrupted.model_validate(pause),
         resumed=None if resumed is None else Resumed(resumed["data"]),
-        cleared=carried.get("cleared", input_ if carried.get("attempt") else None),
+        cleared=cleared,
+        judged=_judged(carried, cleared),
         asked={e["id"]: Interrupted.model_validate(e) for e in carried.get("asked", ())},
         answers=dict(carried.get("answers", ())),
         steps=carried.get("steps", {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from functools import partial
 from typing import Any
@@ -46,6 +47,8 @@ class Dispatch:
         self._input = call.input
         """What reached the gate last."""
         self._success: list[Any] = []
+        self._one_at_a_time = asyncio.Lock()
+        """A middleware may call ``next`` twice at once: the second waits, and gets what the first got."""
 
     @property
     def body_runs(self) -> bool:
@@ -92,6 +95,10 @@ class Dispatch:
 
     async def __call__(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
         """Let the call pass with this input, and give what came of it; after a success the same again."""
+        async with self._one_at_a_time:
+            return await self._pass(tool, typed, input_)
+
+    async def _pass(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
         if self.signal is not None:
             raise self.signal
         if self.pause is not None:

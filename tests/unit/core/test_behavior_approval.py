@@ -16,10 +16,7 @@ call = nb.ScriptedModel.call
 
 
 async def test_c73_c74_c75_c87_rules_on_arguments_allow_deny_or_ask_once(play):
-    """The first that matches counts; with none the tool asks; no rule is asked again in that run.
-
-    Messages that carry the open call are nobody's word: what denies looks at the input once more.
-    """
+    """The first that matches counts; with none the tool asks; no rule is asked again afterwards."""
     looked: list[int] = []
     did: list[int] = []
 
@@ -44,14 +41,11 @@ async def test_c73_c74_c75_c87_rules_on_arguments_allow_deny_or_ask_once(play):
     await s.answer(restart={0: {}})
     assert "too large" in s.results[0]
     assert (s.results[1:], did) == (["did 1", "did 50"], [1, 50])
-    assert sorted(looked) == ([1, 50, 500] if s.live else [1, 50, 50, 500])
+    assert sorted(looked) == [1, 50, 500]
 
 
 async def test_c87_a_rule_that_let_a_call_pass_is_not_asked_again_after_its_own_pause(play, tools):
-    """The body paused by itself; its answer meets the same verdict, also in another process.
-
-    Not so where the call comes from messages and something denies: then the rules are asked again.
-    """
+    """The body paused by itself; its answer meets the same verdict, also in another process."""
     looked: list[float] = []
 
     def allows(typed: Any) -> bool:
@@ -61,11 +55,7 @@ async def test_c87_a_rule_that_let_a_call_pass_is_not_asked_again_after_its_own_
     rules = [nb.allow("gate", when=allows), nb.deny("*")]
     s = await play([call("gate", amount=1), "done"], tools, policy=rules)
     await s.answer(restart={0: {}})
-    if s.live:
-        assert (looked, s.results) == ([1.0], ["sent 1.0"])
-    else:
-        assert (looked, tools.log) == ([1.0, 1.0], [])
-        assert "refuses this call" in s.results[0]
+    assert (looked, s.results) == ([1.0], ["sent 1.0"])
 
 
 async def test_c76_approving_runs_exactly_what_was_shown(play, tools):

@@ -114,3 +114,26 @@ async def test_a_misused_context_fails_the_run_whatever_surrounds_it(play, hosti
 
     with pytest.raises(Misuse, match="no JSON"):
         await play([call("gate")], define, middleware=[hostile])
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_p3_next_called_twice_at_once_runs_the_body_once(asks):
+    """The second waits for the first, and gets what it got; a question is asked once, too."""
+    ran: list[int] = []
+
+    class Twice:
+        async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
+            return (await asyncio.gather(nxt(c), nxt(c)))[0]
+
+    agent = nb.Agent(nb.ScriptedModel([call("act", n=1), "done"]), middleware=[Twice()])
+
+    @agent.tool
+    async def act(n: int, ctx: nb.ToolContext) -> str:
+        told = await ctx.ask("Sure?") if asks else "told"
+        await asyncio.sleep(0)
+        ran.append(n)
+        return str(told)
+
+    run = agent.run("go", answers=["told"])
+    await asyncio.wait_for(run._wait(), 20)
+    assert (ran, run.calls["act"][0].output) == ([1], "told")

@@ -129,7 +129,7 @@ export function actionBar(env, signal, { press, reset }) {
     if (!standing) return;
     const left = standing.expires === null ? null : standing.expires - env.store.now();
     const key = standing.enter ? "key_enter" : isApple() ? "key_cmd_enter" : "key_ctrl_enter";
-    const main = made.find((one) => one.action.primary)?.el.textContent;
+    const main = made.find((one) => one.action.primary)?.action.label;
     const known = standing.enter !== null && main;
     text(keys, known ? say("key_does", { keys: say(key), action: main }) : "");
     text(end, left === null ? "" : left > 0 ? expires(left) : say("expired"));

@@ -65,6 +65,14 @@ test("Enter never approves; Ctrl+Enter and Cmd+Enter do", () => {
   }
 });
 
+test("what the key does is said in short, whatever the button's label is by then", () => {
+  const { $ } = open([edit()]);
+  expect($(".nba-keys").textContent).toBe("Ctrl+Enter: Approve");
+  type($("input"), "y");
+  expect($(".nba-go").textContent).toBe("Approve with changes");
+  expect($(".nba-keys").textContent).toBe("Ctrl+Enter: Approve");
+});
+
 test("Enter in a one-line input sends a question; in a textarea Ctrl+Enter does", () => {
   const short = open([form({ kind: "text" })]);
   type(short.$("input"), "Ada");

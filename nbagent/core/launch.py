@@ -68,8 +68,13 @@ def launch(spec: RunSpec, prompt: str, options: Options, *, blocking: bool = Fal
     run = Run(spec, journal, place, answers=options.answers)
     host.started(run, on_rerun=options.on_rerun)
     run.start(messages, after=after.id if after is not None else None)
-    if attended and options.show:
-        host.show(run)
+    try:
+        if attended and options.show:
+            host.show(run)
+    except KeyboardInterrupt:  # it comes before the waiting that it is meant to end
+        if blocking:
+            run.stop(by="keyboard")
+        raise
     return run
 
 

@@ -98,10 +98,14 @@ class Run(Record):
         """
         if running_loop() is self._drive.loop:
             raise UsageError("this run lives on the loop that runs here: use `await run`")
-        while True:  # an answer may have come as the wait ended
-            self._host.wait_sync(self, self._when(self._over))
-            if self._over():
-                return self._outcome()
+        try:
+            while True:  # an answer may have come as the wait ended
+                self._host.wait_sync(self, self._when(self._over))
+                if self._over():
+                    return self._outcome()
+        except KeyboardInterrupt:  # wherever it comes: the host knows of it only while it waits
+            self.stop(by="keyboard")
+            raise
 
     async def _wait(self) -> Result:
         while True:  # an answer may have come as the wait ended

@@ -17,6 +17,7 @@ import nbagent as nb
 from nbagent.core import drive as drive_module
 from nbagent.core import threads
 from nbagent.core.errors import MessagesError, StoreError, UsageError
+from nbagent.core.host import ScriptHost
 from nbagent.core.model import TextDelta
 from nbagent.core.threads import MAX_THREADS, private_loop, run_in_thread
 
@@ -650,3 +651,19 @@ async def test_messages_taken_while_a_body_runs_do_not_run_it_again():
     go.set()
     assert (await run).text == "done"
     assert acted == ["act"]
+
+
+@pytest.mark.parametrize("where", ["show", "wait_sync"])
+def test_a_keyboard_interrupt_ends_a_blocking_run_wherever_it_comes(monkeypatch, where):
+    """Also before the waiting has begun: the run does not stay behind with its question."""
+    started: list[nb.Run] = []
+
+    def interrupted(_host: Any, run: nb.Run, *_: Any) -> None:
+        started.append(run)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ScriptHost, where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        asking().run_sync("go", attended=True)
+    started[0].settling().result(20)
+    assert started[0].status == "cancelled"

@@ -665,5 +665,4 @@ def test_a_keyboard_interrupt_ends_a_blocking_run_wherever_it_comes(monkeypatch,
     monkeypatch.setattr(ScriptHost, where, interrupted)
     with pytest.raises(KeyboardInterrupt):
         asking().run_sync("go", attended=True)
-    started[0].settling().result(20)
-    assert started[0].status == "cancelled"
+    started[0]._when(lambda: started[0].status == "cancelled").result(20)

@@ -135,5 +135,5 @@ async def test_a_call_that_another_handle_ended_before_its_task_began_is_nothing
     run = agent.run("go")
     await run
     run._drive._drive()  # a driver on a journal whose turn is over
-    await run._drive._driver._run_calls(("call_0", "call_1"))
+    await run._drive._driver._attempt("call_0")
     assert [one.output for one in run.calls["plain"]] == ["plain", "plain"]

@@ -5,12 +5,8 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from .core import agent as _agent
-from .core import answers as _answers
-from .core import host as _host
 from .core.agent import Agent
-from .core.context import ToolContext
-from .core.define import interrupt_tool, tool
-from .core.errors import (
+from .core.base.errors import (
     BudgetExceeded,
     Cancelled,
     Conflict,
@@ -34,27 +30,22 @@ from .core.errors import (
     TurnLimit,
     UsageError,
 )
-from .core.external import answer_external
-from .core.interrupts import (
-    Interrupt,
-    PendingInterrupt,
-    Reject,
-    Respond,
-    Restart,
-    Resumed,
-)
-from .core.memory import MemoryStore
-from .core.metadata import Ask, Choose, Confirm, Edit, Option
-from .core.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
-from .core.near import meant as _meant
-from .core.opening import open_run
-from .core.policy import allow, deny, review
-from .core.replies import tool_rejection, tool_response, tool_restart
-from .core.result import Result
-from .core.run import Run
-from .core.spec import Budget
-from .core.steps import Response
-from .core.tools import Tool, ToolResult
+from .core.base.errors import meant as _meant
+from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart, Resumed
+from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
+from .core.engine.spec import Budget
+from .core.journal.memory import MemoryStore
+from .core.opening import answer_external, open_run
+from .core.run import answers as _answers
+from .core.run import host as _host
+from .core.run.generate import Response, tool_rejection, tool_response, tool_restart
+from .core.run.result import Result
+from .core.run.run import Run
+from .core.tools.context import ToolContext
+from .core.tools.define import interrupt_tool, tool
+from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
+from .core.tools.policy import allow, deny, review
+from .core.tools.tool import Tool, ToolResult
 
 __version__ = "0.1.0"
 
@@ -126,8 +117,8 @@ __all__ = [
 ]
 
 _LATE = {
-    "FormHint": "nbagent.forms",
-    "OpenAIModel": "nbagent.models.openai",
+    "FormHint": "nbagent.forms.hints",
+    "OpenAIModel": "nbagent.models.openai.model",
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",
     "allow_nested": "nbagent.notebook.nested",
@@ -159,7 +150,7 @@ def _notebook_host() -> _host.Host | None:
 
 
 def _named_model(name: str) -> _Any:
-    return _import_module("nbagent.models").resolve(name)
+    return _import_module("nbagent.models.resolve").resolve(name)
 
 
 _host.finders.append(_notebook_host)
@@ -168,7 +159,7 @@ _agent.model_finders.append(_named_model)
 
 def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:
     """What a JSON Schema has against an answer."""
-    found: _Any = _import_module("nbagent.forms.jsonschemas").validator_for(schema)
+    found: _Any = _import_module("nbagent.forms.answer.json_schema").validator_for(schema)
     return [{"loc": tuple(e.absolute_path), "msg": e.message} for e in found.iter_errors(value)]
 
 

@@ -8,12 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
-from .define import as_tool, inner_tool, tool
-from .errors import (
-    ToolError,
-    UsageError,
-)
-from .given import (
+from .arguments import (
     check_rules,
     checked_budget,
     checked_list,
@@ -23,25 +18,25 @@ from .given import (
     checked_text,
     checked_turns,
 )
-from .interrupts import PendingInterrupt
-from .journal import Heard, Journal, Store
-from .launch import Options, check_pending, checked_prompt, launch, take_up
-from .loop import Driver
-from .memory import MemoryStore
-from .messages import load
-from .middleware import Middleware
-from .model import Model
-from .near import meant
-from .pending import interrupts_of
-from .policy import Approval, Rule
-from .replies import replies_of
-from .result import Result
-from .run import Run
-from .script import Answers
-from .spec import Budget, Inner, RunSpec, new_id
-from .state import restore
-from .steps import Pending, Response, response_of, say, settle
-from .tools import Tool
+from .base.errors import ToolError, UsageError, meant
+from .base.interrupts import PendingInterrupt
+from .base.messages import load
+from .base.model import Model
+from .engine.driver import Driver
+from .engine.spec import Budget, Inner, RunSpec, new_id
+from .journal.journal import Heard, Journal, Store
+from .journal.memory import MemoryStore
+from .run.answers import interrupts_of
+from .run.generate import Pending, Response, replies_of, response_of, say, settle
+from .run.result import Result
+from .run.run import Run
+from .run.scripted_answers import Answers
+from .run.start import Options, check_pending, checked_prompt, launch, take_up
+from .state.history import restore
+from .tools.define import as_tool, inner_tool, tool
+from .tools.middleware import Middleware
+from .tools.policy import Approval, Rule
+from .tools.tool import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -144,7 +139,7 @@ class Agent:
         thread: bool = True,
         preview: Callable[[Any], Any] | None = None,
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    def tool(  # noqa: PLR0913 - keyword-only, each a property of the tool
+    def tool(
         self,
         fn: Callable[P, R] | None = None,
         /,
@@ -195,7 +190,7 @@ class Agent:
 
     # --- live
 
-    def run(  # noqa: PLR0913 - the product's front door, keyword-only
+    def run(
         self,
         prompt: str,
         *,

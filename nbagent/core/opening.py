@@ -2,11 +2,96 @@
 
 from __future__ import annotations
 
+import hmac
+from typing import Any
+
 from .agent import Agent
-from .journal import Journal, Store
-from .run import Run
-from .script import Answers
-from .threads import run_in_thread
+from .base.errors import Conflict, InvalidAnswer, NotPending, StoreError
+from .base.events import Interrupted, StoredEvent
+from .base.interrupts import Respond, token_digest
+from .call.threads import run_in_thread
+from .journal.journal import Journal, Store
+from .run.result import Receipt
+from .run.run import Run, open_handles
+from .run.scripted_answers import Answers
+
+
+def answer_external(
+    token: str, value: Any, *, agent: Agent | None = None, store: Store | None = None
+) -> Receipt:
+    """Answer the interrupt that waits for this token, and let its run go on; from any thread.
+
+    Args:
+        token: the ``ctx.external_token`` that the tool handed out.
+        value: the answer, as if the tool had returned it.
+        agent: whose runs are looked through in ``store``, where this process does not hold the run.
+        store: where the journals of those are; the agent's by default.
+
+    Returns:
+        A receipt, as ``Run.respond`` gives.
+
+    Raises:
+        NotPending: nothing that is known here waits for this token.
+        Conflict: it was used already, or its interrupt was settled otherwise.
+        InvalidAnswer: the value does not fit the tool, or the token is no text; it can be used again.
+    """
+    given: object = token
+    if not isinstance(given, str) or not token:
+        raise InvalidAnswer(f"a token is a text, not {type(given).__name__}")
+    digest = token_digest(token)
+    handles = open_handles()
+    for run in handles:
+        event = _waiting(run.open_events, digest)
+        if event is not None:
+            return run.resolve(event.id, Respond(output=value), by="external")
+    stored = [] if agent is None else _stored(agent, store, {run.id for run in handles})
+    for journal in stored:
+        event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
+        if event is not None and agent is not None:
+            run = agent.take_up(journal, show=False)
+            return run.resolve(event.id, Respond(output=value), by="external")
+    raise _refusal(handles, stored, digest)
+
+
+def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
+    for event in events:
+        if event.external is not None and hmac.compare_digest(event.external, digest):
+            return event
+    return None
+
+
+def _stored(agent: Agent, store: Store | None, known: set[str]) -> list[Journal]:
+    place = store or agent.journals
+    journals = [Journal(run_id, place) for run_id in place.run_ids() if run_id not in known]
+    for journal in journals:
+        journal.catch_up()
+    return journals
+
+
+def _refusal(handles: list[Run], stored: list[Journal], digest: str) -> NotPending | Conflict:
+    """Why a token answers nothing: it was used, or nobody knows it."""
+    for run in handles:
+        used = _waiting(_asked(run), digest)
+        if used is not None:
+            return Conflict(f"this token was used: {run.why_not_pending(used.id)}")
+    for journal in stored:
+        if _waiting(_interrupts(journal.read()), digest) is not None:
+            return Conflict("this token was used, or its interrupt was settled otherwise")
+    return NotPending(
+        "no interrupt waits for this token here; for a run that this process does not hold, give "
+        "agent= and store="
+    )
+
+
+def _asked(run: Run) -> list[Interrupted]:
+    try:
+        return _interrupts(run.journal)
+    except StoreError:  # its store is closed by now: it has no say in another run's token
+        return []
+
+
+def _interrupts(events: list[StoredEvent]) -> list[Interrupted]:
+    return [event for event in events if isinstance(event, Interrupted)]
 
 
 async def open_run(

@@ -7,29 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .check import Checked
-from .choose import made_choice
-from .decode import Decoder
-from .grow import Made, made_of
-from .keep import keepable
-from .masks import masked
-from .nodes import Node, Object
-from .parts import Part, Path, Problem
-from .scrub import scrubbed, unmasked
-from .secretlike import asked_secrets
-from .spec import Draft, spec
+from .answer.check import Checked
+from .answer.decode import Decoder
+from .answer.keep import keepable
+from .answer.parts import Part, Path, Problem
+from .build.build import Made, made_of
+from .build.choose import made_choice
+from .nodes.nodes import Node, Object
+from .nodes.spec import Draft, spec
+from .secrets import asked_secrets, masked, scrubbed, unmasked
 from .static import record
 from .texts import say
-from .values import (
-    ABSENT,
-    MAX_NESTING,
-    Json,
-    as_document,
-    broken,
-    depth_over,
-    dumps,
-    same,
-)
+from .values import ABSENT, MAX_NESTING, Json, as_document, broken, depth_over, dumps, same
 
 Error = tuple[str | None, Path, str]
 """Field id (None: the form as a whole), place in the document, message."""

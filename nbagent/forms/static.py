@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from html import escape
 
-from .nodes import Choice, Const, Leaf, Map, Node, Object, Parts, Rows, Union
+from .nodes.nodes import Choice, Const, Leaf, Map, Node, Object, Parts, Rows, Union
 from .texts import say
 from .values import ABSENT, Json, dumps, same, shown
 

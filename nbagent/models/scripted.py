@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from nbagent.core.errors import MessagesError, ModelError, UsageError
-from nbagent.core.messages import Message, calls_of, check, dumps
-from nbagent.core.model import (
+from nbagent.core.base.errors import MessagesError, ModelError, UsageError
+from nbagent.core.base.messages import Message, calls_of, check, dumps
+from nbagent.core.base.model import (
     Discarded,
     Finished,
     FinishReason,

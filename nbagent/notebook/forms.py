@@ -7,16 +7,16 @@ from typing import Any, Final, TypeVar, overload
 
 from IPython.display import display
 
-from nbagent.core.errors import HumanInputRequired, InvalidAnswer, UsageError
-from nbagent.forms import Form, Submission
+from nbagent.core.base.errors import HumanInputRequired, InvalidAnswer, UsageError
+from nbagent.forms.form import Form, Submission
 
 from . import kernel
-from .display import Live
-from .form_card import FormCard, answered, bundle, question_of
-from .libraries import live_call
-from .questions import Question
-from .reveal import reveal
+from .capture.libraries import live_call
+from .cards.display import Live
+from .cards.form_card import FormCard, answered, bundle, question_of
+from .render.reveal import reveal
 from .texts import TEXTS
+from .view.questions import Question
 
 T = TypeVar("T")
 

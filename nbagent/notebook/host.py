@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from nbagent.core.run import Run
-from nbagent.core.threads import private_loop
+from nbagent.core.call.threads import private_loop
+from nbagent.core.run.run import Run
 
-from . import capture, kernel
+from . import kernel
+from .capture import capture
 from .texts import TEXTS
 
 
@@ -56,7 +57,7 @@ class NotebookHost:
 
     def show(self, run: Run) -> None:
         """Show the run's card in the calling cell."""
-        from .display import Shown  # noqa: PLC0415 - ipywidgets and anywidget load here, not sooner
+        from .cards.display import Shown  # noqa: PLC0415 - ipywidgets and anywidget load here, not sooner
 
         shown = self._displays.get(run.id)
         if shown is None:
@@ -97,7 +98,7 @@ class NotebookHost:
         kernel.pump(run.settling())
 
     def _publish(self, run: Run) -> None:
-        from .display import publish_static  # noqa: PLC0415 - not needed where nothing is shown
+        from .cards.display import publish_static  # noqa: PLC0415 - not needed where nothing is shown
 
         publish_static(run)
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from nbagent.core.errors import UsageError
+from nbagent.core.base.errors import UsageError
 
 T = TypeVar("T")
 

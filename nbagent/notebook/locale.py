@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import asyncio
 from collections.abc import Mapping
 from string import Formatter
-from typing import Final
+from typing import Final, Protocol
+from weakref import WeakSet
 
-from nbagent.core.errors import UsageError
+from nbagent.core.base.errors import UsageError
 from nbagent.forms.texts import TEXTS as FORM_TEXTS
 
 from .texts import TEXTS
@@ -20,6 +21,19 @@ ENGLISH: Final[Mapping[str, str]] = {
     **{f"{PREFIX}{key}": text for key, text in FORM_TEXTS.items()},
 }
 """Every key with its English sentence; what is in braces is filled in."""
+
+
+class OpenCard(Protocol):
+    """A card that a page shows."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def greet(self) -> object:
+        """Send the page all that it shows, and the sentences it shows it with."""
+
+
+open_cards: WeakSet[OpenCard] = WeakSet()
+"""The cards of this process; each adds itself."""
 
 
 def set_locale(mapping: Mapping[str, str]) -> None:
@@ -65,7 +79,6 @@ def _names(text: str) -> set[str]:
 
 
 def _tell_open_cards() -> None:
-    widget = sys.modules.get(f"{__package__}.widget")  # not loaded: no card was ever shown
-    for card in [] if widget is None else list(widget.cards):
+    for card in list(open_cards):
         if not card.loop.is_closed():
             card.loop.call_soon_threadsafe(card.greet)

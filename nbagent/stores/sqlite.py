@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
-from nbagent.core.errors import StoreError, UsageError
-from nbagent.core.events import FORMAT_VERSION, StoredEvent, dump, parse
-from nbagent.core.journal import moved_on
+from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.events import FORMAT_VERSION, StoredEvent, dump, parse
+from nbagent.core.journal.journal import moved_on
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import nbagent as nb
-from nbagent.core.model import Finished, ModelDelta, Request, TextDelta, ToolCallDelta
+from nbagent.core.base.model import Finished, ModelDelta, Request, TextDelta, ToolCallDelta
 
 ARGUMENTS = json.dumps({"account": "ABC123", "amount": 12.5})
 FINISHED = Finished("tool_calls")

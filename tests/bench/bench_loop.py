@@ -20,9 +20,9 @@ from typing import Any
 
 import openai
 
-from nbagent.core.messages import message, text_part, user
-from nbagent.core.model import Request, TextDelta, ToolCallDelta, ToolSpec
-from nbagent.models.openai import OpenAIModel
+from nbagent.core.base.messages import message, text_part, user
+from nbagent.core.base.model import Request, TextDelta, ToolCallDelta, ToolSpec
+from nbagent.models.openai.model import OpenAIModel
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 STEP = ToolSpec("step", "Do the next step.", SCHEMA)

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from nbagent.core.events import (
+from nbagent.core.base.events import (
     CallRequested,
     ModelResponded,
     RunStarted,
@@ -20,7 +20,7 @@ from nbagent.core.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.owner import owner
+from nbagent.core.base.process import owner
 from nbagent.stores.sqlite import SQLiteStore
 
 

@@ -7,18 +7,18 @@ import json
 import statistics
 import time
 
-from nbagent.core.events import (
+from nbagent.core.base.events import (
     CallRequested,
     ModelResponded,
     RunStarted,
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.messages import user
-from nbagent.core.model import TextDelta
-from nbagent.notebook import static
-from nbagent.notebook.markdown import render
-from nbagent.notebook.view import RunView
+from nbagent.core.base.messages import user
+from nbagent.core.base.model import TextDelta
+from nbagent.notebook.render import static
+from nbagent.notebook.render.markdown import render
+from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Patch
 
 TOKENS = 20_000

@@ -11,8 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route
 from pydantic import BaseModel
 
-from nbagent.forms import Form
-from nbagent.forms.form import Error
+from nbagent.forms.form import Error, Form
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, FieldError, FormItem, Head, Receipt, Snapshot, View
 

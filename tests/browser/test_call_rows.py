@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser
 
-from nbagent.notebook import static
+from nbagent.notebook.render import static
 from nbagent.notebook.wire import CallItem, Head, Rich, View
 
 WORDS = "one line of words that would fit the card but not half of it, once and again"

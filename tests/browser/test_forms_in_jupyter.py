@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 from pydantic import BaseModel, Field
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 from tests.browser.card import Card
 from tests.browser.notebook_page import NotebookPage
 from tests.browser.typist import Typist

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 from pydantic import Base64Bytes, BaseModel, Field, SecretStr
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 from nbagent.forms.hints import FormHint
 from tests.browser.form_page import FormPage, need_axe
 from tests.browser.typist import Typist

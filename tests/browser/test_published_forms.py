@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 from tests.browser.form_page import FormPage, need_axe
 from tests.browser.typist import Typist
 from tests.unit.forms.conftest import CASES

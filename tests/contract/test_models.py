@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nbagent.core.errors import ModelError
-from nbagent.core.messages import Message, message, text_part, user
-from nbagent.core.model import (
+from nbagent.core.base.errors import ModelError
+from nbagent.core.base.messages import Message, message, text_part, user
+from nbagent.core.base.model import (
     Finished,
     Model,
     ModelDelta,
@@ -20,8 +20,8 @@ from nbagent.core.model import (
     ToolCallDelta,
     ToolSpec,
 )
-from nbagent.models.demo import demo_model
-from nbagent.models.openai import OpenAIModel
+from nbagent.models.demo.model import demo_model
+from nbagent.models.openai.model import OpenAIModel
 from nbagent.models.scripted import ScriptedModel
 from tests.integration.chat_server import ChatServer, Reply
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core.events import Resolved, RunCompleted, StoredEvent
-from nbagent.core.interrupts import Reject, Respond, Restart
-from nbagent.core.journal import Store
+from nbagent.core.base.events import Resolved, RunCompleted, StoredEvent
+from nbagent.core.base.interrupts import Reject, Respond, Restart
+from nbagent.core.journal.journal import Store
 
 numbers = itertools.count()
 

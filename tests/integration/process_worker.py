@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import nbagent as nb
-from nbagent.core.messages import results_of
-from nbagent.core.model import Finished, ModelDelta, Request, TextDelta, ToolCallDelta
+from nbagent.core.base.messages import results_of
+from nbagent.core.base.model import Finished, ModelDelta, Request, TextDelta, ToolCallDelta
 
 
 class Caller:

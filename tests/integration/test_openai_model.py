@@ -16,9 +16,9 @@ from typing import Any
 import openai
 import pytest
 
-from nbagent.core.errors import ModelConfigError, ModelError
-from nbagent.core.messages import Message, message, text_part, user
-from nbagent.core.model import (
+from nbagent.core.base.errors import ModelConfigError, ModelError
+from nbagent.core.base.messages import Message, message, text_part, user
+from nbagent.core.base.model import (
     Discarded,
     Finished,
     ModelDelta,
@@ -29,9 +29,9 @@ from nbagent.core.model import (
     ToolSpec,
     Usage,
 )
-from nbagent.models import resolve
-from nbagent.models.openai import OpenAIModel
-from nbagent.models.openai_send import is_lean
+from nbagent.models.openai.model import OpenAIModel
+from nbagent.models.openai.send import is_lean
+from nbagent.models.resolve import resolve
 from tests.integration.chat_server import ChatServer, Refuse, Reply
 
 ADD = ToolSpec("add", "Add two numbers", {"type": "object", "properties": {}})
@@ -490,8 +490,8 @@ def test_extra_cannot_replace_what_nbagent_sets(field: str) -> None:
 def test_importing_models_does_not_load_the_client() -> None:
     """Importing stays cheap: the client alone takes 0.6 s."""
     code = (
-        "import sys, nbagent.models as m, nbagent.models.openai, nbagent.models.openai_send, "
-        "nbagent.models.scripted, nbagent.models.demo; m.resolve('gpt-5'); m.resolve('demo'); "
+        "import sys, nbagent.models.resolve as m, nbagent.models.openai.model, "
+        "nbagent.models.openai.send, nbagent.models.scripted, nbagent.models.demo.model; m.resolve('gpt-5'); m.resolve('demo'); "
         "print([n for n in ('openai', 'httpx2', 'httpx', 'anyio', 'IPython') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import nbagent as nb
-from nbagent.core import errors
+from nbagent.core.base import errors
 
 HEAVY = [
     "openai",

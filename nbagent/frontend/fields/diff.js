@@ -1,5 +1,5 @@
 // @ts-check
-// What an edit changed, line by line. ../notebook/static.py finds the same lines.
+// What an edit changed, line by line. ../notebook/render/static.py finds the same lines.
 
 import { h } from "../dom.js";
 

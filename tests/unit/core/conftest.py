@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from tests.unit.core.drivers import Define, Json, Live, Reopened, Session, Steps
-from tests.unit.core.elsewhere import Elsewhere
+from tests.unit.core.behavior.drivers import Define, Json, Live, Reopened, Session, Steps
+from tests.unit.core.behavior.elsewhere import Elsewhere
 from tests.unit.core.usual import Keeping, Tools
 
 
@@ -29,7 +29,7 @@ def keeping() -> Keeping:
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give cancelled tools little time."""
-    monkeypatch.setattr("nbagent.core.drive.GRACE", 0.2)
+    monkeypatch.setattr("nbagent.core.run.session.GRACE", 0.2)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nbagent as nb
-from nbagent.core.model import Usage
+from nbagent.core.base.model import Usage
 
 call = nb.ScriptedModel.call
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.interrupts import token_digest
+from nbagent.core.base.interrupts import token_digest
 
 call = nb.ScriptedModel.call
 

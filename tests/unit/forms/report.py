@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 from tests.unit.forms.judging import (
     CASES,
     COLLECTIONS,

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 from tests.unit.forms.judging import broken_versions, ids, offered, oracle, scalars, verdict
 from tests.unit.forms.test_properties import RELAXED, nested
 from tests.unit.forms.test_properties import scalars as any_scalar

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 from tests.unit.forms.judging import ids
 from tests.unit.forms.test_properties import RELAXED, documents, drafts
 

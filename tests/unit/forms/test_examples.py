@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 
 EXAMPLES = json.loads((Path(__file__).parents[2] / "fixtures" / "forms.json").read_text())
 

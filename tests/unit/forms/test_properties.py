@@ -11,7 +11,7 @@ from hypothesis_jsonschema import from_schema
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, SecretStr
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 
 RELAXED = settings(
     max_examples=80,

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, Field
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 from nbagent.forms.hints import FormHint
 
 LONG = "x" * 100_000

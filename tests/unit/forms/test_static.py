@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from pydantic import BaseModel, Field
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 
 
 class Order(BaseModel):

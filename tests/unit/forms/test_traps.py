@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from nbagent.forms import Form
+from nbagent.forms.form import Form
 
 
 def fields(**drafts):

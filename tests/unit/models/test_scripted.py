@@ -6,9 +6,9 @@ from contextlib import aclosing
 
 import pytest
 
-from nbagent.core.errors import ModelError, UsageError
-from nbagent.core.messages import text_of, user
-from nbagent.core.model import (
+from nbagent.core.base.errors import ModelError, UsageError
+from nbagent.core.base.messages import text_of, user
+from nbagent.core.base.model import (
     Discarded,
     Finished,
     ModelDelta,

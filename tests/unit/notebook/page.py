@@ -2,7 +2,7 @@
 
 import html
 
-from nbagent.core.events import (
+from nbagent.core.base.events import (
     CallRequested,
     Interrupted,
     MessageQueued,
@@ -15,10 +15,10 @@ from nbagent.core.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.interrupts import Reject, Respond, Restart
-from nbagent.core.messages import user
-from nbagent.core.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
-from nbagent.core.output import Chunk, Displayed, Printed, Progressed
+from nbagent.core.base.interrupts import Reject, Respond, Restart
+from nbagent.core.base.messages import user
+from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
+from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed
 from nbagent.notebook.wire import View
 
 

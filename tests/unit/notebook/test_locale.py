@@ -10,11 +10,11 @@ import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core.interrupts import PendingInterrupt
-from nbagent.forms import Form
-from nbagent.notebook.form_card import FormCard, question_of
+from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.forms.form import Form
+from nbagent.notebook.cards.form_card import FormCard, question_of
 from nbagent.notebook.locale import ENGLISH
-from nbagent.notebook.questions import Question
+from nbagent.notebook.view.questions import Question
 
 
 class Trip(BaseModel):

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import nbagent as nb
-from nbagent.core import events
-from nbagent.core.events import RunCompleted, RunStarted, dump, parse
+from nbagent.core.base import events
+from nbagent.core.base.events import RunCompleted, RunStarted, dump, parse
 from nbagent.stores import sqlite
 
 
@@ -198,7 +198,7 @@ def test_many_processes_may_make_and_fill_one_file_at_once(tmp_path: Path) -> No
     """Whoever comes first makes the tables; nobody fails, nothing is lost."""
     code = (
         "import sys, nbagent as nb\n"
-        "from nbagent.core.events import RunCompleted\n"
+        "from nbagent.core.base.events import RunCompleted\n"
         "with nb.SQLiteStore(sys.argv[1]) as store:\n"
         "    for n in range(30):\n"
         "        store.append(sys.argv[2], [RunCompleted(at=n)], n)\n"

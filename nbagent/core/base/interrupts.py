@@ -1,0 +1,330 @@
+"""What a paused tool says, and what settles it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+
+from .errors import InvalidAnswer
+from .messages import Json, canonical, dumps, freeze
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def without_init(init: F) -> F:
+    """Let pydantic validate without this ``__init__``, which only places arguments."""
+    init.__dict__["__pydantic_base_init__"] = True
+    return init
+
+
+class InPlace(BaseModel):
+    """Base of what may be made with its first fields in place."""
+
+    model_config = ConfigDict(defer_build=True)
+    first_fields: ClassVar[tuple[str, ...]] = ()
+    """Those that need no name, in order; a subclass has the same."""
+
+    @without_init
+    def __init__(self, *given: Any, **fields: Any) -> None:
+        names, name = self.first_fields, type(self).__name__
+        if len(given) > len(names):
+            raise TypeError(
+                f"{name} takes {', '.join(names)} in place and the rest by name, as in "
+                f"{name}(…, name=value); it was given {len(given)} values"
+            )
+        placed = dict(zip(names, given, strict=False))
+        for twice in placed.keys() & fields.keys():
+            raise TypeError(f"{name} was given {twice!r} in place and by name")
+        super().__init__(**placed, **fields)
+
+
+T = TypeVar("T")
+
+InterruptKind = Literal["tool", "question", "approval", "ask", "budget"]
+"""``tool``: a body paused and can be re-run. ``question``: a tool with no body, only an answer settles
+it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with ``ctx.ask`` and goes on
+with the answer at that line. ``budget``: the run reached a limit (no call)."""
+
+OnExpire = Literal["reject", "answer", "fail"]
+"""What the end of its time does to an interrupt: refuse it, answer it with a default, fail the run."""
+
+
+Remember = Literal["input_in_run", "tool_in_run", "input", "tool"]
+"""What an approval may be remembered for: this tool with this input or with any, in this run alone
+or in every run of this agent object."""
+
+
+ASKED_AGAIN = (
+    "This is asked again after it was approved: if the tool does not mean to, guard the question "
+    "with `if not ctx.resumed:`."
+)
+"""The note of an interrupt that its tool raised once more, word for word, when it was restarted."""
+
+SCHEMA_CHANGED = "The tool's parameters changed since this was approved, so it is asked again."
+"""The note of an interrupt whose approval was for the tool as it was defined before."""
+
+
+def is_confirmation(kind: InterruptKind, metadata: Json, reply_schema: Json) -> bool:
+    """Whether a body asks in its middle if it may go on: ``ctx.ask`` with a ``Confirm``."""
+    is_yes_or_no = isinstance(reply_schema, dict) and reply_schema.get("type") == "boolean"
+    return kind == "ask" and is_yes_or_no and isinstance(metadata, dict) and "danger" in metadata
+
+
+class Interrupt(BaseException):
+    """Raised by a tool to pause its call; takes what ``ToolContext.interrupt`` takes.
+
+    A signal and not an error: it is no ``Exception``, so ``except Exception`` in tools and
+    middleware lets it pass.
+    """
+
+    def __init__(
+        self,
+        metadata: Any = None,
+        *,
+        state: Any = None,
+        editable: bool | Sequence[str] | None = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+    ) -> None:
+        super().__init__("the tool call waits for an answer")
+        self.metadata = metadata
+        self.state = state
+        self.editable = editable
+        self.expiry = Expiry.of(expires_in, on_expire)
+        self.external: str | None = None
+        """The token that answers it from outside; set by ``ToolContext.interrupt``."""
+
+
+class Expiry(NamedTuple):
+    """When an interrupt stops waiting, and what becomes of it then."""
+
+    seconds: float
+    then: OnExpire = "reject"
+    output: Any = None
+    """The answer that ``answer`` gives."""
+
+    @classmethod
+    def of(cls, expires_in: float | timedelta | None, on_expire: Any) -> Expiry | None:
+        """From what a tool says; None without a time.
+
+        Args:
+            expires_in: seconds, or a timedelta.
+            on_expire: ``"reject"``, ``"fail"``, or a ``Respond`` whose output is the default answer.
+
+        Raises:
+            ValueError: the time is not positive, or ``on_expire`` is something else.
+        """
+        if expires_in is None:
+            return None
+        seconds = expires_in.total_seconds() if isinstance(expires_in, timedelta) else expires_in
+        if seconds <= 0:
+            raise ValueError(f"expires_in must be positive, not {expires_in!r}")
+        if isinstance(on_expire, Respond):
+            return cls(seconds, "answer", on_expire.output)
+        if on_expire in (None, "reject"):
+            return cls(seconds)
+        if on_expire == "fail":
+            return cls(seconds, "fail")
+        raise ValueError(
+            f"on_expire is 'reject', 'fail' or nb.Respond(default answer), not {on_expire!r}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a restart carries to the tool; always truthy, also without data."""
+
+    data: Json = None
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class Respond(InPlace):
+    """Answer as if the tool had returned ``output``."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    type: Literal["respond"] = "respond"
+    output: Any = None
+
+    @without_init
+    def __init__(self, output: Any = None, **fields: Any) -> None:
+        super().__init__(output=output, **fields)
+
+
+class Restart(InPlace):
+    """Run the tool (again), with the input replaced where ``input`` is given."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    type: Literal["restart"] = "restart"
+    input: dict[str, Any] | None = None
+    data: Any = None
+    remember: Remember | None = None
+    """For an approval: what not to ask about again."""
+
+    @without_init
+    def __init__(
+        self,
+        input: dict[str, Any] | None = None,  # noqa: A002 - the field
+        *,
+        data: Any = None,
+        remember: Remember | None = None,
+        **fields: Any,
+    ) -> None:
+        super().__init__(input=input, data=data, remember=remember, **fields)
+
+
+class Reject(InPlace):
+    """Refuse: the tool never runs, and the model is told, with the reason where there is one."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    type: Literal["reject"] = "reject"
+    reason: str | None = None
+
+    @without_init
+    def __init__(self, reason: str | None = None, **fields: Any) -> None:
+        super().__init__(reason=reason, **fields)
+
+
+Resolution: TypeAlias = Annotated[Respond | Restart | Reject, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingInterrupt:
+    """An interrupt that waits: what a person, a form or code answers.
+
+    ``tool`` is the tool it is bound to in this process, if it is, so that helpers can validate early.
+    """
+
+    id: str
+    tool_name: str
+    call_id: str
+    input: dict[str, Any]
+    metadata: Json = None
+    kind: InterruptKind = "tool"
+    path: tuple[str, ...] = ()
+    """Names from the outermost agent to the tool."""
+    editable: bool | tuple[str, ...] = False
+    expires_at: float | None = None
+    """Unix time in seconds, or None."""
+    digest: str = ""
+    """Of tool name, input and schema as displayed: what an approval is bound to."""
+    external: bool = False
+    """Whether an outside system answers it with a token, so that it has no form."""
+    note: str | None = None
+    """Something the person should know, such as that the tool changed since it was last approved."""
+    original_input: dict[str, Any] | None = None
+    state: Json = None
+    wants_value: bool = False
+    """Whether it asks for an answer in the tool's place (``Ask``), and not whether the tool may go on."""
+    reply_schema: Json = None
+    """JSON Schema of an answer, or None where anything goes."""
+    tool: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def restartable(self) -> bool:
+        """Whether the tool has a body that an answer can run."""
+        return self.kind in ("tool", "approval")
+
+    def metadata_as(self, type_: type[T]) -> T | None:
+        """The metadata as ``type_``, or None where there is none or it has another shape."""
+        return value_as(self.metadata, type_)
+
+    def respond(self, value: Any) -> tuple[PendingInterrupt, Respond]:
+        """An answer for ``generate(tool_responses=[…])``, validated where the tool is known."""
+        resolution = Respond(output=value)
+        return self, self._checked(resolution)
+
+    def restart(
+        self, *, new_input: Any = None, data: Any = None
+    ) -> tuple[PendingInterrupt, Restart]:
+        """A restart for ``generate(tool_restarts=[…])``, validated where the tool is known."""
+        return self, self._checked(restart_of(new_input, data))
+
+    def reject(self, reason: str | None = None) -> tuple[PendingInterrupt, Reject]:
+        """A refusal for ``generate(tool_rejections=[…])``."""
+        return self, reject_of(reason)
+
+    def _checked(self, resolution: Any) -> Any:
+        return self.tool.check(self, resolution) if self.tool is not None else resolution
+
+
+def value_as(value: Json, type_: type[T]) -> T | None:
+    """A stored JSON value as ``type_`` where its shape fits with no unknown keys, else None."""
+    if value is None:
+        return None
+    try:
+        typed = TypeAdapter(type_).validate_json(dumps(value))
+    except (ValidationError, TypeError, ValueError):
+        return None
+    known = set(getattr(type_, "model_fields", ()))
+    if known and isinstance(value, dict) and not set(value) <= known:
+        return None
+    return typed
+
+
+def to_json(value: Any) -> Json:
+    """A Python value (pydantic model, dataclass, plain data) as unchangeable JSON.
+
+    Raises:
+        TypeError, ValueError: it is no JSON.
+    """
+    if value is None:
+        return None
+    plain = to_jsonable_python(value)
+    dumps(plain)
+    return freeze(plain)
+
+
+def restart_of(new_input: Any, data: Any) -> Restart:
+    """A restart from Python values.
+
+    Raises:
+        InvalidAnswer: they are no JSON, or the input is no mapping.
+    """
+    try:
+        return Restart(input=input_json(new_input), data=to_json(data))
+    except (TypeError, ValueError) as error:
+        raise InvalidAnswer(f"new_input and data must be JSON-able: {error}") from error
+
+
+def reject_of(reason: Any) -> Reject:
+    """A refusal.
+
+    Raises:
+        InvalidAnswer: the reason is no text.
+    """
+    if reason is not None and not isinstance(reason, str):
+        raise InvalidAnswer(f"a reason is a text or None, not {reason!r:.80}")
+    return Reject(reason=reason)
+
+
+def input_json(value: Any) -> dict[str, Any] | None:
+    """A replacement input (a model, a mapping) as a JSON object, or None for no replacement."""
+    plain = to_json(value)
+    if plain is not None and not isinstance(plain, dict):
+        raise TypeError(f"new_input must be a mapping or a model, not {type(value).__name__}")
+    return plain
+
+
+def digest_of(tool_name: str, input_: Json, schema: Json) -> str:
+    """The SHA-256 that binds an approval to what was displayed."""
+    text = canonical([tool_name, input_, schema])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def new_token() -> str:
+    """A secret of 128 bits that answers one interrupt from outside."""
+    return secrets.token_urlsafe(16)
+
+
+def token_digest(token: str) -> str:
+    """What is stored of a token: its SHA-256."""
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,170 @@
+"""The ready-made metadata of an interrupt: what a tool says to the person it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, overload
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from .errors import Misuse
+from .interrupts import InPlace, without_init
+
+
+class Metadata(InPlace):
+    """Base of the ready-made metadata; subclass one to add fields, which are shown as facts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    first_fields: ClassVar[tuple[str, ...]] = ("message",)
+
+
+class Option(InPlace):
+    """One choice: the ``value`` that is answered, what the person reads, and a line of help."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    first_fields = ("value", "label", "help")
+    value: Any
+    label: str | None = None
+    help: str | None = None
+
+    @overload
+    def __init__(
+        self, value: Any, label: str | None = None, help: str | None = None, /
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, value: Any, /, *, label: str | None = None, help: str | None = None
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, *, value: Any, label: str | None = None, help: str | None = None
+    ) -> None: ...
+    @without_init
+    def __init__(self, *given: Any, **fields: Any) -> None:
+        super().__init__(*given, **fields)
+
+
+class Column(Protocol):
+    """A column of values, such as a pandas ``Series``."""
+
+    def tolist(self) -> list[Any]:
+        """Its values."""
+
+
+Choices: TypeAlias = Sequence[str | Option] | Column | Callable[[], Any]
+
+
+def _listed(choices: Any) -> Any:
+    """Choices as they are now: what a function gives, or a column's values, each once."""
+    if callable(choices):
+        choices = choices()
+    if hasattr(choices, "columns") and not hasattr(choices, "tolist"):
+        names = [str(name) for name in choices.columns]
+        column = repr(names[0]) if names else "…"
+        raise Misuse(f"choices is a whole table: give one column of it, such as df[{column}]")
+    if not hasattr(choices, "tolist"):
+        return choices
+    values = dict.fromkeys(choices.tolist())
+    known = [value for value in values if value is not None and value == value]  # noqa: PLR0124 - NaN
+    return [v if isinstance(v, str) else Option(value=v, label=str(v)) for v in known]
+
+
+class Choose(Metadata):
+    """Ask for one of ``choices``, or for several.
+
+    ``choices`` may be given as a function without parameters, or as a column (a pandas ``Series``, a
+    numpy array): its values are taken when the question is asked, each once, without missing ones.
+    What is stored is that list, so a run that is opened later asks the same.
+    """
+
+    first_fields = ("message", "choices")
+    message: str
+    choices: Annotated[list[str | Option], BeforeValidator(_listed)]
+    multiple: bool = False
+    allow_other: bool = False
+    """Whether the person may write an answer that is not on the list."""
+    selected: list[Any] = Field(default_factory=list)
+    """Values that are chosen to begin with; set by code, never by a model."""
+
+    @overload
+    def __init__(
+        self,
+        message: str,
+        choices: Choices,
+        /,
+        *,
+        multiple: bool = False,
+        allow_other: bool = False,
+        selected: list[Any] = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        message: str,
+        *,
+        choices: Choices,
+        multiple: bool = False,
+        allow_other: bool = False,
+        selected: list[Any] = ...,
+    ) -> None: ...
+    @without_init
+    def __init__(self, *given: Any, **fields: Any) -> None:
+        super().__init__(*given, **fields)
+
+    def check_askable(self) -> None:
+        """Refuse a question that has no answer.
+
+        Raises:
+            Misuse: there is nothing to choose from.
+        """
+        if not self.choices and not self.allow_other:
+            raise Misuse(
+                f"nothing to choose from: {type(self).__name__}({self.message!r:.80}) has no choices; "
+                "look at what they are made of before asking, or give allow_other=True"
+            )
+
+
+class Confirm(Metadata):
+    """Ask whether to go on, with the exact input shown."""
+
+    message: str
+    danger: bool = False
+    """Whether approving cannot be undone; shown as such."""
+
+    @overload
+    def __init__(self, message: str, /, *, danger: bool = False) -> None: ...
+    @overload
+    def __init__(self, *, message: str, danger: bool = False) -> None: ...
+    @without_init
+    def __init__(self, *given: Any, **fields: Any) -> None:
+        super().__init__(*given, **fields)
+
+
+class Ask(Metadata):
+    """Ask for a value; its type is the tool's return annotation, or ``reply=``."""
+
+    message: str
+
+    @overload
+    def __init__(self, message: str, /) -> None: ...
+    @overload
+    def __init__(self, *, message: str) -> None: ...
+    @without_init
+    def __init__(self, *given: Any, **fields: Any) -> None:
+        super().__init__(*given, **fields)
+
+
+class Edit(Metadata):
+    """Ask to look over the input, which can be changed before the tool runs."""
+
+    message: str
+    fields: list[str] | None = None
+    """The inputs that may be changed; None means all."""
+
+    @overload
+    def __init__(self, message: str, /, *, fields: list[str] | None = None) -> None: ...
+    @overload
+    def __init__(self, *, message: str, fields: list[str] | None = None) -> None: ...
+    @without_init
+    def __init__(self, *given: Any, **fields: Any) -> None:
+        super().__init__(*given, **fields)

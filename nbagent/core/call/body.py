@@ -1,0 +1,155 @@
+"""Running a tool's function: in its thread or task, whole or in pieces, with its output caught."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import traceback
+from contextlib import aclosing, closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nbagent.core.base.interrupts import Interrupt
+from nbagent.core.base.messages import dumps
+from nbagent.core.tools import output as output_module
+from nbagent.core.tools.output import CallOutput, current_call
+from nbagent.core.tools.tool import Tool, ToolResult
+from nbagent.core.tools.values import told
+
+from .threads import run_in_thread
+
+MAX_FRAMES = 8
+"""The last frames that are told, of the error and of each that led to it."""
+MAX_TEXT = 4_000
+"""Characters of a traceback that are kept, from its end."""
+
+_ENGINE = str(Path(__file__).parents[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """Kept in the place of a tool's value: the traceback of what it raised."""
+
+    traceback: str
+
+    @classmethod
+    def by(cls, error: BaseException) -> Raised:
+        """From the exception, without the engine's own frames before the tool's."""
+        first = error.__traceback__
+        while first is not None and first.tb_frame.f_code.co_filename.startswith(_ENGINE):
+            first = first.tb_next
+        told = traceback.TracebackException(
+            type(error), error, first or error.__traceback__, limit=-MAX_FRAMES
+        )
+        text = "".join(told.format()).strip()
+        return cls(text if len(text) <= MAX_TEXT else f"…{text[-MAX_TEXT:]}")
+
+
+logger = logging.getLogger("nbagent")
+
+
+class Body:
+    """One execution of a tool's function."""
+
+    def __init__(self, tool: Tool[..., Any], output: CallOutput) -> None:
+        self.runs = False
+        """Whether it is still executing, also after it was abandoned."""
+        self._tool = tool
+        self._output = output
+
+    async def run(self, arguments: dict[str, Any]) -> Any:
+        """What the function returns; a generator's pieces come joined."""
+        tool, fn = self._tool, self._tool.fn
+        token = current_call.set(self._output)
+        try:
+            if tool.is_async or inspect.isasyncgenfunction(fn):
+                return await self._async(fn, arguments)
+            body = partial(self._sync, fn, arguments)
+            value = await run_in_thread(body) if tool.options.thread else body()
+            return await value if inspect.isawaitable(value) else value
+        finally:
+            current_call.reset(token)
+            for hook in output_module.on_call_end:
+                hook(self._output)
+
+    async def _async(self, fn: Any, arguments: dict[str, Any]) -> Any:
+        self.runs = True
+        try:
+            if not inspect.isasyncgenfunction(fn):
+                return await fn(**arguments)
+            pieces = _Pieces(self._output)
+            async with aclosing(fn(**arguments)) as stream:
+                async for piece in stream:
+                    pieces.add(piece)
+            return pieces.whole()
+        finally:
+            self.runs = False
+
+    def _sync(self, fn: Any, arguments: dict[str, Any]) -> Any:
+        self.runs = True
+        try:
+            value = fn(**arguments)
+            if not inspect.isgenerator(value):
+                return value
+            pieces = _Pieces(self._output)
+            with closing(value):
+                for piece in value:
+                    pieces.add(piece)
+            return pieces.whole()
+        finally:
+            self.runs = False
+            if self._output.closed:
+                log_late(self._tool.name)
+
+
+class _Pieces:
+    """What a streaming tool yields: text as it comes, the whole at the end."""
+
+    def __init__(self, output: CallOutput) -> None:
+        self._output = output
+        self._values: list[Any] = []
+
+    def add(self, value: Any) -> None:
+        self._values.append(value)
+        if not isinstance(value, ToolResult):
+            self._output.chunk(value if isinstance(value, str) else dumps(told(value)))
+
+    def whole(self) -> Any:
+        if self._values and isinstance(self._values[-1], ToolResult):
+            return self._values[-1]
+        if all(isinstance(v, str) for v in self._values):
+            return "".join(self._values)
+        return self._values
+
+
+def log_late(tool_name: str) -> None:
+    """Say that a body ended which nobody waits for any more."""
+    logger.warning("the tool %r ended after its run had; its result is discarded", tool_name)
+
+
+def log_failed(tool_name: str, traceback: str) -> None:
+    """Say where a tool raised: to the log, and to no call's output, which is kept and may be sent."""
+    token = current_call.set(None)
+    try:
+        logger.info("the tool %r failed\n%s", tool_name, traceback)
+    finally:
+        current_call.reset(token)
+
+
+def found_in(error: BaseException) -> Interrupt | None:
+    """The interrupt that an exception is, wraps, followed from, or groups; None if there is none."""
+    seen: set[int] = set()
+    stack: list[BaseException | None] = [error]
+    while stack:
+        current = stack.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, Interrupt):
+            return current
+        stack += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            stack += current.exceptions
+    return None

@@ -1,0 +1,81 @@
+"""The gate: judges the input that reaches a tool, right before it would run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbagent.core.base.interrupts import SCHEMA_CHANGED, Interrupt
+from nbagent.core.base.messages import Json, canonical
+from nbagent.core.state.state import CallState
+from nbagent.core.tools.policy import Judgement, asks, judge, up_to_denials
+from nbagent.core.tools.tool import Tool
+
+from .setup import Denied, Surroundings
+
+
+class Gate:
+    """The gate of one attempt; it judges an input once, however often that comes."""
+
+    def __init__(self, call: CallState, run_id: str, around: Surroundings) -> None:
+        self.verdict: str | None = None
+        """The rule that spoke last."""
+        self.note: str | None = None
+        """What a person should know of the question that it asks."""
+        self._call = call
+        self._around = around
+        self._remembered = [rule for rule in around.remembered if rule.covers(run_id)]
+        self._judged: dict[str, Judgement | None] = {}
+
+    def stops(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Interrupt | None:
+        """The question that a person must answer first; None lets the call pass.
+
+        Raises:
+            Denied: a rule refuses the call.
+        """
+        key = canonical(input_)
+        if key not in self._judged:
+            self._judged[key] = self._judge(tool, typed, input_)
+        judgement = self._judged[key]
+        if judgement is None:
+            return None
+        self.verdict = judgement.rule
+        if judgement.verdict == "deny":
+            why = f" The reason: {judgement.text}" if judgement.text else ""
+            raise Denied(f"A rule refuses this call of {tool.name}; it was not run.{why}")
+        if judgement.verdict == "allow" or tool.fn is None:  # one without a body asks anyway
+            return None
+        metadata = {"message": judgement.text} if judgement.text else None
+        return Interrupt(metadata, editable=judgement.editable)
+
+    def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
+        if self._is(input_, self._call.cleared):
+            return self._refused(tool, typed, input_)
+        judgement = judge(self._around.policy, tool.name, typed)
+        if judgement is None and tool.fn is not None and asks(tool.options.approval, typed):
+            judgement = Judgement("review", f"approval= of {tool.name}", tool.options.editable)
+        if judgement is not None and judgement.verdict == "review":
+            return self._eased(judgement, tool, input_)
+        return judgement
+
+    def _refused(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
+        """The refusal of an input that is approved, or passed before, but was not judged in this run.
+
+        A person's answer, or messages from elsewhere, stand for a review, never for what is denied.
+        """
+        if self._is(input_, self._call.judged):
+            return None
+        rules = up_to_denials(self._around.policy, tool.name)
+        judgement = judge(rules, tool.name, typed)
+        return judgement if judgement is not None and judgement.verdict == "deny" else None
+
+    def _eased(self, judgement: Judgement, tool: Tool[..., Any], input_: Json) -> Judgement:
+        """A review, or what became of it since a person said that such calls need no question."""
+        such = [rule for rule in self._remembered if rule.covers_input(tool.name, input_)]
+        if any(rule.is_for(tool.name, tool.input_schema) for rule in such):
+            return Judgement("allow", f"remembered, instead of {judgement.rule}")
+        self.note = SCHEMA_CHANGED if such else None
+        return judgement
+
+    @staticmethod
+    def _is(input_: Json, other: Json) -> bool:
+        return other is not None and canonical(input_) == canonical(other)

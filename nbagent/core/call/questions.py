@@ -1,0 +1,310 @@
+"""Questions and steps inside a body: ``ctx.ask`` and ``ctx.step``.
+
+An answer is found by the question and its number in the body, so that a body which is run again from
+its beginning meets its earlier answers at the same lines. Where a run is live the body waits at the
+line instead; going on from there is a claim, as starting a body is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Never, TypeVar
+from weakref import WeakValueDictionary
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from nbagent.core.base.errors import Misuse, Rejected, ToolError
+from nbagent.core.base.events import Interrupted, StepFinished, ToolStarted, question_digest
+from nbagent.core.base.interrupts import Interrupt, to_json
+from nbagent.core.base.messages import Json, dumps
+from nbagent.core.state.state import CallState, RunState
+from nbagent.core.tools.context import Inquiry
+from nbagent.core.tools.values import holds_secret
+
+from .setup import Overtaken, Writes
+from .threads import in_slot, running_loop, without_slot
+
+T = TypeVar("T")
+
+reply_types: WeakValueDictionary[str, TypeAdapter[Any]] = WeakValueDictionary()
+"""Types of the answers that bodies wait for in this process, by interrupt id."""
+
+
+class Promised(Coroutine[Any, Any, T]):
+    """A coroutine that is made when it is awaited, so that one which never is leaves no warning.
+
+    Args:
+        name: what the body called, such as ``ctx.ask``.
+        make: makes the coroutine.
+        begun: told once, when it is awaited, or made a task of.
+        misused: makes the error of a body that takes it for the answer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], Coroutine[Any, Any, T]],
+        begun: Callable[[Promised[T]], None],
+        misused: Callable[[str], Exception],
+    ) -> None:
+        self.name = name
+        self._make = make
+        self._begun = begun
+        self._misused = misused
+        self._made: Coroutine[Any, Any, T] | None = None
+
+    def __bool__(self) -> Never:
+        raise self._misused(f"`{self.name}(…)` gives no answer yet: write `await {self.name}(…)`")
+
+    def __repr__(self) -> str:
+        return f"<{self.name}(…), to be awaited>"
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._coroutine().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """As of any coroutine."""
+        return self._coroutine().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """As of any coroutine."""
+        return self._coroutine().throw(*error)
+
+    def close(self) -> None:
+        """As of any coroutine."""
+        self._coroutine().close()
+
+    def _coroutine(self) -> Coroutine[Any, Any, T]:
+        if self._made is None:
+            self._made = self._make()
+            self._begun(self)
+        return self._made
+
+
+class AskPause(Interrupt):
+    """Ends a body that asked where nobody waits for the answer in this process."""
+
+
+class Questions:
+    """The questions and steps of one body."""
+
+    def __init__(
+        self,
+        journal: Writes,
+        *,
+        live: Callable[[], bool],
+        clock: Callable[[], float],
+        started: ToolStarted,
+        interrupted: Callable[[Inquiry], Interrupted],
+        paused: Callable[[Interrupted], None],
+    ) -> None:
+        self._journal = journal
+        self._live = live
+        self._clock = clock
+        self._started = started
+        self._interrupted = interrupted
+        self._paused = paused
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._over = False
+        self.asked: list[Interrupted] = []
+        """Questions that ended the body, to be written down; whatever its ``except`` made of that."""
+        self.misuse: Misuse | None = None
+        """Set once the body misused its context, whatever its own ``except`` made of that."""
+        self._not_awaited: list[Promised[Any]] = []
+
+    def wake(self) -> None:
+        """Look at the state again."""
+        self._changed.set()
+
+    def close(self) -> None:
+        """The body is over; what still runs of it, such as an abandoned thread, asks no more."""
+        self._over = True
+        self._changed.set()
+
+    def promised(
+        self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
+    ) -> Coroutine[Any, Any, T]:
+        """The coroutine that ``make`` makes, for a body that must await it."""
+        if running_loop() is None:
+            raise self._misused_here(f"sync code cannot await: use {name}_sync, not {name}")
+        promised = Promised(name, make, self._not_awaited.remove, self._misused_here)
+        self._not_awaited.append(promised)
+        return promised
+
+    def check_awaited(self) -> None:
+        """Note that the body forgot an ``await``, if it did: what it asked was never answered."""
+        if self._not_awaited and self.misuse is None:
+            name = self._not_awaited[0].name
+            self._misused_here(f"`{name}(…)` was never awaited: write `await {name}(…)`")
+
+    async def ask(self, inquiry: Inquiry, *, slot: bool = False) -> Any:
+        """The answer to a question, at this line; ``slot`` gives a thread's slot up meanwhile."""
+        if self._over:
+            raise asyncio.CancelledError
+        event = self._event(inquiry)
+        answer = _answer(self._call, event)
+        if answer is None:
+            answer = await self._wait(inquiry, event, slot=slot)
+        if "rejected" in answer:
+            reason = answer["rejected"]
+            raise Rejected("a person said no" + (f": {reason}" if reason else ""))
+        try:
+            return inquiry.reply.validate_json(dumps(answer["output"]))
+        except ValidationError as error:
+            raise ToolError(
+                f"the stored answer to question {inquiry.number} does not fit what is asked there"
+            ) from error
+
+    async def step(self, name: str, work: Callable[[], Any]) -> Any:
+        """The value of a step, done once."""
+        if name in self._call.steps:
+            return self._call.steps[name]
+        value = work()
+        if inspect.isawaitable(value):
+            value = await value
+        return self._keep(name, value)
+
+    def ask_sync(self, inquiry: Inquiry) -> Any:
+        """``ask`` in a thread."""
+        if self._is_on_loop():
+            raise self._misused(
+                "ctx.ask_sync on the loop's own thread would wait for itself: use `await ctx.ask`, "
+                "or thread=True"
+            )
+        return self._in_loop(self.ask(inquiry, slot=in_slot.get()))
+
+    def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
+        """``step`` in a thread: the work is done in that thread."""
+        if name in self._call.steps:
+            return self._call.steps[name]
+        value = work()
+        if inspect.iscoroutine(value):
+            value.close()
+            raise self._misused(f"step {name!r}: async work needs `await ctx.step(...)`")
+        return self._keep(name, value)
+
+    def _keep(self, name: str, value: Any) -> Json:
+        try:
+            plain = to_json(value)
+        except (PydanticSerializationError, TypeError, ValueError) as error:
+            raise self._misused(
+                f"the value of step {name!r} in {self._call.name!r} is no JSON: {value!r:.200}"
+            ) from error
+        event = StepFinished(
+            at=self._clock(),
+            scope=self._started.scope,
+            call_id=self._started.call_id,
+            name=name,
+            value=plain,
+        )
+        if self._over or not self._journal.commit(
+            lambda state: [event] if self._is_mine(state) else []
+        ):
+            raise Overtaken
+        return plain
+
+    def _misused_here(self, text: str) -> Misuse:
+        return self._misused(f"in the tool {self._call.name!r}: {text}")
+
+    def _misused(self, text: str) -> Misuse:
+        self.misuse = Misuse(text)
+        return self.misuse
+
+    def _is_on_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def _in_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        except concurrent.futures.CancelledError:
+            raise Overtaken from None
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+            work.close()
+            raise Overtaken from None
+
+    @property
+    def _call(self) -> CallState:
+        call = self._journal.state.calls.get(self._started.call_id)
+        if call is None:
+            raise Overtaken
+        return call
+
+    def _event(self, inquiry: Inquiry) -> Interrupted:
+        """The question: as it stands open already after a restart, or as it would be asked now."""
+        if holds_secret(inquiry.schema):
+            raise self._misused_here(
+                "the answer would hold a secret, and answers are written to the journal; "
+                "ask with `await nb.form(...)`, which keeps none"
+            )
+        try:
+            event = self._interrupted(inquiry)
+        except Misuse as error:
+            self.misuse = error
+            raise
+        for earlier in self._call.asked.values():
+            if earlier.ask == event.ask and question_digest(earlier) == question_digest(event):
+                return earlier
+        return event
+
+    async def _wait(self, inquiry: Inquiry, event: Interrupted, *, slot: bool) -> dict[str, Any]:
+        is_open = event.id in self._call.asked
+        if not self._live():
+            self.asked += [] if is_open else [event]
+            raise AskPause
+        reply_types[event.id] = inquiry.reply
+        if not is_open:
+            self._open(event)
+        if slot:
+            async with without_slot(self._loop):
+                return await self._answered(event)
+        return await self._answered(event)
+
+    def _open(self, event: Interrupted) -> None:
+        if not self._journal.commit(lambda state: [event] if self._is_mine(state) else []):
+            raise Overtaken
+        self._paused(event)
+
+    async def _answered(self, event: Interrupted) -> dict[str, Any]:
+        while (answer := _answer(self._call, event)) is None:
+            self._changed.clear()
+            await self._changed.wait()
+            if self._over:
+                raise asyncio.CancelledError
+        self._claim()
+        return answer
+
+    def _is_mine(self, state: RunState) -> bool:
+        """Whether this body still is the one that runs the call."""
+        call, started = state.calls.get(self._started.call_id), self._started
+        if call is None or call.status == "done" or state.outcome is not None:
+            return False
+        return (call.owner, call.attempt) == (started.owner, started.attempt)
+
+    def _claim(self) -> None:
+        """Write that this body goes on, unless another process has taken the call over."""
+        started = self._started.model_copy(update={"at": self._clock()})
+
+        def decide(state: RunState) -> list[ToolStarted]:
+            if not self._is_mine(state):
+                raise Overtaken
+            return [started] if state.calls[started.call_id].status == "ready" else []
+
+        self._journal.commit(decide)
+
+
+def _answer(call: CallState, event: Interrupted) -> dict[str, Any] | None:
+    """The answer to this question, where it was given; another question's does not count."""
+    answer = call.answers.get(event.ask or 0)
+    if answer is None or answer.get("question") != question_digest(event):
+        return None
+    return answer

@@ -1,0 +1,444 @@
+"""The driver: performs what ``next_step`` decides. The only place that awaits a model or a tool."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, assert_never
+
+from nbagent.core.base.errors import (
+    BudgetExceeded,
+    NbagentError,
+    RunError,
+    StoreError,
+    ToolFailed,
+    TurnLimit,
+    UsageError,
+)
+from nbagent.core.base.events import (
+    Interrupted,
+    RunCompleted,
+    RunFailed,
+    RunRetried,
+    RunStarted,
+    StoredEvent,
+)
+from nbagent.core.base.messages import user
+from nbagent.core.base.process import owner
+from nbagent.core.call.attempt import Attempt
+from nbagent.core.call.setup import Hooks, Surroundings, Waits
+from nbagent.core.journal.journal import AnyJournal, InnerJournal
+from nbagent.core.state.history import paused_messages
+from nbagent.core.state.next_step import (
+    CallModel,
+    Done,
+    Finish,
+    LimitReached,
+    RunCalls,
+    Step,
+    Wait,
+    next_step,
+)
+from nbagent.core.state.state import CallState, RunState, running_calls, status_of
+from nbagent.core.tools.tool import Tool
+
+from .response import respond
+from .spec import Inner, RunSpec
+
+
+def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str) -> None:
+    """Start the run inside; one that failed goes on from its last good state."""
+    now = spec.clock()
+    started = RunStarted(
+        at=now,
+        scope=scope,
+        agent=spec.agent,
+        model=spec.model.name,
+        messages=[user(prompt)],
+        max_turns=spec.max_turns,
+        owner=owner(),
+    )
+    again = RunRetried(at=now, scope=scope, by="middleware", owner=owner())
+
+    def decide(state: RunState) -> list[StoredEvent]:
+        if not state.messages and state.outcome is None:
+            return [started]
+        return [again] if isinstance(state.outcome, RunFailed) else []
+
+    journal.commit(decide)
+
+
+def answer_of(state: RunState) -> Any:
+    """What the run inside a call gives as the call's result."""
+    match state.outcome:
+        case RunCompleted(text=text, output=output):
+            return text if output is None else output
+        case RunFailed(error=name, message=message):
+            raise ToolFailed(f"{name}: {message}")
+        case None:
+            raise Waits
+        case _:
+            raise asyncio.CancelledError
+
+
+_TEXTS = {
+    "turns": "The model used its {turns} turns (max_turns).",
+    "tokens": "The run used its tokens (budget).",
+    "cost": "The run used up what it may cost (budget).",
+    "seconds": "The run used its time (budget).",
+}
+
+
+def used_up(state: RunState, spec: RunSpec) -> str | None:
+    """The name of a budget that allows no further model call; None where there is none."""
+    budget = spec.budget
+    used = {
+        "tokens": (state.usage.total_tokens, budget.tokens),
+        "cost": (state.usage.cost or 0.0, budget.cost),
+        "seconds": (state.active + spec.clock() - state.at, budget.seconds),
+    }
+    for name, (spent, allowed) in used.items():
+        if allowed is not None and spent >= allowed + state.granted.get(name, 0):
+            return name
+    return None
+
+
+def exceeded(name: str, state: RunState) -> BudgetExceeded:
+    """The error that ends a run at this limit."""
+    kind = TurnLimit if name == "turns" else BudgetExceeded
+    return kind(_text(name, state), messages=state.messages, text=state.text)
+
+
+def question(name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]) -> Interrupted:
+    """The question whether to go on past this limit."""
+    number = "integer" if name in ("turns", "tokens") else "number"
+    return Interrupted(
+        at=spec.clock(),
+        scope=scope,
+        id=spec.new_id(),
+        call_id="",
+        tool_name="",
+        kind="budget",
+        input={},
+        metadata={"message": f"{_text(name, state)} Go on?"},
+        reply_schema={"type": number, "exclusiveMinimum": 0, "title": f"More {name}"},
+        budget=name,
+    )
+
+
+def _text(name: str, state: RunState) -> str:
+    return _TEXTS[name].format(turns=state.limit)
+
+
+class Driver:
+    """Drives one run until nothing can go on without an answer, or to its end."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        journal: AnyJournal,
+        *,
+        live: bool,
+        hooks: Hooks = Hooks(),  # noqa: B008 - a frozen value
+        outer: Driver | None = None,
+        scope: tuple[str, ...] = (),
+    ) -> None:
+        self.journal = journal
+        self.values: dict[str, Any] = {}
+        """Python results by call id: in memory only."""
+        self._spec = spec
+        self._live = live
+        self._hooks = hooks
+        self._outer = outer
+        self._scope = scope
+        self._inner: dict[str, Driver] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._attempts: dict[str, Attempt] = {}
+        self._wake = asyncio.Event()
+        self.stopped = False
+        """Whether it was told to take no further step."""
+        self._failing = False
+        """Whether a call failed for good: bodies that ask now wait for nobody."""
+        self._exceeded: BudgetExceeded | None = None
+        """What a run inside found: this run's budget is used up, and nobody is asked."""
+        self._at: tuple[Step | None, int] = (None, 0)
+        """The step under way, and how long the history was when it began."""
+        self._around = Surroundings(
+            spec.tools,
+            spec.raise_errors,
+            hooks.present,
+            spec.clock,
+            spec.new_id,
+            self._inside,
+            policy=spec.policy,
+            remembered=spec.remembered,
+            middleware=spec.middleware,
+            scope=scope,
+            live=self.bodies_wait,
+            paused=hooks.paused,
+        )
+
+    @property
+    def running_bodies(self) -> tuple[str, ...]:
+        """The calls whose bodies still run, also after they were abandoned."""
+        own = tuple(i for i, attempt in self._attempts.items() if attempt.body_runs)
+        return own + tuple(i for inner in self._inner.values() for i in inner.running_bodies)
+
+    def wake(self) -> None:
+        """Look at the state again; to be called on the driver's loop."""
+        self._wake.set()
+        for attempt in self._attempts.values():
+            attempt.wake()
+        for inner in self._inner.values():
+            inner.wake()
+
+    def stop(self) -> None:
+        """Take no further step, whatever becomes of the one that is under way."""
+        self.stopped = True
+
+    async def drive(self, *, one_response: bool = False) -> None:
+        """Go on until the run is settled: ended, or waiting for answers alone.
+
+        Args:
+            one_response: stop before the calls of the first model response that asks for some.
+
+        Raises:
+            RunError: the run failed; the journal says so too.
+            UsageError: the model is misconfigured, or a tool is; the journal says so too.
+        """
+        turns = self.journal.state.turns
+        try:
+            while not self.stopped and await self._step():
+                state = self.journal.state
+                if one_response and state.calls and state.turns > turns:
+                    return
+        except Exception as error:
+            failure = self._failed(error)
+            if failure is error:
+                raise
+            raise failure from error
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+
+    def bodies_wait(self) -> bool:
+        """Whether a body that asks waits at that line."""
+        outer = self._outer
+        return self._live and not self._failing and (outer is None or outer.bodies_wait())
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether this run, or one around it, has used up a budget: no model is called any more."""
+        own = self.journal.state.budget is not None or self._exceeded is not None
+        return own or (self._outer is not None and self._outer.is_blocked)
+
+    async def _step(self) -> bool:
+        """Perform one step; False when there is nothing left to do now."""
+        state = self.journal.state
+        self._at = (next_step(state), len(state.messages))
+        match await self._allowed(state):
+            case CallModel():
+                await self._within_budget()
+            case RunCalls(ids=ids):
+                await self._run_calls(ids)
+            case Wait():
+                return await self._wait()
+            case LimitReached():
+                self.limit("turns")
+            case Finish() as finish:
+                self._write(self._completed(finish))
+            case Done():
+                return False
+            case never:
+                assert_never(never)
+        return True
+
+    async def _allowed(self, state: RunState) -> Step:
+        """The next step, or none while a budget is used up.
+
+        Raises:
+            BudgetExceeded: a budget is used up, and nobody is asked.
+        """
+        if self._exceeded is not None:
+            await self._let_siblings_end()
+            raise self._exceeded
+        held = self._outer is not None and self._outer.is_blocked and state.outcome is None
+        return Wait() if held else next_step(state)
+
+    async def _wait(self) -> bool:
+        """Wait for a call to end or an answer to come; False where no call runs here."""
+        if self._tasks:
+            await self._change()
+            return True
+        self._check_waits()
+        return False
+
+    def _check_waits(self) -> None:
+        """Nothing to do here is right only while a person is asked, or somebody else runs a call."""
+        state = self.journal.state
+        if not state.pending and not running_calls(state) and not self.is_blocked:
+            raise RunError("the run waits for nothing: this is a bug in nbagent, please report it")
+
+    # --- calls
+
+    async def _run_calls(self, ids: tuple[str, ...]) -> None:
+        new = [i for i in ids if i not in self._tasks]
+        state = self.journal.state
+        if len(new) == len(state.calls) == 1:
+            await self._attempt(new[0])  # nothing else is open that could be answered meanwhile
+            return
+        for call_id in new:
+            self._tasks[call_id] = asyncio.create_task(self._attempt(call_id))
+            self._tasks[call_id].add_done_callback(lambda _: self._wake.set())
+        await self._change()
+
+    async def _attempt(self, call_id: str) -> None:
+        call = self.journal.state.calls.get(call_id)
+        if call is None:
+            return  # another process ended the turn before this task began
+        attempt = Attempt(call, self.journal, self._around)
+        self._attempts[call_id] = attempt
+        await attempt.run()
+        self._attempts.pop(call_id, None)
+        if attempt.has_value:
+            self.values[call_id] = attempt.value
+
+    async def _change(self) -> None:
+        """Wait until an attempt ended or an answer came; an attempt's error is raised."""
+        if status_of(self.journal.state) == "interrupted":
+            self._hooks.idle()
+        await self._wake.wait()
+        self._wake.clear()
+        failures = self._take_done()
+        if failures:
+            await self._let_siblings_end()
+            self._take_done()
+            raise failures[0]
+
+    async def _let_siblings_end(self) -> None:
+        """A failing call does not destroy its siblings; only those that ask a person are left off."""
+        self._failing = True
+        self.leave_questions()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    def leave_questions(self) -> None:
+        """Leave off the bodies that ask a person, those in runs inside included."""
+        calls = self.journal.state.calls
+        for call_id, task in self._tasks.items():
+            if call_id in calls and calls[call_id].status == "waiting":
+                task.cancel()
+        for inner in self._inner.values():
+            inner.leave_questions()
+
+    def _take_done(self) -> list[BaseException]:
+        """Forget the attempts that have ended, and give what they raised."""
+        done = {call_id: task for call_id, task in self._tasks.items() if task.done()}
+        for call_id in done:
+            del self._tasks[call_id]
+        raised = [None if task.cancelled() else task.exception() for task in done.values()]
+        return [error for error in raised if error is not None]
+
+    # --- the run inside a call
+
+    async def _inside(self, call: CallState, tool: Tool[..., Any], typed: Any) -> Any:
+        """Drive the run inside a call to its answer.
+
+        Raises:
+            Waits: it waits for an answer, and so does the call.
+            ToolFailed: it failed.
+        """
+        inner: Inner = tool.options.inner
+        spec = inner.spec()
+        spec = replace(spec, clock=self._spec.clock, new_id=self._spec.new_id)
+        scope = (*self._scope, call.id)
+        journal = InnerJournal(self.journal, call.id)
+        begin(journal, spec, scope, inner.prompt(typed))
+        driver = Driver(
+            spec,
+            journal,
+            live=self._live,
+            hooks=self._hooks,
+            outer=self,
+            scope=scope,
+        )
+        self._inner[call.id] = driver
+        try:
+            await driver.drive()
+        finally:
+            self._inner.pop(call.id, None)
+            self.values.update(driver.values)
+        return answer_of(journal.state)
+
+    # --- the model
+
+    async def _within_budget(self) -> None:
+        limited = self.used_up()
+        if limited is None:
+            self._write(await respond(self._spec, self.journal, self._scope))
+        else:
+            driver, name = limited
+            driver.limit(name)
+
+    def _write(self, event: StoredEvent) -> None:
+        """Add what came of the step under way, unless somebody else has taken it meanwhile."""
+        at = self._at
+        self.journal.commit(
+            lambda state: [event] if (next_step(state), len(state.messages)) == at else []
+        )
+
+    def _completed(self, finish: Finish) -> RunCompleted:
+        output = self._spec.final_output(finish)
+        now = self._spec.clock()
+        return RunCompleted(at=now, scope=self._scope, text=finish.text, output=output)
+
+    # --- limits and ends
+
+    def used_up(self) -> tuple[Driver, str] | None:
+        """Whose budget allows no further model call, of this run and those around it, and which."""
+        around = self._outer.used_up() if self._outer is not None else None
+        if around is not None:
+            return around
+        name = used_up(self.journal.state, self._spec)
+        return None if name is None else (self, name)
+
+    def limit(self, name: str) -> None:
+        """Ask whether to go on past a limit, or note that nobody is asked and the run is over."""
+        state = self.journal.state
+        if not self._live or state.refused:
+            self._exceeded = exceeded(name, state)
+            self._failing = True
+            self.leave_questions()
+            self._wake.set()
+            return
+        event = question(name, state, self._spec, self._scope)
+        asked = self.journal.commit(
+            lambda state: [event] if state.outcome is None and state.budget is None else []
+        )
+        if asked:
+            self._hooks.paused(event)
+
+    def _failed(self, error: Exception) -> NbagentError:
+        """Write the failure down, and make it an error that carries the history so far."""
+        state = self.journal.state
+        name = type(error).__name__
+        failure = RunFailed(
+            at=self._spec.clock(),
+            scope=self._scope,
+            error=name,
+            message=str(error) or name,
+            owner=owner(),
+        )
+        self.journal.end(failure)
+        return with_history(error, state)
+
+
+def with_history(error: Exception, state: RunState) -> NbagentError:
+    """The error, carrying the messages to resume from; misuse stays what it is."""
+    if isinstance(error, UsageError):
+        return error
+    if not isinstance(error, RunError):
+        error = RunError(f"{type(error).__name__}: {error}")
+    error.messages = paused_messages(state, stopped=not isinstance(error, StoreError))
+    error.text = error.text or state.text
+    return error

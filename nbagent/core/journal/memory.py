@@ -1,0 +1,71 @@
+"""Journals in this process's memory."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.events import StoredEvent
+
+from .journal import Watcher, moved_on
+
+
+class MemoryStore:
+    """Journals in this process's memory: gone when it ends."""
+
+    def __init__(self) -> None:
+        self._journals: dict[str, _Kept] = {}
+        self._lock = threading.Lock()
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        """Add events after the first ``expected`` ones, or raise ``Conflict``."""
+        with self._lock:
+            kept = self._journals.get(run_id) or _Kept()
+            length = len(kept.events)
+            if length != expected:
+                winner = kept.events[expected] if 0 <= expected < length else None
+                raise moved_on(run_id, expected, length, winner)
+            if not events:
+                return
+            self._journals.setdefault(run_id, kept).events.extend(events)
+        for found in kept.watchers:
+            watcher = found()
+            if watcher is not None:
+                watcher.grown()
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        """The events from number ``start`` on."""
+        with self._lock:
+            return self._kept(run_id).events[start:]
+
+    def watch(self, run_id: str, watcher: Watcher) -> None:
+        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
+        with self._lock:
+            kept = self._kept(run_id)
+            there = tuple(one for one in kept.watchers if one() is not None)
+            kept.watchers = (*there, weakref.ref(watcher))
+
+    def run_ids(self) -> list[str]:
+        """The runs it holds, oldest first."""
+        with self._lock:
+            return list(self._journals)
+
+    def _kept(self, run_id: str) -> _Kept:
+        if run_id not in self._journals:
+            raise UsageError(f"{self!r} has no run {run_id!r}")
+        return self._journals[run_id]
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({len(self._journals)} runs)"
+
+
+class _Kept:
+    """One journal, and who is told when it grows."""
+
+    __slots__ = ("events", "watchers")
+
+    def __init__(self) -> None:
+        self.events: list[StoredEvent] = []
+        self.watchers: tuple[weakref.ref[Watcher], ...] = ()

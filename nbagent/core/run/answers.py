@@ -1,0 +1,304 @@
+"""From an answer to the ``Resolved`` event that settles an interrupt: the one door for all answers.
+
+Forms, code, ``answers=`` and step-by-step replies all come through ``resolved``. It decides from the
+state alone and refuses before anything is written.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, assert_never
+
+from nbagent.core.base.errors import Conflict, InvalidAnswer, NotPending, ToolError
+from nbagent.core.base.events import Interrupted, Resolved
+from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart
+from nbagent.core.base.messages import Json
+from nbagent.core.call.questions import reply_types
+from nbagent.core.state.state import RunState
+from nbagent.core.tools.policy import Rule
+from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.values import checked_value
+
+
+def interrupts_of(
+    state: RunState, tools: Mapping[str, Tool[..., Any]], agent: str, path: tuple[str, ...] = ()
+) -> list[PendingInterrupt]:
+    """The open interrupts, in call order, those of runs inside included, each with its path."""
+    names = (*path, agent)
+    found: list[PendingInterrupt] = []
+    for call in state.calls.values():
+        if call.child is not None and call.status != "done":
+            found += interrupts_of(
+                call.child, tools_inside(tools, call.name), call.child.agent, names
+            )
+        original = call.proposed if call.replaced else None
+        found += [pending_of(e, tools, names, original) for e in call.own_pending]
+    if state.budget is not None:
+        found.append(pending_of(state.budget, tools, names))
+    return found
+
+
+def pending_of(
+    event: Interrupted,
+    tools: Mapping[str, Tool[..., Any]],
+    path: tuple[str, ...],
+    original_input: dict[str, Any] | None = None,
+) -> PendingInterrupt:
+    """An open interrupt as people and code see it, bound to its tool where that is registered."""
+    return PendingInterrupt(
+        id=event.id,
+        tool_name=event.tool_name,
+        call_id=event.call_id,
+        input=event.input,
+        metadata=event.metadata,
+        kind=event.kind,
+        path=tuple(p for p in (*path, event.tool_name) if p),
+        editable=event.editable,
+        expires_at=event.expires_at,
+        external=event.external is not None,
+        digest=event.digest,
+        note=event.note,
+        original_input=original_input,
+        state=event.state,
+        wants_value=event.wants_value,
+        reply_schema=event.reply_schema,
+        tool=tools.get(event.tool_name),
+    )
+
+
+def tools_inside(tools: Mapping[str, Tool[..., Any]], name: str) -> Mapping[str, Tool[..., Any]]:
+    """The tools of the agent that a tool is; none where it is not registered, or no agent."""
+    tool = tools.get(name)
+    inner = None if tool is None else tool.options.inner
+    return {} if inner is None else inner.tools
+
+
+def tools_at(
+    state: RunState, scope: tuple[str, ...], tools: Mapping[str, Tool[..., Any]]
+) -> Mapping[str, Tool[..., Any]]:
+    """The tools of the run that an event of this scope belongs to."""
+    for call_id in scope:
+        call = state.calls[call_id]
+        tools = tools_inside(tools, call.name)
+        state = call.child or RunState()
+    return tools
+
+
+def remembered_at(
+    state: RunState,
+    scope: tuple[str, ...],
+    tools: Mapping[str, Tool[..., Any]],
+    remembered: list[Rule],
+) -> list[Rule]:
+    """The list of the agent whose run an event of this scope belongs to."""
+    for call_id in scope:
+        call = state.calls[call_id]
+        remembered = tools[call.name].options.inner.remembered
+        tools, state = tools_inside(tools, call.name), call.child or RunState()
+    return remembered
+
+
+AnyResolution: TypeAlias = Respond | Restart | Reject
+
+schema_checkers: list[Callable[[Json, Json], list[dict[str, Any]]]] = []
+"""What is wrong with an answer, by its JSON Schema, as ``InvalidAnswer.errors`` has it; the package's
+root puts one in. Asked where no type is known here."""
+
+
+def resolved(
+    state: RunState,
+    interrupt: PendingInterrupt | str,
+    resolution: AnyResolution,
+    tools: Mapping[str, Tool[..., Any]],
+    stamp: tuple[str, float],
+) -> Resolved:
+    """The event that settles an interrupt.
+
+    Args:
+        state: where the run stands.
+        interrupt: the interrupt, or its id.
+        resolution: what settles it.
+        tools: the registered tools.
+        stamp: who answers, and when (Unix seconds).
+
+    Raises:
+        Conflict: it was answered already; the message says by whom and when.
+        NotPending: there is no such interrupt.
+        InvalidAnswer: the answer does not fit, or is none.
+        ToolError: the tool is not registered.
+        TypeError: ``interrupt`` is neither an interrupt nor an id.
+    """
+    interrupt_id = id_of(interrupt)
+    resolution = as_given(resolution)
+    event = check_open(state, interrupt_id)
+    by, at = stamp
+    return Resolved(
+        at=at,
+        scope=event.scope,
+        id=interrupt_id,
+        call_id=event.call_id,
+        resolution=_checked(event, resolution, tools_at(state, event.scope, tools)),
+        by=by,
+    )
+
+
+def id_of(interrupt: Any) -> str:
+    """The id of an interrupt that is given as such or by its id.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(interrupt, PendingInterrupt):
+        return interrupt.id
+    if isinstance(interrupt, str):
+        return interrupt
+    raise TypeError(
+        f"expected an interrupt or its id, not {type(interrupt).__name__} {interrupt!r:.80}"
+    )
+
+
+def as_given(resolution: Any) -> AnyResolution:
+    """The resolution, if it is one.
+
+    Raises:
+        InvalidAnswer: it is something else.
+    """
+    if isinstance(resolution, Respond | Restart | Reject):
+        return resolution
+    raise InvalidAnswer(
+        f"an answer is nb.Respond(…), nb.Restart(…) or nb.Reject(…), not {resolution!r:.80}"
+    )
+
+
+def check_open(state: RunState, interrupt_id: str) -> Interrupted:
+    """The open interrupt of this id.
+
+    Raises:
+        Conflict: it was answered already; the message says by whom and when.
+        NotPending: there is no such interrupt.
+    """
+    for event in state.pending:
+        if event.id == interrupt_id:
+            return event
+    earlier = state.settled.get(interrupt_id)
+    if earlier is not None:
+        when = datetime.datetime.fromtimestamp(earlier.at, tz=datetime.UTC).isoformat(
+            "T", "seconds"
+        )
+        raise Conflict(
+            f"interrupt {interrupt_id!r} was answered already ({earlier.resolution.type}), "
+            f"by {earlier.by} at {when}"
+        )
+    waiting = ", ".join(f"{e.id!r} ({e.tool_name})" for e in state.pending) or "none"
+    raise NotPending(f"no interrupt {interrupt_id!r} waits for an answer; waiting: {waiting}")
+
+
+def _checked(
+    event: Interrupted, resolution: AnyResolution, tools: Mapping[str, Tool[..., Any]]
+) -> AnyResolution:
+    if event.kind == "budget":
+        return _checked_budget(event, resolution)
+    if event.kind == "ask":
+        return _checked_reply(event, resolution)
+    tool = tools.get(event.tool_name)
+    if tool is None:
+        raise ToolError(
+            f"the tool {event.tool_name!r} of this interrupt is not registered: add it to the agent, "
+            "or give it in tools=, and answer again"
+        )
+    checked = tool.check(pending_of(event, tools, ()), resolution)
+    if isinstance(checked, Restart) and checked.remember is not None:
+        _check_memorable(event, checked)
+    return checked
+
+
+def _check_memorable(event: Interrupted, restart: Restart) -> None:
+    if event.kind != "approval":
+        raise InvalidAnswer(f"{event.tool_name!r} asks by itself: only an approval is remembered")
+    if restart.input is not None:
+        raise InvalidAnswer("an approval of changed input is not remembered: approve it as shown")
+
+
+def remember(
+    event: Interrupted, resolution: AnyResolution, remembered: list[Rule], run_id: str
+) -> None:
+    """Note an approval that a person said to remember, in the agent's list."""
+    if not isinstance(resolution, Restart) or resolution.remember is None:
+        return
+    rule = Rule(
+        "allow",
+        event.tool_name,
+        input=event.input if resolution.remember.startswith("input") else None,
+        run=run_id if resolution.remember.endswith("in_run") else None,
+        shown=event.input,
+        digest=event.digest or None,
+    )
+    remembered[:] = [earlier for earlier in remembered if not rule.replaces(earlier)]
+    remembered.append(rule)
+
+
+def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
+    match resolution:
+        case Respond(output=more):
+            number = int if event.budget in (None, "turns", "tokens") else int | float
+            if not isinstance(more, number) or isinstance(more, bool) or more <= 0:
+                raise InvalidAnswer(
+                    f"answer with how many more {event.budget or 'turns'}, a number above 0, "
+                    f"not {more!r}"
+                )
+        case Restart():
+            raise InvalidAnswer("the question whether to go on is answered with respond(number)")
+        case Reject():
+            pass
+        case never:
+            assert_never(never)
+    return resolution
+
+
+def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
+    """An answer to ``ctx.ask``, of the type its body waits for where that is known here."""
+    match resolution:
+        case Respond(output=output):
+            adapter = reply_types.get(event.id)
+            what = f"answer for {event.tool_name!r}"
+            checked = checked_value(output, adapter, what)
+            if adapter is None and event.reply_schema is not None:
+                _check_schema(event.reply_schema, checked, what)
+            return Respond(output=checked)
+        case Restart():
+            raise InvalidAnswer(
+                f"{event.tool_name!r} asks a question in its middle: answer it with respond(value)"
+            )
+        case Reject():
+            return resolution
+        case never:
+            assert_never(never)
+
+
+def _check_schema(schema: Json, value: Json, what: str) -> None:
+    for check in schema_checkers:
+        errors = check(schema, value)
+        if errors:
+            told = "; ".join(e["msg"] for e in errors[:5])
+            raise InvalidAnswer(f"the {what} does not fit: {told}", errors=errors)
+
+
+def expiry_of(event: Interrupted) -> AnyResolution:
+    """What the end of its time does to an interrupt that does not fail the run."""
+    if event.on_expire == "answer":
+        return Respond(output=event.expire_output)
+    return Reject(reason="Nobody answered in time.")
+
+
+def check_in_time(state: RunState, interrupt_id: str, stamp: tuple[str, float]) -> None:
+    """Refuse an answer that comes after its interrupt's time, unless it is the expiry's own.
+
+    Raises:
+        Conflict: it is too late.
+    """
+    by, at = stamp
+    for event in state.pending:
+        late = event.expires_at is not None and at > event.expires_at
+        if event.id == interrupt_id and late and by != "expiry":
+            raise Conflict(f"interrupt {interrupt_id!r} has expired: it takes no answer any more")

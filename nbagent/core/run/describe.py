@@ -1,0 +1,138 @@
+"""An open interrupt in words: what it asks, and what answer fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, RunNotFinished
+from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
+from nbagent.core.base.interrupts import ASKED_AGAIN, PendingInterrupt
+from nbagent.core.base.messages import Json
+from nbagent.core.engine.spec import RunSpec
+from nbagent.core.state.history import paused_messages
+from nbagent.core.state.state import RunState, status_of
+
+from .result import Result, calls_by_name
+from .scripted_answers import is_approval
+
+MAX_TEXT = 120
+"""Characters of a text or value that are told."""
+
+_TYPES = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "True or False",
+    "array": "a list",
+    "null": "None",
+}
+
+
+def asks(interrupt: PendingInterrupt) -> str:
+    """What an interrupt asks, in one line: ``asks "Send this money?"``."""
+    metadata = interrupt.metadata
+    if isinstance(metadata, Mapping) and isinstance(metadata.get("message"), str):
+        message = bounded(" ".join(metadata["message"].split()))
+        return f'asks "{message}"'
+    if metadata in (None, {}):
+        return "asks for approval" if is_approval(interrupt) else "asks for an answer"
+    return f"asks {bounded(repr(metadata))}"
+
+
+def wanted(interrupt: PendingInterrupt) -> str:
+    """What to give as the answer of an interrupt, in one line."""
+    name = interrupt.tool_name
+    if interrupt.note == ASKED_AGAIN:
+        return ASKED_AGAIN
+    if interrupt.external:
+        return "nb.answer_external(token, value) answers it"
+    if is_approval(interrupt):
+        return f"answers={{{name!r}: True}} approves it, answers={{{name!r}: False}} refuses"
+    if interrupt.kind == "budget":
+        return "answer with a number above 0 to go on"
+    return f"answers={{{name!r}: …}} answers it with {_fitting(interrupt)}"
+
+
+def bounded(text: str) -> str:
+    """A text, cut where it is long."""
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
+
+
+def _fitting(interrupt: PendingInterrupt) -> str:
+    metadata = interrupt.metadata
+    choices = metadata.get("choices") if isinstance(metadata, Mapping) else None
+    if choices:
+        values = [c.get("value") if isinstance(c, Mapping) else c for c in choices]
+        several = "a list of some of" if metadata.get("multiple") is True else "one of"
+        other = ", or another" if metadata.get("allow_other") is True else ""
+        return f"{several} {bounded(', '.join(map(repr, values)))}{other}"
+    schema = interrupt.reply_schema
+    if schema in (None, {}, True) or not isinstance(schema, Mapping):
+        return "any value"
+    return f"{_in_words(schema)} (schema {bounded(repr(dict(schema)))})"
+
+
+def _in_words(schema: Mapping[str, Json]) -> str:
+    """What a JSON Schema allows, as far as there are words for it."""
+    if "enum" in schema or "const" in schema:
+        values: Any = schema.get("enum", [schema.get("const")])
+        return f"one of {bounded(', '.join(map(repr, values)))}"
+    if isinstance(schema.get("properties"), Mapping):
+        return f"a dict with {bounded(', '.join(map(repr, schema['properties'])))}"
+    return _TYPES.get(str(schema.get("type")), "what fits")
+
+
+def result_of(
+    state: RunState, spec: RunSpec, error: BaseException | None, values: Mapping[str, Any]
+) -> Result:
+    """The result of a run that has ended well.
+
+    Args:
+        state: where the run stands.
+        spec: what types its output.
+        error: the very exception it failed with, where that is known in this process.
+        values: the tools' own Python objects by call id.
+
+    Raises:
+        RunNotFinished: it has not ended.
+        RunError: it failed or was cancelled.
+    """
+    match state.outcome:
+        case RunCompleted() as done:
+            output, calls = spec.typed_output(done.output), calls_by_name(state, values)
+            return Result(done.text, output, state.messages, state.usage, calls)
+        case RunFailed() as failed:
+            said = f"{failed.error}: {failed.message}"
+            raise error or RunError(said, messages=paused_messages(state))
+        case RunCancelled(by=by):
+            raise Cancelled(f"the run was cancelled (by {by})", messages=paused_messages(state))
+        case None:
+            raise RunNotFinished(
+                f"the run is {status_of(state)}, so there is no result yet: `await run` waits for it"
+            )
+
+
+def unanswered(
+    asked: Sequence[PendingInterrupt], wrong: Mapping[str, Exception], run_id: str
+) -> Exception:
+    """What to raise for a run that asks while nobody is there to answer.
+
+    Args:
+        asked: what waits for an answer.
+        wrong: what was wrong with answers that were given, by interrupt id.
+        run_id: the run.
+    """
+    for interrupt in asked:
+        if interrupt.id in wrong:
+            return wrong[interrupt.id]
+    lines = [
+        f"- {i.tool_name or 'the limit'} (interrupt {i.id}), input {dict(i.input)!r}, "
+        f"{asks(i)}; {wanted(i)}"
+        for i in asked
+    ]
+    text = (
+        "the run waits for a person and nobody is attached; it stays paused. Give answers=, or "
+        "answer with run.respond / run.restart / run.reject:\n" + "\n".join(lines)
+    )
+    return HumanInputRequired(text, interrupts=list(asked), run_id=run_id)

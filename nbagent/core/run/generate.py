@@ -1,0 +1,272 @@
+"""Step by step: what a ``generate`` does before it goes on, and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from nbagent.core.base.errors import (
+    Expired,
+    InvalidAnswer,
+    MessagesError,
+    NotPending,
+    PendingInterrupts,
+    ToolError,
+    UsageError,
+)
+from nbagent.core.base.events import (
+    Interrupted,
+    MessageQueued,
+    Resolved,
+    RunCompleted,
+    StoredEvent,
+    ToolFinished,
+)
+from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart
+from nbagent.core.base.messages import Message, Part, calls_of, text_of, user
+from nbagent.core.base.model import Usage
+from nbagent.core.engine.spec import RunSpec
+from nbagent.core.journal.journal import Journal
+from nbagent.core.state.fold import apply
+from nbagent.core.state.history import paused_messages
+from nbagent.core.state.state import RunState
+
+from .answers import (
+    AnyResolution,
+    check_in_time,
+    expiry_of,
+    interrupts_of,
+    remember,
+    remembered_at,
+    resolved,
+    tools_at,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer for ``generate``: made by ``tool_response`` and its like, or by hand."""
+
+    interrupt: PendingInterrupt | str
+    resolution: AnyResolution
+
+
+def tool_response(interrupt: PendingInterrupt, value: Any) -> Reply:
+    """Answer an interrupt with ``value``, for ``generate(tool_responses=[…])``.
+
+    Raises:
+        TypeError: ``interrupt`` is no interrupt.
+        InvalidAnswer: the value does not fit the tool's return type.
+    """
+    return Reply(*_pending("tool_response", interrupt).respond(value))
+
+
+def tool_restart(interrupt: PendingInterrupt, *, new_input: Any = None, data: Any = None) -> Reply:
+    """Run the interrupted tool (again), for ``generate(tool_restarts=[…])``.
+
+    Args:
+        interrupt: one of ``response.interrupts``.
+        new_input: the whole input to use instead; None keeps it.
+        data: what the tool gets as ``ctx.resumed``.
+
+    Raises:
+        TypeError: ``interrupt`` is no interrupt.
+        InvalidAnswer: the tool has no body, or the input does not fit it.
+    """
+    pending = _pending("tool_restart", interrupt)
+    return Reply(*pending.restart(new_input=new_input, data=data))
+
+
+def tool_rejection(interrupt: PendingInterrupt, reason: str | None = None) -> Reply:
+    """Refuse the interrupted call, for ``generate(tool_rejections=[…])``.
+
+    Raises:
+        TypeError: ``interrupt`` is no interrupt.
+    """
+    return Reply(*_pending("tool_rejection", interrupt).reject(reason))
+
+
+def _pending(helper: str, value: Any) -> PendingInterrupt:
+    if not isinstance(value, PendingInterrupt):
+        raise TypeError(
+            f"{helper} takes one of response.interrupts, not {type(value).__name__} {value!r:.80}"
+        )
+    return value
+
+
+def replies_of(
+    responses: Sequence[Any], restarts: Sequence[Any], rejections: Sequence[Any]
+) -> list[Reply]:
+    """The answers of a ``generate``, each of the kind that its list takes.
+
+    Raises:
+        InvalidAnswer: something is no answer, or in the wrong list.
+    """
+    wanted: list[tuple[str, Sequence[Any], type[Any]]] = [
+        ("tool_responses", responses, Respond),
+        ("tool_restarts", restarts, Restart),
+        ("tool_rejections", rejections, Reject),
+    ]
+    return [_reply(name, one, kind) for name, given, kind in wanted for one in given]
+
+
+def _reply(name: str, value: Any, kind: type[Any]) -> Reply:
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], kind):
+        value = Reply(*value)
+    if not isinstance(value, Reply) or not isinstance(value.resolution, kind):
+        raise InvalidAnswer(
+            f"{name} takes what nb.{name.removesuffix('s')} makes, not {value!r:.80}"
+        )
+    return value
+
+
+Pending: TypeAlias = Literal["refuse", "reject", "queue"]
+"""What a new message does to open questions: it is refused, rejects them, or waits for the results."""
+NEW_MESSAGE = "The person wrote a new message instead."
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What one ``generate`` came to: an answer, or a pause."""
+
+    text: str
+    messages: tuple[Message, ...]
+    """The whole history, plain data: save it as JSON, resume it later, elsewhere, or twice."""
+    interrupts: list[PendingInterrupt]
+    finish_reason: str
+    """``stop``, ``interrupted``, ``tool_calls`` (not executed, as asked), or the model's own."""
+    usage: Usage
+    """Of the whole run up to here, the pauses before included."""
+    output: Any = None
+    """The final answer as ``output_type``; None without one."""
+
+    @property
+    def tool_calls(self) -> list[Part]:
+        """The calls that the last model message asks for."""
+        return calls_of(self.messages[-1]) if self.messages else []
+
+
+def response_of(state: RunState, spec: RunSpec) -> Response:
+    """What a state is to who called ``generate``."""
+    done = state.outcome if isinstance(state.outcome, RunCompleted) else None
+    if state.pending:
+        reason = "interrupted"
+    elif state.calls:
+        reason = "tool_calls"
+    else:
+        reason = "stop" if state.final is not None else state.finish_reason
+    return Response(
+        text=state.text if done is None else done.text,
+        messages=paused_messages(state),
+        interrupts=interrupts_of(state, spec.tools, spec.agent),
+        finish_reason=reason,
+        usage=state.usage,
+        output=spec.typed_output(None if done is None else done.output),
+    )
+
+
+def say(journal: Journal, spec: RunSpec, prompt: str, pending: Pending) -> None:
+    """Add a new message of the person.
+
+    Raises:
+        PendingInterrupts: questions are open, and the message neither rejects nor awaits them.
+    """
+    state, now = journal.state, spec.clock()
+    if state.calls and pending == "queue":
+        journal.append(MessageQueued(at=now, text=prompt, by="code"))
+        return
+    if state.calls and pending != "reject":
+        open_ = interrupts_of(state, spec.tools, spec.agent)
+        names = ", ".join(f"{i.tool_name!r} (interrupt {i.id})" for i in open_) or "tool calls"
+        raise PendingInterrupts(
+            f"a new message while {names} wait: answer first, or give pending='reject' or 'queue'",
+            interrupts=open_,
+        )
+    journal.append(*rejected(state, spec, ("code", now)))
+    if journal.state.calls:
+        raise MessagesError("the history's last tool calls were never run: go on without a prompt")
+    messages = (*journal.state.messages, user(prompt))
+    journal.state = replace(
+        journal.state, messages=messages, turns=0, outcome=None, active=0.0, usage=Usage()
+    )
+
+
+def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[StoredEvent]:
+    """The events that refuse all that is asked, and end the calls in whose middle it was."""
+    events: list[StoredEvent] = []
+    asking = [call.id for call in state.calls.values() if call.pending]
+    for event in state.pending:
+        refusal = Reject(reason=NEW_MESSAGE)
+        events.append(resolved(state, event.id, refusal, spec.tools, stamp))
+        state = apply(state, events[-1])
+    for call_id in asking:
+        call = state.calls.get(call_id)
+        if call is not None and call.status != "done":
+            text = f"This call of {call.name} was stopped in its middle. {NEW_MESSAGE}"
+            events.append(ToolFinished(at=stamp[1], call_id=call_id, output=text, error=True))
+            state = apply(state, events[-1])
+    return events
+
+
+def settle(journal: Journal, spec: RunSpec, replies: list[Reply], *, partial: bool) -> None:
+    """Check all answers, then write them: either all count, or none.
+
+    Raises:
+        UsageError: nothing to do, or answers that do not fit; nothing was changed.
+        Expired: a question's time has run out, and its tool said that this fails the run.
+    """
+    state, now = journal.state, spec.clock()
+    _check_something_to_do(state, replies)
+    events = [_answered(state, spec, reply, now) for reply in replies]
+    ids = [event.id for event in events]
+    if len(set(ids)) != len(ids):
+        raise InvalidAnswer("one interrupt is answered twice in this call")
+    left = [e for e in state.pending if e.id not in ids]
+    late = [e for e in left if e.expires_at is not None and e.expires_at < now]
+    left = [e for e in left if e not in late]
+    _check_left(state, spec, left, partial=partial)
+    asked = {event.id: event for event in state.pending}
+    for event in events:
+        memory = remembered_at(state, event.scope, spec.tools, spec.remembered)
+        remember(asked[event.id], event.resolution, memory, journal.run_id)
+    journal.append(*events, *(_expired(state, spec, event, now) for event in late))
+
+
+def _answered(state: RunState, spec: RunSpec, reply: Reply, now: float) -> Resolved:
+    event = resolved(state, reply.interrupt, reply.resolution, spec.tools, ("code", now))
+    check_in_time(state, event.id, ("code", now))
+    return event
+
+
+def _expired(state: RunState, spec: RunSpec, event: Interrupted, now: float) -> Resolved:
+    if event.on_expire == "fail":
+        raise Expired(
+            f"nobody answered {event.tool_name!r} in time", messages=paused_messages(state)
+        )
+    return resolved(state, event.id, expiry_of(event), spec.tools, ("expiry", now))
+
+
+def _check_left(state: RunState, spec: RunSpec, left: list[Interrupted], *, partial: bool) -> None:
+    for event in left:
+        if event.call_id and event.tool_name not in tools_at(state, event.scope, spec.tools):
+            raise ToolError(f"the tool {event.tool_name!r} of an open interrupt is not registered")
+    if left and not partial:
+        names = ", ".join(f"{e.tool_name!r} (interrupt {e.id})" for e in left)
+        raise PendingInterrupts(
+            f"these interrupts have no answer: {names}; answer all, or give partial=True",
+            interrupts=interrupts_of(state, spec.tools, spec.agent),
+        )
+
+
+def _check_something_to_do(state: RunState, replies: list[Reply]) -> None:
+    if not state.messages:
+        raise UsageError("nothing to do: give a prompt or messages")
+    if replies and not state.pending:
+        raise NotPending("no interrupt in these messages waits for an answer")
+    last = state.messages[-1]
+    if not replies and not state.calls and last["role"] == "assistant":
+        raise NotPending(
+            "nothing is pending in these messages: the model has answered "
+            f"({text_of(last)!r:.60}); give a prompt to go on"
+        )

@@ -1,0 +1,103 @@
+"""What a run gives: its result, its calls as they stand, receipts for answers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nbagent.core.base.events import StoredEvent
+from nbagent.core.base.messages import Json, Message, Part, calls_of, results_of
+from nbagent.core.base.model import Usage
+from nbagent.core.call.body import Raised
+from nbagent.core.state.state import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a finished run gave."""
+
+    text: str
+    output: Any
+    """The final answer as ``output_type``; None without one."""
+    messages: tuple[Message, ...]
+    usage: Usage
+    calls: dict[str, list[Call]] = field(default_factory=dict, compare=False)
+    """The tool calls by tool name, in order, as ``run.calls`` has them."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<Result: {shortened(self.text)}>"
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """A text in quotes, in one line, cut where it is long."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= limit else f"{line[:limit]}…")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of a run, as it stands."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    output: Json = None
+    """What the model was told, or None while there is no result."""
+    value: Any = None
+    """The tool's own Python object, in the process that ran it; else ``output``."""
+    done: bool = False
+    failed: bool = False
+    """Whether it came to no result of its own: it raised, was refused, or could not be run."""
+    traceback: str | None = None
+    """Where its tool raised, in the process that ran it; the model is never told."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it has no result of its own, as the model was told; None where it has one."""
+        return str(self.output) if self.failed else None
+
+
+class Receipt:
+    """What an answer gives back: await it to be sure that the store took it."""
+
+    def __init__(self, event: StoredEvent) -> None:
+        self.event = event
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+    def __repr__(self) -> str:
+        return "<answer accepted>"
+
+
+def _done(call: Call, result: Part, values: Mapping[str, Any]) -> Call:
+    output, failed = result["output"], result.get("error") is True
+    value = values.get(call.id, output)
+    traceback = None
+    if isinstance(value, Raised):
+        value, traceback = output, value.traceback
+    return replace(call, output=output, value=value, done=True, failed=failed, traceback=traceback)
+
+
+def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[Call]]:
+    """The tool calls of a run by tool name, in order; ``values`` are Python results by call id."""
+    found: dict[str, list[Call]] = {}
+    results = {
+        part["id"]: part
+        for item in state.messages
+        if item["role"] == "tool"
+        for part in results_of(item)
+    }
+    results |= {call.id: call.result for call in state.calls.values() if call.result is not None}
+    for item in state.messages:
+        for part in calls_of(item):
+            call = Call(part["id"], part["name"], part["input"])
+            if part["id"] in results:
+                call = _done(call, results[part["id"]], values)
+            found.setdefault(part["name"], []).append(call)
+    return found

@@ -1,0 +1,139 @@
+"""``answers=``: what to answer where nobody is there to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from nbagent.core.base.errors import InvalidAnswer, UsageError, meant
+from nbagent.core.base.interrupts import (
+    ASKED_AGAIN,
+    PendingInterrupt,
+    Reject,
+    Respond,
+    Restart,
+    is_confirmation,
+)
+from nbagent.core.tools.tool import Tool
+
+from .answers import AnyResolution, tools_inside
+
+Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None
+"""Answers for runs that nobody watches: in order, by tool name, or computed."""
+
+
+def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
+    """What a value given in ``answers=`` means for this interrupt.
+
+    A resolution is itself. For an approval (metadata without choices on a tool with a body, or a
+    ``Confirm`` in its middle) True lets the tool run and False refuses, and nothing else will do.
+    Otherwise it is the tool's answer.
+
+    Raises:
+        InvalidAnswer: an approval is given something else.
+    """
+    if isinstance(value, Respond | Restart | Reject):
+        return value
+    if not is_approval(interrupt):
+        return Respond(output=value)
+    if not isinstance(value, bool):
+        raise InvalidAnswer(
+            f"{interrupt.tool_name!r} asks for approval, and answers= has {value!r:.80} for it: give "
+            "True to run it, False to refuse, or nb.Respond(value) to answer in its place"
+        )
+    if not value:
+        return Reject()
+    return Restart() if interrupt.restartable else Respond(output=True)
+
+
+def is_approval(interrupt: PendingInterrupt) -> bool:
+    """Whether the question is if a tool may run, or go on, and not what to answer."""
+    if is_confirmation(interrupt.kind, interrupt.metadata, interrupt.reply_schema):
+        return True
+    has_choices = isinstance(interrupt.metadata, dict) and "choices" in interrupt.metadata
+    return interrupt.restartable and not has_choices and not interrupt.wants_value
+
+
+def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None:
+    """Refuse ``answers=`` that can answer nothing: of no known form, or for tools nobody has.
+
+    Raises:
+        UsageError: saying what is wrong with them.
+    """
+    if answers is None or callable(answers):
+        return
+    if isinstance(answers, str) or not isinstance(answers, Mapping | Sequence):
+        raise UsageError(
+            "answers= is a list in the order of the questions, a dict by tool name, or a function of "
+            f"the interrupt, not {answers!r:.80}"
+        )
+    known = _names(tools) | {""}
+    unknown = (
+        [name for name in answers if name not in known] if isinstance(answers, Mapping) else []
+    )
+    if unknown:
+        raise UsageError(
+            f"answers= names {unknown[0]!r}, which is no tool of this agent: "
+            f"{', '.join(sorted(known - {''})) or 'it has none'}{meant(unknown[0], known)}"
+        )
+
+
+def _names(tools: Mapping[str, Tool[..., Any]]) -> set[str]:
+    """The names of the tools, and of those of the agents among them."""
+    inside = (_names(tools_inside(tools, name)) for name in tools)
+    return set(tools).union(*inside)
+
+
+class Script:
+    """``answers=`` as an iterator-like thing: the next answer for an interrupt, or nothing."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._used: dict[str, int] = {}
+        self._given: dict[tuple[str, ...], AnyResolution] = {}
+        """The last answer that each call got."""
+
+    def next(self, interrupt: PendingInterrupt) -> AnyResolution | None:
+        """The answer for this interrupt, or None where there is none.
+
+        An answer after which a call asks the very same again is not given to it twice: that would
+        go on forever.
+        """
+        found = self._find(interrupt)
+        if found is _NONE:
+            return None
+        resolution, call = as_resolution(found, interrupt), (*interrupt.path, interrupt.call_id)
+        if interrupt.note == ASKED_AGAIN and self._given.get(call) == resolution:
+            return None
+        self._given[call] = resolution
+        return resolution
+
+    def _find(self, interrupt: PendingInterrupt) -> Any:
+        answers = self._answers
+        if answers is None:
+            return _NONE
+        if isinstance(answers, Mapping):
+            if interrupt.tool_name not in answers:
+                return _NONE
+            given = answers[interrupt.tool_name]
+            if callable(given):
+                return _or_none(given(interrupt))
+            return self._take(interrupt.tool_name, given) if isinstance(given, list) else given
+        if callable(answers):
+            return _or_none(answers(interrupt))
+        return self._take("", answers)
+
+    def _take(self, key: str, answers: Iterable[Any]) -> Any:
+        taken = self._used.get(key, 0)
+        given = list(answers)
+        if taken >= len(given):
+            return _NONE
+        self._used[key] = taken + 1
+        return given[taken]
+
+
+_NONE: Any = object()
+
+
+def _or_none(value: Any) -> Any:
+    return _NONE if value is None else value

@@ -1,0 +1,135 @@
+"""Starting a live run, and taking one up from its store: its place, its journal, who is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from nbagent.core.arguments import check_rules, checked_store
+from nbagent.core.base.errors import PendingInterrupts, RunNotFinished, ToolError, UsageError
+from nbagent.core.base.messages import Message, user
+from nbagent.core.call.threads import private_loop
+from nbagent.core.engine.spec import RunSpec, new_id
+from nbagent.core.journal.journal import Journal, Store
+
+from .generate import Pending
+from .host import Place, current_host
+from .run import Run
+from .scripted_answers import Answers, check_answers
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a live run was asked for; see ``Agent.run``."""
+
+    after: Run | None = None
+    pending: Pending = "refuse"
+    store: Store | None = None
+    answers: Answers = None
+    attended: bool | None = None
+    show: bool = True
+    on_rerun: Literal["cancel", "keep"] = "cancel"
+
+    def check(self, spec: RunSpec) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            UsageError: naming the option.
+        """
+        if self.on_rerun not in ("cancel", "keep"):
+            raise UsageError(f"on_rerun is 'cancel' or 'keep', not {self.on_rerun!r}")
+        if self.attended not in (True, False, None):
+            raise UsageError(f"attended is True, False or None, not {self.attended!r:.80}")
+        check_pending(self.pending)
+        checked_store(self.store)
+        check_rules(spec, spec.tools)
+        check_answers(self.answers, spec.tools)
+
+
+def launch(spec: RunSpec, prompt: str, options: Options, *, blocking: bool = False) -> Run:
+    """Start a run; or send the prompt in the run before, where it is to be queued there.
+
+    Args:
+        spec: the agent's; its store is the options'.
+        prompt: what to do.
+        options: the rest of what it was asked for.
+        blocking: whether the caller's thread is going to wait, so that its loop cannot be used.
+    """
+    options.check(spec)
+    text, after = checked_prompt(prompt), options.after
+    if after is not None and options.pending == "queue" and after.queue(text):
+        return after
+    if after is not None and options.pending == "reject":
+        after.dismiss()
+    messages = [*_history(after), user(text)]
+    host = current_host()
+    attended = host.attended() if options.attended is None else options.attended
+    loop = private_loop() if blocking else host.loop(attended=attended)
+    journal, place = Journal(new_id(), options.store), Place(host, attended, loop)
+    run = Run(spec, journal, place, answers=options.answers)
+    host.started(run, on_rerun=options.on_rerun)
+    run.start(messages, after=after.id if after is not None else None)
+    try:
+        if attended and options.show:
+            host.show(run)
+    except KeyboardInterrupt:  # it comes before the waiting that it is meant to end
+        if blocking:
+            run.stop(by="keyboard")
+        raise
+    return run
+
+
+def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
+    """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+    for call in journal.state.calls.values():
+        if call.status == "ready" and call.resumed is not None and call.name not in spec.tools:
+            raise ToolError(
+                f"{spec.agent!r} has no tool {call.name!r}, which an answer of this run restarts: "
+                "add it to the agent and open the run again"
+            )
+    host = current_host()
+    attended = host.attended() if options.attended is None else options.attended
+    place = Place(host, attended, host.loop(attended=attended))
+    run = Run(spec, journal, place, answers=options.answers)
+    host.started(run, on_rerun="keep")
+    run.take_up()
+    if attended and options.show:
+        host.show(run)
+    return run
+
+
+def check_pending(pending: Any) -> None:
+    """Refuse what says nothing about open questions.
+
+    Raises:
+        UsageError: naming what may be given.
+    """
+    if pending not in get_args(Pending):
+        raise UsageError(f"pending is 'refuse', 'reject' or 'queue', not {pending!r:.80}")
+
+
+def checked_prompt(prompt: Any) -> str:
+    """A prompt, if it says something.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise UsageError(f"a prompt is a text that says something, not {prompt!r:.80}")
+    return prompt
+
+
+def _history(after: Run | None) -> tuple[Message, ...]:
+    if after is None:
+        return ()
+    if not isinstance(after, Run):
+        raise UsageError(f"after= takes a run, not {after!r:.80}")
+    if after.interrupts:
+        raise PendingInterrupts(
+            f"{after!r} still asks: {', '.join(i.tool_name for i in after.interrupts)}; "
+            "answer or cancel it first, or give pending='reject' or 'queue'",
+            interrupts=after.interrupts,
+        )
+    if after.status == "running":
+        raise RunNotFinished(f"{after!r} has not ended: `await run` before going on with it")
+    return after.conversation

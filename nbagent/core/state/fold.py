@@ -1,0 +1,352 @@
+"""A run's state as a pure fold over its events: ``apply(state, event)`` folds one more in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nbagent.core.base.events import (
+    Interrupted,
+    MessageQueued,
+    ModelResponded,
+    Resolved,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunRetried,
+    RunStarted,
+    StepFinished,
+    StoredEvent,
+    ToolFinished,
+    ToolStarted,
+    question_digest,
+)
+from nbagent.core.base.interrupts import SCHEMA_CHANGED, Reject, Respond, Restart, Resumed
+from nbagent.core.base.messages import Json, Part, canonical, dumps, freeze, load, message, user
+from nbagent.core.base.model import Usage
+
+from .history import restore
+from .state import CallState, CallStatus, Outcome, RunState, but, stamped, status_of
+
+
+def started(call: CallState, event: ToolStarted) -> CallState:
+    """A body was started, or goes on."""
+    return but(
+        call,
+        status="running",
+        attempt=event.attempt,
+        owner=event.owner,
+        cleared=_kept(call, event.input),
+        judged=_kept(call, event.input),
+        waits_since=None,
+    )
+
+
+def interrupted(call: CallState, event: Interrupted) -> CallState:
+    """It waits for an answer."""
+    if event.ask is not None:
+        call = but(call, asked={**call.asked, event.id: event})
+    else:
+        call = but(call, pause=event, resumed=None, judged=_judged(call, event))
+    return standing(call, event.at)
+
+
+def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
+    """What the rules have judged by now: without a verdict of theirs it was not they who asked."""
+    if event.kind != "approval" and event.note != SCHEMA_CHANGED:
+        return call.judged
+    return None if event.verdict is None else _kept(call, event.input)
+
+
+def resolved(call: CallState, event: Resolved) -> CallState:
+    """What it waited for has its answer."""
+    pause = call.asked.get(event.id, call.pause)
+    call = but(call, record=(*call.record, _record(pause, event)))
+    if event.id in call.asked:
+        return _told(call, event)
+    match event.resolution:
+        case Respond(output=output):
+            return answered(call, output)
+        case Reject(reason=reason):
+            return answered(call, rejection_text(call.name, reason), error=True)
+        case Restart() as restart:
+            return standing(_restarted(call, restart), event.at)
+
+
+def standing(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallState:
+    """The call, waiting as long as something in it is asked, else ``busy``."""
+    inside = call.child is not None and status_of(call.child) == "interrupted"
+    if inside or call.asked or (call.pause is not None and call.resumed is None):
+        since = at if call.waits_since is None else call.waits_since
+        return but(call, status="waiting", waits_since=since)
+    waited = 0.0 if call.waits_since is None else max(0.0, at - call.waits_since)
+    return but(call, status=busy, waits_since=None, waited=call.waited + waited)
+
+
+def _restarted(call: CallState, restart: Restart) -> CallState:
+    """The call with what a person made of its input; only past the gate is that approved too."""
+    shown = entered = call.input
+    if call.pause is not None:
+        shown = call.pause.input
+        entered = shown if call.pause.entered is None else call.pause.entered
+    if restart.input is not None:
+        shown = entered = freeze(restart.input)
+    approved = call.cleared is not None or (
+        call.pause is not None and call.pause.kind == "approval"
+    )
+    return but(
+        call,
+        input=_kept(call, entered),
+        cleared=_kept(call, shown) if approved else None,
+        resumed=Resumed(restart.data),
+    )
+
+
+def _told(call: CallState, event: Resolved) -> CallState:
+    """A question of ``ctx.ask`` has its answer; the body goes on once none is open."""
+    asked_for = call.asked[event.id]
+    number = asked_for.ask or 0
+    answer: dict[str, Any] = (
+        {"output": event.resolution.output}
+        if isinstance(event.resolution, Respond)
+        else {"rejected": getattr(event.resolution, "reason", None)}
+    )
+    asked = {i: e for i, e in call.asked.items() if i != event.id}
+    told = but(
+        call,
+        asked=asked,
+        answers={**call.answers, number: {**answer, "question": question_digest(asked_for)}},
+    )
+    return standing(told, event.at, busy="running" if call.status == "running" else "ready")
+
+
+def ready_again(call: CallState, at: float) -> CallState:
+    """The run is retried: a body that failed is run again."""
+    if call.status == "running":
+        call = but(call, status="ready")
+    if call.child is not None:
+        child = call.child
+        failed = isinstance(child.outcome, RunFailed)
+        inner = {i: ready_again(c, at) for i, c in child.calls.items()}
+        child = but(child, calls=inner, **({"outcome": None, "refused": False} if failed else {}))
+        call = standing(but(call, child=child), at)
+    if call.status == "done":
+        return call
+    asked = {i: _more_time(e, at) for i, e in call.asked.items()}
+    pause = call.pause if call.pause is None else _more_time(call.pause, at)
+    return but(call, asked=asked, pause=pause)
+
+
+def _more_time(event: Interrupted, at: float) -> Interrupted:
+    """A question whose time ran out waits as long again after a retry."""
+    if event.expires_at is None or event.expires_at > at:
+        return event
+    return event.model_copy(update={"expires_at": at + event.expires_at - event.at})
+
+
+def answered(call: CallState, output: Json, *, error: bool = False) -> CallState:
+    """It has its result."""
+    answer = output if call.final and not error else None
+    if call.replaced and call.attempt:
+        told = output if isinstance(output, str) else dumps(output)
+        output = f"{edit_note(call.input)}\n{told}"
+    part: Part = {"type": "tool_result", "id": call.id, "name": call.name, "output": output}
+    if error:
+        part["error"] = True
+    if call.record:
+        part["nbagent"] = list(call.record)
+    return but(
+        call, status="done", result=freeze(part), answer=freeze(answer), child=None, asked={}
+    )
+
+
+def rejection_text(tool_name: str, reason: str | None) -> str:
+    """What the model is told of a refused call."""
+    why = f" The reason: {reason}" if reason else ""
+    return f"A person rejected this call of {tool_name}; it was not run.{why}"
+
+
+def edit_note(input_: Json) -> str:
+    """The line that tells the model which arguments a person put in place of its own."""
+    return f"A person changed the arguments of this call to {dumps(input_)}."
+
+
+def _kept(call: CallState, input_: dict[str, Any]) -> dict[str, Any]:
+    """The input a body gets; the model's own object where it is the same, to be kept once."""
+    if input_ is call.proposed or canonical(input_) == canonical(call.proposed):
+        return call.proposed
+    frozen: dict[str, Any] = freeze(input_)
+    return frozen
+
+
+def _record(pause: Interrupted | None, event: Resolved) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "interrupt": event.id,
+        "resolution": event.resolution.model_dump(mode="json", exclude_none=True),
+        "by": event.by,
+        "at": event.at,
+    }
+    if pause is not None and pause.metadata is not None:
+        record["metadata"] = pause.metadata
+    return record
+
+
+def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
+    """The state after one more event; ``depth`` is how much of the event's scope is walked already."""
+    passed = max(0.0, event.at - state.at) if status_of(state) == "running" else 0.0
+    if len(event.scope) > depth:
+        folded = _inside(state, event, depth)
+    else:
+        folded = _FOLDS[type(event)](state, event)
+    active = folded.active + (passed if state.position else 0.0)
+    return stamped(folded, event.at, active)
+
+
+def _inside(state: RunState, event: StoredEvent, depth: int) -> RunState:
+    """Fold an event of the run inside a call."""
+    call = state.calls[event.scope[depth]]
+    child = apply(call.child or RunState(), event, depth + 1)
+    changes: dict[str, Any] = {}
+    if isinstance(event, ModelResponded):
+        changes["usage"] = state.usage + _usage(event)
+    if isinstance(event, Resolved):
+        changes["settled"] = {**state.settled, event.id: event}
+    return _with_call(state, standing(but(call, child=child), event.at), **changes)
+
+
+def _usage(event: ModelResponded) -> Usage:
+    return Usage(event.input_tokens, event.output_tokens, event.cost)
+
+
+def _run_started(state: RunState, event: RunStarted) -> RunState:
+    begun = restore(load(event.messages))
+    return but(
+        begun,
+        limit=event.max_turns,
+        position=state.position + 1,
+        agent=event.agent,
+    )
+
+
+def _model_responded(state: RunState, event: ModelResponded) -> RunState:
+    parts: list[Part] = []
+    if event.reasoning:
+        parts.append({"type": "reasoning", "text": event.reasoning})
+    if event.text:
+        parts.append({"type": "text", "text": event.text})
+    calls: dict[str, CallState] = {}
+    for call in event.calls:
+        frozen = freeze(call.input)
+        part = {"type": "tool_call", "id": call.id, "name": call.name, "input": frozen}
+        if call.raw is not None:
+            part["raw"] = call.raw
+        parts.append(part)
+        calls[call.id] = CallState(call.id, call.name, frozen, frozen, call.raw, final=call.final)
+    said = (*state.messages, message("assistant", *parts))
+    told = {} if calls else _queue_sent(state)
+    return but(
+        state,
+        position=state.position + 1,
+        messages=said + told.pop("messages", ()),
+        calls=calls,
+        finish_reason=event.finish_reason,
+        usage=state.usage + _usage(event),
+        used_ids=(*state.used_ids, *calls),
+        **({"turns": state.turns + 1} | told),
+    )
+
+
+def _queue_sent(state: RunState) -> dict[str, Any]:
+    """What changes where the person's queued messages find their place in the history."""
+    if not state.queued:
+        return {}
+    return {"messages": tuple(user(text) for text in state.queued), "queued": (), "turns": 0}
+
+
+def _message_queued(state: RunState, event: MessageQueued) -> RunState:
+    return but(state, position=state.position + 1, queued=(*state.queued, event.text))
+
+
+def _tool_started(state: RunState, event: ToolStarted) -> RunState:
+    return _with_call(state, started(state.calls[event.call_id], event))
+
+
+def _step_finished(state: RunState, event: StepFinished) -> RunState:
+    call = state.calls[event.call_id]
+    return _with_call(state, but(call, steps={**call.steps, event.name: event.value}))
+
+
+def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
+    call = state.calls[event.call_id]
+    return _with_call(state, answered(call, event.output, error=event.error))
+
+
+def _interrupted(state: RunState, event: Interrupted) -> RunState:
+    if event.kind == "budget":
+        return but(state, position=state.position + 1, budget=event)
+    return _with_call(state, interrupted(state.calls[event.call_id], event))
+
+
+def _resolved(state: RunState, event: Resolved) -> RunState:
+    settled = {**state.settled, event.id: event}
+    if state.budget is not None and state.budget.id == event.id:
+        return _resolved_budget(state, event, settled)
+    return _with_call(state, resolved(state.calls[event.call_id], event), settled=settled)
+
+
+def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:
+    more = event.resolution.output if isinstance(event.resolution, Respond) else None
+    name = (state.budget.budget if state.budget is not None else None) or "turns"
+    granted = state.granted
+    if more is not None and name != "turns":
+        granted = {**granted, name: granted.get(name, 0) + more}
+    return but(
+        state,
+        position=state.position + 1,
+        settled=settled,
+        budget=None,
+        refused=more is None,
+        granted=granted,
+        limit=state.limit + (more if more is not None and name == "turns" else 0),
+    )
+
+
+def _ended(state: RunState, event: Outcome) -> RunState:
+    return but(state, position=state.position + 1, outcome=event)
+
+
+def _retried(state: RunState, event: RunRetried) -> RunState:
+    """Go on: calls whose bodies failed are run again, what has a result is kept."""
+    calls = {i: ready_again(c, event.at) for i, c in state.calls.items()}
+    return but(state, position=state.position + 1, outcome=None, refused=False, calls=calls)
+
+
+_FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
+    RunStarted: _run_started,
+    ModelResponded: _model_responded,
+    ToolStarted: _tool_started,
+    StepFinished: _step_finished,
+    ToolFinished: _tool_finished,
+    Interrupted: _interrupted,
+    MessageQueued: _message_queued,
+    Resolved: _resolved,
+    RunCompleted: _ended,
+    RunFailed: _ended,
+    RunRetried: _retried,
+    RunCancelled: _ended,
+}
+
+
+def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
+    calls = {**state.calls, call.id: call}
+    position = state.position + 1
+    if call.status != "done" or any(c.status != "done" for c in calls.values()):
+        return but(state, position=position, calls=calls, **changes)
+    results = [c.result for c in calls.values() if c.result is not None]
+    told = _queue_sent(state)
+    messages = (*state.messages, message("tool", *results), *told.pop("messages", ()))
+    ends = [c.answer for c in calls.values() if c.final and c.result and "error" not in c.result]
+    final = {"output": ends[0]} if ends and not told else None
+    return but(
+        state, position=position, messages=messages, calls={}, final=final, **changes, **told
+    )

@@ -1,0 +1,272 @@
+"""What a tool knows of its call, and how it pauses, asks, remembers and tells how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, overload
+
+from pydantic import TypeAdapter
+
+from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
+from nbagent.core.base.messages import Json
+from nbagent.core.base.metadata import Ask, Choose, Confirm
+
+from .output import CallOutput
+
+T = TypeVar("T")
+
+
+class Carried(NamedTuple):
+    """What a restart brings into a body."""
+
+    resumed: Resumed | None = None
+    original_input: Json = None
+    state: Json = None
+
+
+class Inquiry(NamedTuple):
+    """One question of ``ctx.ask``."""
+
+    number: int
+    """Which one of its body, counted from 0: how its answer is found again."""
+    metadata: Any
+    reply: TypeAdapter[Any]
+    schema: Json = None
+    """JSON Schema of the answer."""
+    prefill: Any = None
+    expiry: Expiry | None = None
+
+
+class Asker(Protocol):
+    """How a body asks and remembers; the attempt behind it."""
+
+    def promised(
+        self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
+    ) -> Coroutine[Any, Any, T]:
+        """The coroutine that ``make`` makes, for a body that must await it."""
+
+    async def ask(self, inquiry: Inquiry) -> Any:
+        """The answer, at this line."""
+
+    def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
+        """The value of a step, done once."""
+
+    def ask_sync(self, inquiry: Inquiry) -> Any:
+        """``ask`` in a thread."""
+
+    def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
+        """``step`` in a thread."""
+
+
+class ToolContext:
+    """What a tool knows of its call, and how it pauses it. A tool gets it as its ``ctx`` parameter."""
+
+    def __init__(
+        self,
+        *,
+        call_id: str,
+        tool_name: str,
+        attempt: int,
+        output: CallOutput,
+        carried: Carried,
+        asker: Asker,
+    ) -> None:
+        self.call_id = call_id
+        self.tool_name = tool_name
+        self.attempt = attempt
+        """How often the body was started, this time included."""
+        self.resumed: Resumed | None = carried.resumed
+        self.original_input: Json = carried.original_input
+        self.state: Json = carried.state
+        self.pause: Interrupt | None = None
+        """The interrupt this call raised, which counts whatever the tool's own ``except`` made of it."""
+        self._output = output
+        self._asker = asker
+        self._asked = 0
+        self._token: str | None = None
+
+    def interrupt(
+        self,
+        metadata: Any = None,
+        *,
+        state: Any = None,
+        editable: bool | Sequence[str] | None = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+        external: bool = False,
+    ) -> Never:
+        """Pause this call until it is answered. Never returns.
+
+        Args:
+            metadata: why, for the person: ``Choose``, ``Confirm``, ``Edit``, any pydantic model, a
+                dict. It must be JSON-able.
+            state: kept with the pause and given back as ``ctx.state`` when the tool is run again.
+            editable: whether a form may change the input: True, or the names of the inputs.
+            expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
+            on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
+            external: whether an outside system answers, with ``ctx.external_token``; no form is shown.
+        """
+        self.pause = Interrupt(
+            metadata, state=state, editable=editable, expires_in=expires_in, on_expire=on_expire
+        )
+        self.pause.external = self.external_token if external else None
+        raise self.pause
+
+    @property
+    def external_token(self) -> str:
+        """The secret that answers this call's ``external=True`` interrupt, once; hand it out before.
+
+        ``nb.answer_external(token, value)`` takes it. Only its hash is stored.
+        """
+        if self._token is None:
+            self._token = new_token()
+        return self._token
+
+    @overload
+    def ask(
+        self,
+        metadata: Any,
+        *,
+        reply: type[T],
+        value: Any = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def ask(
+        self,
+        metadata: Any,
+        *,
+        reply: None = None,
+        value: Any = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+    ) -> Coroutine[Any, Any, Any]: ...
+    def ask(
+        self,
+        metadata: Any,
+        *,
+        reply: Any = None,
+        value: Any = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+    ) -> Coroutine[Any, Any, Any]:
+        """Ask the person, and go on at this line with the answer.
+
+        In a live kernel the body waits here with its locals. After a cold start (and in
+        ``generate``) the body is run again from its beginning, with earlier answers given at once:
+        put what must not be repeated into ``ctx.step``.
+
+        Args:
+            metadata: a text, ``Ask``, ``Choose``, ``Confirm``, or any metadata of your own.
+            reply: the type of the answer; taken from the metadata where that knows it.
+            value: what the form shows to begin with.
+            expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
+            on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
+
+        A ``Confirm`` is approved, which answers True, or refused; code may answer False as well.
+
+        Raises:
+            Rejected: the person said no.
+            Misuse: the answer would hold a secret; ``await nb.form(...)`` asks for one.
+        """
+
+        async def ask() -> Any:
+            expiry = Expiry.of(expires_in, on_expire)
+            return await self._asker.ask(self._inquiry(metadata, reply, value, expiry))
+
+        return self._asker.promised("ctx.ask", ask)
+
+    @overload
+    def ask_sync(
+        self,
+        metadata: Any,
+        *,
+        reply: type[T],
+        value: Any = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+    ) -> T: ...
+    @overload
+    def ask_sync(
+        self,
+        metadata: Any,
+        *,
+        reply: None = None,
+        value: Any = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+    ) -> Any: ...
+    def ask_sync(
+        self,
+        metadata: Any,
+        *,
+        reply: Any = None,
+        value: Any = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+    ) -> Any:
+        """``ask`` for sync tools: waits in the tool's own thread.
+
+        Raises:
+            Rejected: the person said no.
+            Misuse: the answer would hold a secret.
+        """
+        expiry = Expiry.of(expires_in, on_expire)
+        return self._asker.ask_sync(self._inquiry(metadata, reply, value, expiry))
+
+    def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
+        """Do ``work`` (a function, maybe async) once; a later start of this body gets its value again.
+
+        The value must be JSON-able, and comes back as plain JSON.
+        """
+        return self._asker.promised("ctx.step", lambda: self._asker.step(name, work))
+
+    def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
+        """``step`` for sync tools."""
+        return self._asker.step_sync(name, work)
+
+    def progress(self, fraction: float | None = None, text: str = "") -> None:
+        """Show how far the tool is: ``fraction`` from 0 to 1, or None where that is not known."""
+        self._output.progress(fraction, text)
+
+    def resumed_as(self, type_: type[T]) -> T | None:
+        """The data a restart carried, as ``type_``; None where there is none or it does not fit."""
+        return None if self.resumed is None else value_as(self.resumed.data, type_)
+
+    def original_input_as(self, type_: type[T]) -> T | None:
+        """The model's own input where a person replaced it, as ``type_``; else None."""
+        return value_as(self.original_input, type_)
+
+    def state_as(self, type_: type[T]) -> T | None:
+        """The state saved with the interrupt, as ``type_``; None where there is none."""
+        return value_as(self.state, type_)
+
+    def _inquiry(self, metadata: Any, reply: Any, value: Any, expiry: Expiry | None) -> Inquiry:
+        number = self._asked
+        self._asked += 1
+        if isinstance(metadata, str):
+            metadata = Ask(message=metadata)
+        adapter = TypeAdapter(_reply_type(metadata) if reply is None else reply)
+        return Inquiry(number, metadata, adapter, adapter.json_schema(), value, expiry)
+
+
+def _reply_type(metadata: Any) -> Any:
+    """The type of an answer, from what the metadata knows."""
+    if isinstance(metadata, Confirm):
+        return bool
+    if isinstance(metadata, Ask):
+        return str
+    if isinstance(metadata, Choose):
+        one = _choice_type(metadata)
+        return list[one] if metadata.multiple else one  # type: ignore[valid-type]  # made here
+    return Any
+
+
+def _choice_type(metadata: Choose) -> Any:
+    values = [c if isinstance(c, str) else c.value for c in metadata.choices]
+    if not all(isinstance(v, str | int | bool) for v in values):
+        return Any
+    known = cast("Any", Literal)[tuple(values)] if values else str
+    return known | str if metadata.allow_other else known

@@ -1,0 +1,235 @@
+"""Defining tools: ``@nb.tool`` on a function, ``nb.interrupt_tool`` for one that only a person answers."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar, overload
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from nbagent.core.base.errors import ToolError
+
+from .policy import Approval, is_plain_function
+from .signature import Signature, signature_of
+from .tool import Tool, ToolOptions
+from .values import holds_secret
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@overload
+def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    approval: Approval = False,
+    editable: bool | Sequence[str] = False,
+    final: bool = False,
+    thread: bool = True,
+    preview: Callable[[Any], Any] | None = None,
+    local_names: dict[str, Any] | None = None,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(  # noqa: PLR0913 - keyword-only, each a property of the tool
+    fn: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    approval: Approval = False,
+    editable: bool | Sequence[str] = False,
+    final: bool = False,
+    thread: bool = True,
+    preview: Callable[[Any], Any] | None = None,
+    local_names: dict[str, Any] | None = None,
+) -> Any:
+    """Make a function a tool, with or without parentheses; it stays callable.
+
+    What it returns is told to the model: text as it is, data (lists, dicts, models, dataclasses, dates,
+    numpy's scalars and short arrays among them) as JSON, and anything else as bounded text.
+
+    Args:
+        fn: the function; its parameters are the input, its docstring tells the model what it does.
+        name: what the model calls it; the function's name by default.
+        description: instead of the docstring.
+        approval: whether a person is asked before it runs: True, or a predicate on the typed input
+            (one that raises asks). Rules of the agent's policy come first.
+        editable: whether the form of that question may change the input: True, or names of inputs.
+        final: whether the tool's answer ends the run.
+        local_names: names that annotations may use besides the function's module; by default those
+            of the calling scope.
+        thread: False runs a sync body on the event loop's own thread, for objects bound to it.
+        preview: a function of the typed input, sync or async, that shows what running would do: what
+            it returns (a table, a plot, a text) stands above the buttons where a person approves.
+
+    Raises:
+        ToolError: the function's signature cannot be a tool.
+    """
+    scope = local_names if local_names is not None else sys._getframe(1).f_locals  # noqa: SLF001
+
+    if not (isinstance(approval, bool) or is_plain_function(approval)):
+        raise ToolError(
+            "approval is True, False or a predicate on the input, a plain function and not async; "
+            f"this is {approval!r:.80}"
+        )
+    if isinstance(editable, str):
+        raise ToolError(f"editable is True, False or a list of input names, not {editable!r:.80}")
+
+    def make(function: Callable[P, R]) -> Tool[P, R]:
+        options = ToolOptions(
+            thread=thread,
+            approval=approval,
+            editable=editable if isinstance(editable, bool) else tuple(editable),
+            final=final,
+            preview=preview,
+        )
+        return _made(function, scope, name=name, description=description, options=options)
+
+    return make if fn is None else make(fn)
+
+
+def _made(
+    function: Callable[P, R],
+    local_names: dict[str, Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    options: ToolOptions,
+) -> Tool[P, R]:
+    is_function = inspect.isroutine(function)
+    if not is_function:
+        raise ToolError(f"{function!r:.100} is no function: a tool is made of one")
+    if name is None and function.__name__ == "<lambda>":
+        raise ToolError(
+            "a lambda has no name for the model: give one, as in nb.tool(name='add')(…)"
+        )
+    made = Tool(
+        function,
+        name=name or function.__name__,
+        description=description if description is not None else inspect.getdoc(function) or "",
+        signature=signature_of(function, local_names),
+        options=options,
+    )
+    known = list(made.input_schema.get("properties", {}))  # what no JSON can fill is refused here
+    for field in () if isinstance(options.editable, bool) else options.editable:
+        if field not in known:
+            raise ToolError(
+                f"the tool {made.name!r} has no input {field!r} that could be editable; "
+                f"its inputs are: {', '.join(known) or 'none'}"
+            )
+    return made
+
+
+class AnyInput(BaseModel):
+    """The input of a tool that says nothing about it: any JSON object."""
+
+    model_config = ConfigDict(extra="allow", defer_build=True)
+
+
+@overload
+def interrupt_tool(
+    name: str,
+    *,
+    description: str = "",
+    input: type[BaseModel] | None = None,
+    output: type[T],
+    metadata: Any = None,
+    final: bool = False,
+) -> Tool[..., T]: ...
+@overload
+def interrupt_tool(
+    name: str,
+    *,
+    description: str = "",
+    input: type[BaseModel] | None = None,
+    output: Any = inspect.Signature.empty,
+    metadata: Any = None,
+    final: bool = False,
+) -> Tool[..., Any]: ...
+def interrupt_tool(
+    name: str,
+    *,
+    description: str = "",
+    input: type[BaseModel] | None = None,  # noqa: A002 - the systems this follows say input
+    output: Any = inspect.Signature.empty,
+    metadata: Any = None,
+    final: bool = False,
+) -> Tool[..., Any]:
+    """A tool with no body: each call waits for a person, and the answer is its result.
+
+    Args:
+        name: what the model calls it.
+        description: what the model is told it does.
+        input: pydantic model of the input; it is shown to the person.
+        output: type of an answer; anything by default.
+        metadata: what the question says: a value, or a (maybe async) function of the typed input.
+            By default the input itself.
+        final: whether the answer ends the run.
+
+    Raises:
+        ToolError: an answer would hold a secret.
+    """
+    made: Tool[..., Any] = Tool(
+        None,
+        name=name,
+        description=description,
+        signature=Signature({}, whole=input or AnyInput, output=output),
+        options=ToolOptions(metadata=metadata, final=final),
+    )
+    made.module = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - as a function's
+    if holds_secret(_schema_of(output)):
+        raise ToolError(
+            f"the answer of {name!r} would hold a secret, and answers are written to the journal; "
+            "ask with `await nb.form(...)` in a tool of its own, which keeps none"
+        )
+    return made
+
+
+def _schema_of(output: Any) -> Any:
+    """JSON Schema of an answer, where its type has one by now."""
+    if output is inspect.Signature.empty:
+        return None
+    with suppress(Exception):  # a type whose parts are not defined yet
+        return TypeAdapter(output).json_schema()
+    return None
+
+
+class Prompted(BaseModel):
+    """The input of an agent as a tool."""
+
+    model_config = ConfigDict(defer_build=True)
+    prompt: str = Field(description="What the agent is to do.")
+
+
+def inner_tool(inner: Any, *, name: str, description: str, output: Any) -> Tool[..., Any]:
+    """An agent as a tool; ``inner`` is what the driver runs in the body's place."""
+
+    def body(input: Prompted) -> Any:  # noqa: A002 - the systems this follows say input
+        raise ToolError(f"the agent {name!r} is run by the agent that has it as a tool: {input!r}")
+
+    return Tool(
+        body,
+        name=name,
+        description=description,
+        signature=Signature({}, whole=Prompted, output=output),
+        options=ToolOptions(inner=inner),
+    )
+
+
+def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
+    """A tool from a tool or a plain function.
+
+    Raises:
+        ToolError: it is neither.
+    """
+    if isinstance(value, Tool):
+        return value
+    if inspect.isroutine(value):
+        return _made(value, local_names, options=ToolOptions())
+    raise ToolError(f"{value!r:.100} is no tool: give a function, or what @nb.tool made of one")

@@ -1,0 +1,180 @@
+"""What surrounds a tool call: middleware, and the ready-made ones.
+
+A middleware is an async callable ``(call, next)``. It may look at the call, change its input, not
+call ``next`` at all, or do something with the result. A pause passes through it: an interrupt is no
+``Exception``, and whatever a middleware makes of one, the call stays paused. The gate stands below,
+at the dispatcher, so no middleware can make a refused call run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Never, Protocol, TypeAlias, TypeVar
+
+from nbagent.core.base.errors import Rejected
+from nbagent.core.base.interrupts import Interrupt, Resumed, value_as
+from nbagent.core.base.messages import Json
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """A call on its way to its tool; ``input`` may be replaced by another of the same type."""
+
+    id: str
+    tool_name: str
+    input: Any
+    """The validated input: attributes by name."""
+    resumed: Resumed | None = None
+    """What a restart carries; None on the first way."""
+    original_input: Json = None
+    state: Json = None
+    waited: Callable[[], float] = float
+    """Seconds that the call has waited for a person, up to now."""
+
+    def interrupt(
+        self,
+        metadata: Any = None,
+        *,
+        state: Any = None,
+        editable: bool | Sequence[str] | None = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+    ) -> Never:
+        """Pause the call, as the tool itself could; see ``ToolContext.interrupt``."""
+        raise Interrupt(
+            metadata, state=state, editable=editable, expires_in=expires_in, on_expire=on_expire
+        )
+
+    def resumed_as(self, type_: type[T]) -> T | None:
+        """The data a restart carried, as ``type_``; None where there is none or it does not fit."""
+        return None if self.resumed is None else value_as(self.resumed.data, type_)
+
+
+Next: TypeAlias = Callable[[ToolCall], Awaitable[Any]]
+
+
+class Middleware(Protocol):
+    """Surrounds tool calls."""
+
+    async def __call__(self, call: ToolCall, next: Next, /) -> Any:  # noqa: A002 - the usual word
+        """The call's result: what ``next`` gave, or another."""
+
+
+def chain(middleware: Sequence[Middleware], innermost: Next) -> Next:
+    """The middleware around ``innermost``, the first one outermost."""
+    wrapped = innermost
+    for one in reversed(middleware):
+        wrapped = _around(one, wrapped)
+    return wrapped
+
+
+def _around(one: Middleware, inner: Next) -> Next:
+    async def call(call: ToolCall) -> Any:
+        return await one(call, inner)
+
+    return call
+
+
+class ToolErrorsToText:
+    """Gives a failing tool's error to the model as text, whatever the agent does with errors."""
+
+    async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
+        """The result, or the error as text."""
+        try:
+            return await next(call)
+        except Exception as error:
+            return f"The tool {call.tool_name} failed: {type(error).__name__}: {error}"
+
+
+class Retry:
+    """Runs a failing tool again. A pause is no failure, and neither is a person's no.
+
+    Args:
+        times: how often at most, the first time included.
+        on: the exceptions that are worth another try.
+        delay: seconds before the second try; doubled for each further one.
+    """
+
+    def __init__(
+        self,
+        times: int = 3,
+        *,
+        on: type[Exception] | tuple[type[Exception], ...] = Exception,
+        delay: float = 0.0,
+    ) -> None:
+        if times < 1:
+            raise ValueError(f"Retry runs a tool at least once, not {times!r} times")
+        self._times, self._on, self._delay = times, on, delay
+
+    async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
+        """The first result that comes without an error."""
+        delay = self._delay
+        for left in range(self._times - 1, -1, -1):
+            try:
+                return await next(call)
+            except Rejected:
+                raise
+            except self._on:
+                if not left:
+                    raise
+            await asyncio.sleep(delay)
+            delay *= 2
+        raise AssertionError  # the last try returned or raised
+
+
+class Timeout:
+    """Gives up on a tool that takes too long; its thread may run on, its late result is dropped.
+
+    Args:
+        seconds: how long it may take. Waiting for a person does not count.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
+        """The result, in time.
+
+        Raises:
+            TimeoutError: it took longer.
+        """
+        timer = asyncio.timeout(None)
+        try:
+            async with timer:
+                watch = _Watch(timer, call, self._seconds)
+                try:
+                    return await next(call)
+                finally:
+                    watch.stop()
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            raise TimeoutError(
+                f"the tool {call.tool_name!r} took longer than {self._seconds} s"
+            ) from error
+
+
+class _Watch:
+    """Looks at the time when it may be up: what the call waited for a person is added to it."""
+
+    def __init__(self, timer: asyncio.Timeout, call: ToolCall, seconds: float) -> None:
+        self._timer, self._call, self._seconds = timer, call, seconds
+        self._loop = asyncio.get_running_loop()
+        self._began, self._waited = self._loop.time(), call.waited()
+        self._handle = self._loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        left = self._seconds - (now - self._began) + self._call.waited() - self._waited
+        if left <= 0:
+            self._timer.reschedule(now)
+        else:  # looked at no more than twenty times a second, however short the rest
+            self._handle = self._loop.call_later(max(left, 0.05), self._look)
+
+    def stop(self) -> None:
+        self._handle.cancel()

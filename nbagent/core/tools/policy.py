@@ -1,0 +1,199 @@
+"""Rules that say, before a tool runs, whether it may run, must be asked about, or never runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.interrupts import digest_of
+from nbagent.core.base.messages import Json, canonical, dumps
+
+Verdict = Literal["allow", "review", "deny"]
+Approval: TypeAlias = bool | Callable[[Any], bool]
+"""A tool's own ``approval=``: whether to ask before it runs, or a predicate on the typed input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: what it says of the tools whose names match, and when."""
+
+    verdict: Verdict
+    pattern: str
+    when: Callable[[Any], bool] | None = None
+    editable: bool | tuple[str, ...] = False
+    text: str | None = None
+    """The question's message, or the reason of a refusal."""
+    input: Json = None
+    """For a remembered approval: the one input it covers."""
+    run: str | None = None
+    """For a remembered approval: the id of the one run it covers."""
+    shown: Json = None
+    """For a remembered approval: the input that was shown, and with ``digest`` the tool it was for."""
+    digest: str | None = None
+
+    def __str__(self) -> str:
+        told = f"{self.verdict} {self.pattern}"
+        if self.input is not None:
+            told += f" with {dumps(self.input)}"
+        return told if self.run is None else f"{told} in run {self.run}"
+
+    def covers(self, run_id: str) -> bool:
+        """Whether it holds for that run."""
+        return self.run in (None, run_id)
+
+    def is_for(self, name: str, schema: Json) -> bool:
+        """Whether the tool is the one, of the same schema, that it was remembered for."""
+        return self.digest is None or self.digest == digest_of(name, self.shown, schema)
+
+    def covers_input(self, name: str, input_: Json) -> bool:
+        """Whether it was remembered for calls of that name with that input."""
+        if self.pattern != name:
+            return False
+        return self.input is None or canonical(self.input) == canonical(input_)
+
+    def replaces(self, earlier: Rule) -> bool:
+        """Whether it says of the same calls what an earlier one said; in JSON, 1 is not true."""
+        told, before = (canonical([r.pattern, r.input, r.run]) for r in (self, earlier))
+        return (self.verdict, told) == (earlier.verdict, before)
+
+
+class Judgement(NamedTuple):
+    """What the rules say of one call, and which one said it."""
+
+    verdict: Verdict
+    rule: str
+    editable: bool | tuple[str, ...] = False
+    text: str | None = None
+
+
+def allow(pattern: str, *, when: Callable[[Any], bool] | None = None) -> Rule:
+    """Let matching tools run without asking.
+
+    Args:
+        pattern: a tool name, with ``*`` and ``?`` as wildcards.
+        when: a predicate on the typed input; one that raises counts as "ask".
+
+    Raises:
+        UsageError: ``when`` is no plain function.
+    """
+    return Rule("allow", pattern, _checked(when))
+
+
+def review(
+    pattern: str,
+    *,
+    when: Callable[[Any], bool] | None = None,
+    editable: bool | Sequence[str] = False,
+    message: str | None = None,
+) -> Rule:
+    """Ask a person before matching tools run.
+
+    Args:
+        pattern: a tool name, with ``*`` and ``?`` as wildcards.
+        when: a predicate on the typed input; one that raises counts as true.
+        editable: whether a form may change the input: True, or names of inputs.
+        message: what the question says.
+
+    Raises:
+        UsageError: ``when`` is no plain function.
+    """
+    names = editable if isinstance(editable, bool) else tuple(editable)
+    return Rule("review", pattern, _checked(when), names, message)
+
+
+def deny(
+    pattern: str, *, when: Callable[[Any], bool] | None = None, reason: str | None = None
+) -> Rule:
+    """Never run matching tools; the model is told, with the reason.
+
+    Args:
+        pattern: a tool name, with ``*`` and ``?`` as wildcards.
+        when: a predicate on the typed input; one that raises counts as true.
+        reason: why, for the model and the person.
+
+    Raises:
+        UsageError: ``when`` is no plain function.
+    """
+    return Rule("deny", pattern, _checked(when), text=reason)
+
+
+def is_plain_function(predicate: Any) -> bool:
+    """Whether calling it gives a value, and not something that would have to be awaited first."""
+    called = getattr(predicate, "__call__", None)  # noqa: B004 - of an object that is no function
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    return callable(predicate) and not any(k(f) for k in kinds for f in (predicate, called))
+
+
+def judge(rules: Iterable[Rule], name: str, typed: Any) -> Judgement | None:
+    """What the first matching rule says; None where none matches."""
+    for rule in rules:
+        if not fnmatchcase(name, rule.pattern):
+            continue
+        judgement = _says(rule, typed)
+        if judgement is not None:
+            return judgement
+    return None
+
+
+def up_to_denials(rules: Sequence[Rule], name: str) -> Sequence[Rule]:
+    """The rules up to the last one that may refuse a tool of that name; none where none may."""
+    refusing = [
+        n for n, r in enumerate(rules, 1) if r.verdict == "deny" and fnmatchcase(name, r.pattern)
+    ]
+    return rules[: refusing[-1]] if refusing else ()
+
+
+def asks(approval: Approval, typed: Any) -> bool:
+    """Whether a tool's own ``approval=`` asks; a predicate that raises does."""
+    if callable(approval):
+        try:
+            return _holds(approval, typed)
+        except Exception:
+            return True
+    return approval
+
+
+def _checked(when: Callable[[Any], bool] | None) -> Callable[[Any], bool] | None:
+    if when is None or is_plain_function(when):
+        return when
+    raise UsageError(
+        f"when= must be a plain function of the input, not async, that says yes or no; "
+        f"this is {when!r:.80}"
+    )
+
+
+def _holds(predicate: Callable[[Any], Any], typed: Any) -> bool:
+    """What a predicate says.
+
+    Raises:
+        TypeError: something to be awaited, which as a truth value would always be yes.
+    """
+    said = predicate(typed)
+    if inspect.isawaitable(said):
+        if inspect.iscoroutine(said):
+            said.close()
+        raise TypeError("a predicate is a plain function, and this one has to be awaited")
+    return bool(said)
+
+
+def _says(rule: Rule, typed: Any) -> Judgement | None:
+    """The rule's verdict where its predicate holds; a predicate that raises never lets a call run."""
+    verdict: Verdict = rule.verdict
+    if rule.when is not None:
+        try:
+            if not _holds(rule.when, typed):
+                return None
+        except Exception as error:
+            if verdict == "allow":
+                verdict = "review"
+            return Judgement(
+                verdict,
+                f"{rule} (its condition raised {type(error).__name__})",
+                rule.editable,
+                rule.text,
+            )
+    return Judgement(verdict, str(rule), rule.editable, rule.text)

@@ -1,0 +1,104 @@
+"""What a tool function's parameters say: its input model, where ``ctx`` goes, what it returns."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, create_model
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+
+from nbagent.core.base.errors import ToolError
+
+from .context import ToolContext
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function's parameters say: its input model, where ``ctx`` goes, what it returns."""
+
+    parameters: dict[str, tuple[Any, Any]]
+    """Name to (annotation, default), without ``ctx``."""
+    whole: type[BaseModel] | None = None
+    """The model of a single parameter named ``input``."""
+    ctx: str | None = None
+    output: Any = inspect.Signature.empty
+
+    def model(self, tool_name: str) -> type[BaseModel]:
+        """The pydantic model of the input.
+
+        Raises:
+            ToolError: a parameter's type has no JSON schema.
+        """
+        if self.whole is not None:
+            return self.whole
+        try:
+            made = create_model(
+                f"{tool_name}_input",
+                __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False),
+                **self.parameters,  # type: ignore[call-overload]
+            )
+            made.model_json_schema()
+        except (PydanticSchemaGenerationError, PydanticUserError) as error:
+            raise ToolError(
+                f"the tool {tool_name!r} has a parameter that no JSON can fill: {error}"
+            ) from error
+        return typing.cast("type[BaseModel]", made)
+
+    def arguments(self, typed: BaseModel, ctx: ToolContext) -> dict[str, Any]:
+        """Keyword arguments for the function."""
+        if self.whole is not None:
+            arguments: dict[str, Any] = {"input": typed}
+        else:
+            arguments = {name: getattr(typed, name) for name in self.parameters}
+        if self.ctx is not None:
+            arguments[self.ctx] = ctx
+        return arguments
+
+
+def signature_of(fn: Callable[..., Any], local_names: dict[str, Any]) -> Signature:
+    """Read a function's parameters.
+
+    Raises:
+        ToolError: it takes ``*args`` or positional-only parameters, names types nobody knows, or is
+            a method without its object.
+    """
+    name = getattr(fn, "__name__", repr(fn))
+    try:
+        hints = typing.get_type_hints(fn, localns=local_names, include_extras=True)
+    except NameError as error:
+        raise ToolError(f"the tool {name!r} is annotated with an unknown name: {error}") from error
+    names = list(inspect.signature(fn).parameters)
+    if names and names[0] in ("self", "cls") and names[0] not in hints:
+        raise ToolError(
+            f"the tool {name!r} is a method without its object, which no model can fill in: give the "
+            f"method of an object, as in agent.add(an_object.{name})"
+        )
+    parameters: dict[str, tuple[Any, Any]] = {}
+    ctx: str | None = None
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ToolError(
+                f"the tool {name!r} takes {parameter}: a model fills named parameters only"
+            )
+        annotation = hints.get(parameter.name, Any)
+        if annotation is ToolContext or (parameter.name == "ctx" and parameter.name not in hints):
+            ctx = parameter.name
+            continue
+        default = ... if parameter.default is parameter.empty else parameter.default
+        parameters[parameter.name] = (annotation, default)
+    whole = parameters["input"][0] if list(parameters) == ["input"] else None
+    if not (isinstance(whole, type) and issubclass(whole, BaseModel)):
+        whole = None
+    output = _yielded(fn, hints.get("return", inspect.Signature.empty))
+    return Signature(parameters, whole, ctx, output)
+
+
+def _yielded(fn: Callable[..., Any], annotation: Any) -> Any:
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        args = typing.get_args(annotation)
+        return args[0] if args else inspect.Signature.empty
+    return annotation

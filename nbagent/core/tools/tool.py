@@ -1,0 +1,302 @@
+"""Tools: Python functions that a model may call, and what they see of their call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import typing
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from pydantic import (
+    BaseModel,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic_core import PydanticSerializationError
+
+from nbagent.core.base.errors import InvalidAnswer, ToolError
+from nbagent.core.base.interrupts import (
+    PendingInterrupt,
+    Reject,
+    Respond,
+    Restart,
+    restart_of,
+    to_json,
+)
+from nbagent.core.base.messages import Json, dumps, freeze
+from nbagent.core.base.model import ToolSpec
+
+from .context import ToolContext
+from .policy import Approval
+from .signature import Signature
+from .values import checked_value, invalid
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+M_contra = TypeVar("M_contra", bound=BaseModel, contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A result whose ``value`` goes to the model while ``display`` is what the person sees."""
+
+    value: Any
+    display: Any = None
+
+
+class Presenter(Protocol):
+    """Makes a mime bundle of a value that shows richer than its JSON, or None."""
+
+    def __call__(self, value: Any, /) -> dict[str, Any] | None:
+        """The bundle; never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """How a tool is run."""
+
+    thread: bool = True
+    """Whether a sync body runs in a thread of its own; False runs it on the loop's thread."""
+    approval: Approval = False
+    """Whether a person is asked before it runs, where no rule says otherwise."""
+    editable: bool | tuple[str, ...] = False
+    """Whether that question's form may change the input."""
+    final: bool = False
+    """Whether its answer ends the run."""
+    inner: Any = None
+    """For an agent as a tool: what runs inside (see ``loop.Inner``)."""
+    metadata: Any = None
+    """For a tool with no body: what its question says, or a (maybe async) function of the input."""
+    preview: Callable[[Any], Any] | None = None
+    """What running it with an input would do, to be shown above the buttons of its approval."""
+
+
+_ANYTHING: tuple[Any, ...] = (
+    inspect.Signature.empty,
+    Any,
+    ToolResult,
+    typing.Never,
+    typing.NoReturn,
+)
+"""Return annotations that say nothing about an answer given in the tool's place."""
+
+
+class _WithContext(Protocol[M_contra]):
+    """A tool whose whole input is one model, with its context."""
+
+    def __call__(self, input: M_contra, ctx: ToolContext) -> Any: ...  # noqa: A002
+
+
+class _Alone(Protocol[M_contra]):
+    """A tool whose whole input is one model."""
+
+    def __call__(self, input: M_contra) -> Any: ...  # noqa: A002
+
+
+class Tool(Generic[P, R]):
+    """A function as a tool: still callable, with a name, a description and an input schema.
+
+    ``fn`` is None for a tool with no body, whose every call waits for an answer.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[P, R] | None,
+        *,
+        name: str,
+        description: str,
+        signature: Signature,
+        options: ToolOptions,
+    ) -> None:
+        if not re.fullmatch(r"[\w.:/-]{1,128}", name):
+            raise ToolError(
+                f"a tool's name is made of letters, digits, _ and -, as a model can say it; not {name!r:.80}"
+            )
+        self.fn = fn
+        self.name = name
+        self.description = description
+        self.options = options
+        self._signature = signature
+        self.module: str | None = getattr(fn, "__module__", None)
+        """Where it was defined: a tool of a notebook's cell may be defined again."""
+        if fn is not None:
+            functools.update_wrapper(self, fn, updated=())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, as if it were no tool."""
+        if self.fn is None:
+            raise ToolError(f"the tool {self.name!r} has no body to call: only a person answers it")
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}>"
+
+    @overload
+    def respond(
+        self: Tool[P, Coroutine[Any, Any, T]], interrupt: PendingInterrupt, value: T
+    ) -> tuple[PendingInterrupt, Respond]: ...
+    @overload
+    def respond(
+        self: Tool[P, AsyncIterator[T]], interrupt: PendingInterrupt, value: T
+    ) -> tuple[PendingInterrupt, Respond]: ...
+    @overload
+    def respond(
+        self: Tool[P, Iterator[T]], interrupt: PendingInterrupt, value: T
+    ) -> tuple[PendingInterrupt, Respond]: ...
+    @overload
+    def respond(
+        self: Tool[P, R], interrupt: PendingInterrupt, value: R
+    ) -> tuple[PendingInterrupt, Respond]: ...
+    def respond(self, interrupt: PendingInterrupt, value: Any) -> Any:
+        """An answer for ``generate(tool_responses=[…])``, of the type that the tool returns.
+
+        Raises:
+            InvalidAnswer: it is another tool's interrupt, or the value does not fit.
+        """
+        self._check_own(interrupt)
+        return interrupt, self.check(interrupt, Respond(output=value))
+
+    @overload
+    def restart(
+        self: _WithContext[M_contra],
+        interrupt: PendingInterrupt,
+        *,
+        new_input: M_contra | Mapping[str, Any] | None = None,
+        data: Any = None,
+    ) -> tuple[PendingInterrupt, Restart]: ...
+    @overload
+    def restart(
+        self: _Alone[M_contra],
+        interrupt: PendingInterrupt,
+        *,
+        new_input: M_contra | Mapping[str, Any] | None = None,
+        data: Any = None,
+    ) -> tuple[PendingInterrupt, Restart]: ...
+    @overload
+    def restart(
+        self,
+        interrupt: PendingInterrupt,
+        *,
+        new_input: Mapping[str, Any] | None = None,
+        data: Any = None,
+    ) -> tuple[PendingInterrupt, Restart]: ...
+    def restart(
+        self, interrupt: PendingInterrupt, *, new_input: Any = None, data: Any = None
+    ) -> Any:
+        """A restart for ``generate(tool_restarts=[…])``; the new input is of the tool's own model.
+
+        Raises:
+            InvalidAnswer: it is another tool's interrupt, or the input does not fit.
+        """
+        self._check_own(interrupt)
+        return interrupt, self.check(interrupt, restart_of(new_input, data))
+
+    def _check_own(self, interrupt: Any) -> None:
+        if not isinstance(interrupt, PendingInterrupt):
+            raise TypeError(
+                f"expected one of response.interrupts, not {type(interrupt).__name__} "
+                f"{interrupt!r:.80}"
+            )
+        if interrupt.tool_name != self.name:
+            raise InvalidAnswer(
+                f"this is an interrupt of {interrupt.tool_name!r}, not of {self.name!r}"
+            )
+
+    @functools.cached_property
+    def is_async(self) -> bool:
+        """Whether the body is a coroutine function."""
+        return inspect.iscoroutinefunction(self.fn)
+
+    @functools.cached_property
+    def input_type(self) -> type[BaseModel]:
+        """The pydantic model of the input."""
+        return self._signature.model(self.name)
+
+    @functools.cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """JSON Schema of the input, as the model gets it."""
+        return self.input_type.model_json_schema()
+
+    @functools.cached_property
+    def spec(self) -> ToolSpec:
+        """The tool as a model is told about it."""
+        return ToolSpec(self.name, self.description, self.input_schema)
+
+    @functools.cached_property
+    def output_adapter(self) -> TypeAdapter[Any] | None:
+        """Validates an answer given in the tool's place; None where anything goes."""
+        if self._signature.output in _ANYTHING:
+            return None
+        try:
+            return TypeAdapter(self._signature.output)
+        except (PydanticSchemaGenerationError, PydanticUserError):
+            return None  # a DataFrame and its like: no schema, so anything goes
+
+    @functools.cached_property
+    def output_schema(self) -> Json:
+        """JSON Schema of an answer, or None where anything goes."""
+        if self.output_adapter is None:
+            return None
+        try:
+            return self.output_adapter.json_schema()
+        except PydanticUserError:
+            return None
+
+    def parse(self, input_: Json) -> BaseModel:
+        """The typed input.
+
+        Raises:
+            pydantic.ValidationError: it does not fit.
+        """
+        return self.input_type.model_validate_json(dumps(input_))
+
+    def arguments(self, typed: BaseModel, ctx: ToolContext) -> dict[str, Any]:
+        """The keyword arguments of the body."""
+        return self._signature.arguments(typed, ctx)
+
+    def check(
+        self, pending: PendingInterrupt, resolution: Respond | Restart | Reject
+    ) -> Respond | Restart | Reject:
+        """The resolution with its values as the tool's types have them.
+
+        Raises:
+            InvalidAnswer: it does not fit the tool; the message and ``errors`` say where.
+        """
+        match resolution:
+            case Respond() if pending.kind == "ask":  # of the question's own type, not the tool's
+                return resolution
+            case Respond(output=output):
+                what = f"answer for {self.name!r}"
+                return Respond(output=checked_value(output, self.output_adapter, what))
+            case Restart(input=new_input, data=data):
+                if not pending.restartable or self.fn is None:
+                    raise InvalidAnswer(
+                        f"{self.name!r} has no body to restart here: answer it with respond(value)"
+                    )
+                checked = None if new_input is None else self._checked_input(new_input)
+                return resolution.model_copy(
+                    update={"input": checked, "data": self._checked_data(data)}
+                )
+            case Reject():
+                return resolution
+
+    def _checked_input(self, new_input: Json) -> dict[str, Any]:
+        try:
+            self.parse(new_input)
+        except ValidationError as error:
+            raise invalid(f"the new input does not fit {self.name!r}", error) from error
+        except (TypeError, ValueError) as error:
+            raise InvalidAnswer(f"the new input for {self.name!r} is no JSON: {error}") from error
+        checked: dict[str, Any] = freeze(new_input)
+        return checked
+
+    def _checked_data(self, data: Any) -> Json:
+        try:
+            return to_json(data)
+        except (PydanticSerializationError, TypeError, ValueError) as error:
+            raise InvalidAnswer(f"the data for {self.name!r} is no JSON: {data!r:.200}") from error

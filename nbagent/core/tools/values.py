@@ -1,0 +1,118 @@
+"""Values on their way in and out: answers checked against a type, results as the model is told them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
+from pydantic_core import to_json as to_json_bytes
+
+from nbagent.core.base.errors import InvalidAnswer
+from nbagent.core.base.messages import Json, dumps, freeze
+
+MAX_TEXT = 8_000
+"""Characters of a rich value's text that the model is told."""
+MAX_LEAF_TEXT = 1_000
+"""Characters of such a value's text inside of data."""
+MAX_ARRAY = 1_000
+"""Numbers of an array that the model is told one by one; a larger one is text."""
+
+
+def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Json:
+    """A value as the JSON that ``adapter`` makes of it; any JSON without one.
+
+    Raises:
+        InvalidAnswer: it is no JSON, or does not fit; ``what`` names it.
+    """
+    try:
+        plain = to_jsonable_python(value)
+        text = dumps(plain)
+        text.encode()
+    except (PydanticSerializationError, ValueError, TypeError) as error:
+        raise InvalidAnswer(f"the {what} is no JSON: {value!r:.200}") from error
+    if adapter is None:
+        return freeze(plain)
+    try:
+        typed = adapter.validate_json(text)
+    except ValidationError as error:
+        raise invalid(f"the {what} does not fit", error) from error
+    return freeze(adapter.dump_python(typed, mode="json"))
+
+
+def holds_secret(schema: Json) -> bool:
+    """Whether values of a JSON Schema have a secret somewhere: write-only, or a password."""
+    if isinstance(schema, list | tuple):
+        return any(map(holds_secret, schema))
+    if not isinstance(schema, Mapping):
+        return False
+    if schema.get("writeOnly") is True or schema.get("format") == "password":
+        return True
+    return any(holds_secret(part) for key, part in schema.items() if key not in _VALUES)
+
+
+_VALUES = ("default", "const", "enum", "example", "examples")
+"""Keywords of a schema whose values are no schemas."""
+
+
+def invalid(what: str, error: ValidationError) -> InvalidAnswer:
+    """The refusal of an answer that does not fit; ``what`` says which."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    return InvalidAnswer(
+        f"{what}: {describe(error)}", errors=[{"loc": e["loc"], "msg": e["msg"]} for e in errors]
+    )
+
+
+def describe(error: ValidationError) -> str:
+    """A validation error in one line, without echoing values."""
+    items = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(
+        f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in items[:5]
+    ) + (f"; and {len(items) - 5} more" if len(items) > 5 else "")
+
+
+def told(value: Any) -> Json:
+    """What the model is told of a result: text as it is, data as JSON, anything else as bounded text.
+
+    Data is what JSON has, and inside of it models, dataclasses, sets, dates, decimals, paths, enums,
+    and numpy's scalars and short arrays. Of other things in it, each alone becomes text.
+    """
+    if type(value) in (int, bool, type(None)):
+        return value
+    if isinstance(value, str):
+        return _sendable(str(value))
+
+    def leaf(odd: Any) -> Any:
+        return _plain(odd, MAX_TEXT if odd is value else MAX_LEAF_TEXT)
+
+    try:
+        plain = from_json(to_json_bytes(value, inf_nan_mode="strings", fallback=leaf))
+    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
+        return _bounded(value, MAX_TEXT)
+    return freeze(plain)
+
+
+def _plain(odd: Any, limit: int) -> Any:
+    """What JSON may hold of a value that it does not know: numbers of an array, or bounded text."""
+    is_array = all(hasattr(odd, name) for name in ("dtype", "ndim", "tolist"))
+    if is_array and not hasattr(odd, "index"):  # a pandas column is more than its values
+        size = getattr(odd, "size", 1)
+        plain = odd.tolist() if isinstance(size, int) and size <= MAX_ARRAY else odd
+        if type(plain) is not type(odd):
+            return plain
+    return _bounded(odd, limit)
+
+
+def _bounded(value: Any, limit: int) -> str:
+    text = _sendable(str(value))
+    return text if len(text) <= limit else f"{text[:limit]}\n… ({len(text)} characters)"
+
+
+def _sendable(text: str) -> str:
+    """The text, with lone surrogates (an undecodable file name has them) written out."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace").decode()
+    return text

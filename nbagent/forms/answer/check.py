@@ -1,0 +1,127 @@
+"""The validators behind a form: pydantic for types, jsonschema for bare schemas; the kernel decides."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter, ValidationError
+
+from nbagent.forms.texts import say
+from nbagent.forms.values import Json
+
+from .parts import Part, Problem
+from .place import Complaint, place
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a validator made of a document."""
+
+    value: Any = None
+    problems: list[Problem] = field(default_factory=list)
+
+
+class Checker(Protocol):
+    """Validates a document; never raises."""
+
+    def check(self, text: str, document: Json, part: Part) -> Checked:
+        """The typed value of a JSON text, or problems placed in ``part``."""
+        ...
+
+
+class AnyChecker:
+    """Takes any JSON."""
+
+    def check(self, text: str, document: Json, part: Part) -> Checked:
+        """The document itself."""
+        del text, part
+        return Checked(document)
+
+
+class PydanticChecker:
+    """Validates JSON text with pydantic, which is exact and accepts what strict models accept."""
+
+    def __init__(self, adapter: TypeAdapter[Any], *, by_name: bool = False) -> None:
+        self._adapter = adapter
+        self._by_name = by_name
+
+    def check(self, text: str, document: Json, part: Part) -> Checked:
+        """The typed value, or pydantic's errors at their fields."""
+        del document
+        try:
+            return Checked(self._validate(text))
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            complaints = [Complaint(each["loc"], _sentence(each)) for each in found]
+            return Checked(problems=place(part, complaints, labelled=True))
+        except Exception as error:  # a validator of the user's own may raise anything
+            problem = f"{type(error).__name__}: {error}"
+            return Checked(problems=[Problem(None, (), say("not_checked", problem=problem))])
+
+    def _validate(self, text: str) -> Any:
+        if not self._by_name:
+            return self._adapter.validate_json(text)
+        try:
+            return self._adapter.validate_json(text, by_alias=False, by_name=True)
+        except ValidationError:  # a prefilled document is written with the aliases
+            return self._adapter.validate_json(text, by_alias=True, by_name=True)
+
+
+_MISSING = {
+    "missing",
+    "missing_argument",
+    "missing_keyword_only_argument",
+    "missing_positional_only_argument",
+}
+
+
+def _sentence(error: Any) -> str:
+    if error["type"] in _MISSING:
+        return say("answer")
+    message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return message or say("wrong")
+
+
+@cache
+def _warm_up() -> None:
+    """Load jsonschema while the person reads: its URI grammar takes the better part of a second."""
+    name = f"{__package__}.json_schema"
+    threading.Thread(target=import_module, args=(name,), name="nbagent-forms", daemon=True).start()
+
+
+_PANIC = "PanicException"
+"""What jsonschema's own dependency (rpds) raises where the stack is full; it is no ``Exception``."""
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, RecursionError) or type(error).__name__ == _PANIC:
+        return say("too_deep").rstrip(".")
+    return f"{type(error).__name__}: {error}"
+
+
+class SchemaChecker:
+    """Validates a document against a JSON Schema, 2020-12, without ever loading another one."""
+
+    def __init__(self, schema: Json) -> None:
+        _warm_up()
+        self._schema = schema
+        self._validator: Any = None
+
+    def check(self, text: str, document: Json, part: Part) -> Checked:
+        """The document itself, or the schema's errors at their fields."""
+        del text
+        from .json_schema import complaints_of, validator_for  # noqa: PLC0415 - slow to load, only where used
+
+        try:
+            if self._validator is None:
+                self._validator = validator_for(self._schema)
+            complaints = complaints_of(self._validator, document, part)
+        except BaseException as error:  # a schema from anywhere can break the validator
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise
+            return Checked(problems=[Problem(None, (), say("not_checked", problem=_told(error)))])
+        return Checked(document, place(part, complaints, labelled=False))

@@ -1,0 +1,193 @@
+"""One control's draft to its JSON value."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from nbagent.forms.nodes.nodes import Choice, Leaf, Node
+from nbagent.forms.texts import say
+from nbagent.forms.values import Json, broken, is_number, key_of, loads
+
+_INT = re.compile(r"[+-]?[0-9]+(\.0+)?")
+_NUM = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+MAX_DIGITS = 1_000
+"""Characters of a typed number."""
+
+
+class NotANumber(ValueError):
+    """The text is no such number; the argument is the key of the sentence to say."""
+
+
+def as_int(text: str) -> int:
+    """A whole number; raises NotANumber."""
+    plain = text.strip()
+    if not _INT.fullmatch(plain):
+        raise NotANumber("not_int")
+    _short(plain)
+    return int(plain.partition(".")[0])
+
+
+def as_num(text: str) -> int | float:
+    """A number, an int where it is written as one; raises NotANumber."""
+    plain = text.strip()
+    if not _NUM.fullmatch(plain):
+        raise NotANumber("not_num")
+    _short(plain)
+    if plain.lstrip("+-").isdecimal():
+        return int(plain)
+    number = float(plain)
+    if not math.isfinite(number):
+        raise NotANumber("too_big")
+    return number
+
+
+def as_decimal(text: str) -> str:
+    """The digits as they were typed, in JSON's notation; raises NotANumber."""
+    plain = text.strip()
+    if not _NUM.fullmatch(plain):
+        raise NotANumber("not_num")
+    _short(plain)
+    return plain.removeprefix("+")
+
+
+def exact(text: str) -> int | float | None:
+    """The JSON number that is exactly this decimal, or None where there is none."""
+    try:
+        number = as_num(text)
+        return number if Decimal(repr(number)) == Decimal(text.strip()) else None
+    except (NotANumber, InvalidOperation):
+        return None
+
+
+def _short(text: str) -> None:
+    if len(text) > MAX_DIGITS:
+        raise NotANumber("too_big")
+
+
+MAX_FILE = 32 * 2**20
+"""Bytes of a file that a form takes."""
+
+
+class Refused(ValueError):
+    """A draft that cannot be read; the text is for the person."""
+
+    def __init__(self, key: str, **parts: object) -> None:
+        super().__init__(say(key, **parts))
+
+
+def read_leaf(node: Leaf, draft: dict[str, Any]) -> Json:
+    """The value of a control.
+
+    Raises:
+        Refused: the draft is not one of this kind of control, or the text is not its JSON.
+    """
+    if node.kind == "bool":
+        if isinstance(draft.get("bool"), bool):
+            return draft["bool"]
+        raise Refused("unreadable")
+    if node.kind == "file" and "file" in draft:
+        return _file(node, draft)
+    if draft.get("empty") is True:
+        return read_text(node, "")
+    text = draft.get("text")
+    if not isinstance(text, str):
+        raise Refused("unreadable")
+    return read_text(node, text)
+
+
+def read_text(node: Node, text: str) -> Json:
+    """A typed text as the JSON of its field; raises Refused."""
+    if broken(text):
+        raise Refused("broken_text")
+    try:
+        match node.kind:
+            case "int":
+                return as_int(text)
+            case "num":
+                return as_num(text)
+            case "decimal":
+                return _decimal(node, text)
+            case "json":
+                return read_json(text)
+            case _:
+                return text
+    except NotANumber as problem:
+        raise Refused(str(problem)) from None
+
+
+def _decimal(node: Node, text: str) -> Json:
+    """Digits as text, which is exact; a prefilled number stays a number where it can be exact."""
+    digits = as_decimal(text)
+    number = exact(text) if is_number(node.shows) else None
+    return digits if number is None else number
+
+
+def read_json(text: Any) -> Json:
+    """The value of a typed JSON text; raises Refused."""
+    if not isinstance(text, str):
+        raise Refused("unreadable")
+    if broken(text):
+        raise Refused("broken_text")
+    try:
+        return loads(text)
+    except ValueError as problem:
+        raise Refused("not_json", problem=problem) from None
+
+
+def _file(node: Leaf, draft: dict[str, Any]) -> str:
+    data = draft["file"]
+    if not isinstance(data, str):
+        raise Refused("not_file")
+    if len(data) > MAX_FILE * 4 // 3 + 4:
+        raise Refused("file_too_big", limit=MAX_FILE)
+    try:
+        base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise Refused("not_file") from None
+    if node.format == "base64url":
+        return data.replace("+", "-").replace("/", "_")
+    return f"data:application/octet-stream;base64,{data}" if node.format == "data-url" else data
+
+
+def read_choice(node: Choice, draft: dict[str, Any]) -> Json:
+    """The chosen option's value, or the write-in; raises Refused."""
+    if "other" in draft:
+        return _write_in(node, draft["other"])
+    return _option(node, draft.get("option"))
+
+
+def read_multi(node: Choice, draft: dict[str, Any]) -> list[Json]:
+    """The chosen options' values in the order given, then the write-ins; raises Refused."""
+    indices, others = draft.get("options", []), draft.get("others", [])
+    if (
+        not isinstance(indices, list)
+        or not isinstance(others, list)
+        or draft.keys().isdisjoint(("options", "others"))
+    ):
+        raise Refused("unreadable")
+    values = [_option(node, index) for index in indices]
+    values += [_write_in(node, text) for text in others]
+    return list({key_of(value): value for value in reversed(values)}.values())[::-1]
+
+
+def _option(node: Choice, index: Any) -> Json:
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise Refused("unreadable")
+    if not 0 <= index < len(node.options):
+        raise Refused("no_option")
+    return node.options[index].value
+
+
+def _write_in(node: Choice, text: Any) -> Json:
+    if node.other is None:
+        raise Refused("no_other")
+    if not isinstance(text, str):
+        raise Refused("unreadable")
+    if not text.strip():
+        raise Refused("answer")
+    return read_text(node.other, text)

@@ -1,0 +1,249 @@
+"""jsonschema's errors as complaints with a place and a sentence that repeats no input.
+
+Loads ``jsonschema``; import it where a bare schema is validated and not before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+from jsonschema import Draft201909Validator, Draft202012Validator
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend
+from jsonschema.validators import validator_for as class_for
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import EMPTY_REGISTRY
+
+from nbagent.forms.schema.cost import refuse_if_costly
+from nbagent.forms.schema.patterns import found
+from nbagent.forms.texts import say, say_counted
+from nbagent.forms.values import Json, children, key_of, shown
+
+from .parts import Part
+from .place import Complaint, at_path, others
+from .repair import repaired
+
+_Errors = Iterator[ValidationError]
+_Keyword = Callable[[Any, Any, Json, Json], _Errors]
+_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+def validator_class(schema: Json) -> Any:
+    """A validator class for the draft that a schema names, else for the one it is written as."""
+    kind: Any = Draft201909Validator if _writes_old_tuples(schema) else Draft202012Validator
+    if isinstance(schema, dict) and isinstance(schema.get("$schema"), str):
+        kind = class_for(schema, default=kind)
+    keywords: dict[str, Any] = {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+        "uniqueItems": _unique_items,
+    }
+    if kind is Draft202012Validator:
+        keywords |= {"items": _items, "additionalItems": _additional_items}
+    for word in _REFS:
+        if word in kind.VALIDATORS:
+            keywords[word] = _follows(kind.VALIDATORS[word])
+    return extend(kind, keywords)  # type: ignore[no-untyped-call]
+
+
+def _writes_old_tuples(schema: Json) -> bool:
+    """Whether tuples are lists of ``items``, as before 2020-12, and none is written as today."""
+    todo, old = [schema], False
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            if "prefixItems" in item or "$dynamicRef" in item:
+                return False
+            old = old or isinstance(item.get("items"), list)
+        todo.extend(children(item))
+    return old
+
+
+def _follows(follow: _Keyword) -> _Keyword:
+    """A reference keyword: one that leads out of the document, or in a circle, says nothing."""
+    going: set[tuple[int, int, int]] = set()
+
+    def keyword(validator: Any, ref: Any, document: Json, schema: Json) -> _Errors:
+        here = (threading.get_ident(), id(schema), id(document))
+        if here in going:
+            return
+        going.add(here)
+        try:
+            yield from follow(validator, ref, document, schema)
+        except Unresolvable:
+            return
+        finally:
+            going.discard(here)
+
+    return keyword
+
+
+def _items(validator: Any, items: Any, document: Json, schema: Json) -> _Errors:
+    """As in 2020-12; a list of items, as older drafts write tuples, as they have it."""
+    kind: Any = Draft201909Validator if isinstance(items, list) else Draft202012Validator
+    yield from kind.VALIDATORS["items"](validator, items, document, schema)
+
+
+def _additional_items(validator: Any, rule: Json, document: Json, schema: Json) -> _Errors:
+    if isinstance(schema.get("items"), list):
+        kind: Any = Draft201909Validator
+        yield from kind.VALIDATORS["additionalItems"](validator, rule, document, schema)
+
+
+def _unique_items(validator: Any, unique: Json, items: Json, schema: Json) -> _Errors:
+    """The keyword of jsonschema compares each item with each."""
+    del validator, schema
+    if unique is True and isinstance(items, list) and len(set(map(key_of, items))) < len(items):
+        yield ValidationError("has an item twice")
+
+
+def _pattern(validator: Any, pattern: str, text: Json, schema: Json) -> _Errors:
+    del validator, schema
+    if isinstance(text, str) and found(pattern, text) is not True:
+        yield ValidationError("does not match")
+
+
+def _pattern_properties(
+    validator: Any, rules: dict[str, Json], document: Json, schema: Json
+) -> _Errors:
+    del schema
+    for pattern, rule in rules.items():
+        for key, value in document.items() if isinstance(document, dict) else ():
+            if found(pattern, key):
+                yield from validator.descend(value, rule, path=key, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, rule: Json, document: Json, schema: Json) -> _Errors:
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for key, value in document.items() if isinstance(document, dict) else ():
+        if key in known or any(found(pattern, key) for pattern in patterns):
+            continue
+        if rule is False:
+            yield ValidationError("not expected", path=(key,))
+        else:
+            yield from validator.descend(value, rule, path=key)
+
+
+def validator_for(schema: Json) -> Any:
+    """A validator that knows this document only: no reference is loaded from anywhere.
+
+    Raises:
+        TooCostly: checking would not end in reasonable time.
+    """
+    refuse_if_costly(schema)
+    return validator_class(schema)(repaired(schema), registry=EMPTY_REGISTRY)
+
+
+def complaints_of(validator: Any, document: Json, part: Part) -> list[Complaint]:
+    """Every error of a document, each at the deepest place it can be blamed on."""
+    return [
+        complaint
+        for error in validator.iter_errors(document)
+        for complaint in _complaints(error, part)
+    ]
+
+
+def _complaints(error: ValidationError, part: Part) -> Iterator[Complaint]:
+    path = tuple(error.absolute_path)
+    missing = _missing(error)
+    if error.validator in ("anyOf", "oneOf") and error.context:
+        yield from _of_branches(error, part)
+    elif missing:
+        yield from (Complaint((*path, *name), say("answer")) for name in missing)
+    elif error.validator == "additionalProperties":
+        yield Complaint(path, say("extra", name=path[-1]))
+    elif "propertyNames" in list(error.absolute_schema_path)[:-1] and isinstance(
+        error.instance, str
+    ):
+        yield Complaint((*path, error.instance), say("wrong_name", problem=_sentence(error)))
+    else:
+        yield Complaint(path, _sentence(error))
+
+
+def _missing(error: ValidationError) -> list[tuple[str, ...]]:
+    """Where an object lacks something, from the place that the error names."""
+    document: Json = error.instance
+    rule: Json = error.validator_value
+    if error.validator == "required":
+        return [(name,) for name in rule if name not in document] if rule is not True else [()]
+    if error.validator not in ("dependentRequired", "dependencies"):
+        return []
+    return [
+        (name,)
+        for source, names in rule.items()
+        if source in document and isinstance(names, list)
+        for name in names
+        if name not in document
+    ]
+
+
+def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
+    """Of a union: the errors of the branch that was answered, else of the one that nearly fits."""
+    here = at_path(part, list(error.absolute_path))
+    raw = here.raw if here is not None else None
+    mine = [each for each in error.context or () if raw is not None and _index(each) == raw]
+    if mine:
+        found = [complaint for each in mine for complaint in _complaints(each, part)]
+        yield from (replace(each, why=each.why or _others(error, here)) for each in found[:1])
+        yield from found[1:]
+        return
+    nearest = best_match([error])
+    if nearest is None or nearest is error:
+        yield Complaint(tuple(error.absolute_path), _sentence(error))
+    else:
+        yield from _complaints(nearest, part)
+
+
+def _index(error: ValidationError) -> Any:
+    """Which branch of a union an error is of."""
+    return next(iter(error.schema_path), None)
+
+
+def _others(error: ValidationError, part: Part | None) -> str:
+    """What the branches that were not picked say."""
+    known = getattr(part.node, "branches", ()) if part is not None else ()
+    labels = {branch.raw: branch.label for branch in known}
+    said: dict[str, list[str]] = {}
+    for each in error.context or ():
+        index = _index(each)
+        if part is not None and index != part.raw and index in labels:
+            said.setdefault(labels[index], []).append(_sentence(each))
+    return others(said)
+
+
+_KNOWN_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
+_COUNTED = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_PLAIN = (
+    "const", "enum", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
+    "exclusiveMaximum", "multipleOf", "uniqueItems", "oneOf", "anyOf", "contains", "not",
+)  # fmt: skip
+_ALIKE = {
+    "additionalProperties": "extra_names",
+    "unevaluatedProperties": "extra_names",
+    "additionalItems": "extra_items",
+    "unevaluatedItems": "extra_items",
+    "divisibleBy": "wrong_multipleOf",
+}
+
+
+def _sentence(error: ValidationError) -> str:
+    """What is wrong, by the schema's keyword and limit; the input is never repeated."""
+    word, limit = str(error.validator), cast("Json", error.validator_value)
+    if word == "type":
+        return say("wrong_type", types=_types(limit))
+    listed = ", ".join(map(shown, limit[:12])) if isinstance(limit, list) else shown(limit)
+    told = listed if len(listed) < 300 else listed[:299] + "…"
+    if word in _COUNTED:
+        return say_counted(f"wrong_{word}", limit, limit=told)
+    known = f"wrong_{word}" if word in _PLAIN and limit != {} else "wrong"
+    return say(_ALIKE.get(word, known), limit=told)
+
+
+def _types(limit: Json) -> str:
+    names = limit if isinstance(limit, list) else [limit]
+    told = [say(f"type_{name}") if name in _KNOWN_TYPES else shown(name) for name in names]
+    return say("or").join(told)

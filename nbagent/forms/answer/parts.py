@@ -1,0 +1,42 @@
+"""The answered tree: every node as it was answered, where it stands in the document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nbagent.forms.nodes.nodes import Node
+from nbagent.forms.values import ABSENT, Json
+
+Segment = str | int
+Path = tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, at a field (None: the form as a whole) and a place in the document."""
+
+    field: str | None
+    path: Path
+    message: str
+    why: str = ""
+    """What the other shapes of a union say, on one line: the person picked this one."""
+
+
+@dataclass
+class Part:
+    """A node as it was answered: its value, and its children where they stand in the document."""
+
+    node: Node
+    id: str
+    path: Path
+    value: Json = ABSENT
+    children: dict[Segment, Part] = field(default_factory=dict)
+    branch: Part | None = None
+    """The answered branch of a union; it has the same path."""
+    raw: int | None = None
+    """The index of that branch in the schema's own list."""
+    index: int | None = None
+    """The index of that branch among those that are not null."""
+    failed: bool = False
+    typed: bool = False
+    """Whether it was written as JSON as a whole: there are no fields below."""

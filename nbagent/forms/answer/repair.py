@@ -1,0 +1,148 @@
+"""Malformed keywords of a schema, put right or left out, so that validation can go on.
+
+A keyword that is well formed is never touched. Unknown types mean nothing that could be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from nbagent.forms.schema.patterns import usable
+from nbagent.forms.values import Json, is_number
+
+_TYPES = {"null", "boolean", "integer", "number", "string", "array", "object"}
+_ONE = ("not", "if", "then", "else", "contains", "propertyNames", "additionalProperties",
+        "unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema")  # fmt: skip
+_MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+_TELLING = ("additional", "unevaluated")
+"""Keywords that tell themselves what a plain ``false`` refuses."""
+_OLD = ("draft-03", "draft-04")
+"""Drafts where ``exclusiveMinimum`` is a truth value; the first of them is not repaired at all."""
+
+
+def _count(value: Json) -> bool:
+    return is_number(value) and value >= 0 and value == value // 1
+
+
+def _names(value: Json) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _address(value: Json) -> bool:
+    try:
+        return isinstance(value, str) and urlsplit(value) is not None
+    except ValueError:
+        return False
+
+
+_WELL: dict[str, Callable[[Json], bool]] = {
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), is_number),
+    **dict.fromkeys(("multipleOf", "divisibleBy"), lambda value: is_number(value) and value > 0),
+    **dict.fromkeys(
+        ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
+         "minContains", "maxContains"),
+        _count,
+    ),
+    **dict.fromkeys(("$id", "$ref", "$dynamicRef", "$recursiveRef"), _address),
+    **dict.fromkeys(("$anchor", "$dynamicAnchor", "format"), lambda value: isinstance(value, str)),
+    "required": _names,
+    "enum": lambda value: isinstance(value, list),
+    "uniqueItems": lambda value: isinstance(value, bool),
+    "dependentRequired": lambda value: isinstance(value, dict) and all(map(_names, value.values())),
+    "pattern": usable,
+}  # fmt: skip
+
+
+def repaired(schema: Json) -> Json:
+    """A schema that a validator of its draft can work with.
+
+    It names no draft any more: jsonschema would change to a validator of its own where one is named.
+    """
+    named = schema.get("$schema") if isinstance(schema, dict) else None
+    draft = next((each for each in _OLD if isinstance(named, str) and each in named), "")
+    return _unnamed(schema) if draft == "draft-03" else _repair(schema, draft)
+
+
+def _unnamed(schema: Json) -> Json:
+    return {word: value for word, value in schema.items() if word != "$schema"}
+
+
+def _repair(schema: Json, draft: str) -> Json:
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}  # jsonschema tells no place of a plain ``false``
+    if not isinstance(schema, dict):
+        return True
+    words = {word: value for word, value in schema.items() if word != "$schema"}
+    if draft != "draft-04":
+        _limits(words)
+    for word in list(words):
+        kept = _keyword(word, words[word], draft)
+        if kept is None:
+            del words[word]
+        else:
+            words[word] = kept[0]
+    return words
+
+
+def _limits(words: dict[str, Any]) -> None:
+    """Draft 4 wrote an exclusive limit as a truth value beside the limit."""
+    for exclusive, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if words.get(exclusive) is True and is_number(words.get(limit)):
+            words[exclusive] = words.pop(limit)
+
+
+def _keyword(word: str, value: Json, draft: str) -> tuple[Json] | None:
+    """The keyword's value in a tuple, or None to leave it out."""
+    if word in _ONE:
+        return _single(word, value, draft)
+    if word in _MANY:
+        return _listed(value, draft)
+    if word == "items":
+        kept = _listed(value, draft) if isinstance(value, list) else None
+        return kept or _single(word, value, draft)
+    if word in _NAMED:
+        return _named(word, value, draft)
+    return _plain(word, value, draft)
+
+
+def _single(word: str, value: Json, draft: str) -> tuple[Json] | None:
+    if isinstance(value, bool) and (word.startswith(_TELLING) or (word == "items" and not draft)):
+        return (value,)
+    return (_repair(value, draft),) if isinstance(value, dict | bool) else None
+
+
+def _listed(value: Json, draft: str) -> tuple[Json] | None:
+    return (
+        ([_repair(each, draft) for each in value],) if value and isinstance(value, list) else None
+    )
+
+
+def _named(word: str, value: Json, draft: str) -> tuple[Json] | None:
+    if not isinstance(value, dict):
+        return None
+    patterns = word == "patternProperties"
+    kept = {name: each for name, each in value.items() if not patterns or usable(name)}
+    return ({name: _repair(each, draft) for name, each in kept.items()},)
+
+
+def _plain(word: str, value: Json, draft: str) -> tuple[Json] | None:
+    if word == "type":
+        listed = value if isinstance(value, list) else [value]
+        known = all(isinstance(each, str) and each in _TYPES for each in listed)
+        return (value,) if listed and known else None
+    if word == "dependencies":
+        return _dependencies(value, draft)
+    if draft == "draft-04" and word.startswith("exclusive"):
+        return (value,) if isinstance(value, bool) else None
+    check = _WELL.get(word)
+    return (value,) if check is None or check(value) else None
+
+
+def _dependencies(value: Json, draft: str) -> tuple[Json] | None:
+    if not isinstance(value, dict):
+        return None
+    rules = {name: each if _names(each) else _repair(each, draft) for name, each in value.items()}
+    return (rules,)

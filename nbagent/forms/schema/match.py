@@ -1,0 +1,123 @@
+"""Which branch of a union a document takes: a light look at shapes, not a validation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nbagent.forms.values import Json, is_number, same
+
+from .refs import Refs, Words
+
+MAX_LOOK = 6
+"""Levels that are compared; deeper parts are taken to fit."""
+MAX_ITEMS = 20
+
+_TYPES: dict[str, Callable[[Json], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: is_number(value) and value == value // 1,
+    "number": is_number,
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+def has_type(value: Json, name: Json) -> bool:
+    """Whether a value has a JSON Schema type; unknown names fit nothing."""
+    check = _TYPES.get(name) if isinstance(name, str) else None
+    return check is not None and check(value)
+
+
+def best_branch(refs: Refs, schemas: list[Json], value: Json) -> int | None:
+    """The index of the schema that fits best, the first of equals; None where none fits."""
+    scores = [fit(refs, schema, value) for schema in schemas]
+    fitting = [index for index, score in enumerate(scores) if score is not None]
+    return max(fitting, key=lambda index: (scores[index] or 0.0, -index), default=None)
+
+
+def fit(refs: Refs, schema: Json, value: Json, depth: int = 0) -> float | None:
+    """How well a value fits, higher is better; None where it cannot be meant."""
+    if schema is False or depth > MAX_LOOK:
+        return None if schema is False else 0.0
+    words = refs.flatten(schema).words
+    own = _own_fit(words, value)
+    branched = _branch_fit(refs, words, value, depth)
+    if own is None or branched is None:
+        return None
+    if isinstance(value, dict):
+        return _object_fit(refs, words, value, depth, own + branched)
+    if isinstance(value, list):
+        return _list_fit(refs, words, value, depth, own + branched)
+    return own + branched
+
+
+def _branch_fit(refs: Refs, words: Words, value: Json, depth: int) -> float | None:
+    score = 0.0
+    for word in ("anyOf", "oneOf"):
+        branches = words.get(word)
+        if not isinstance(branches, list) or not branches:
+            continue
+        inner = [fit(refs, branch, value, depth + 1) for branch in branches]
+        found = [each for each in inner if each is not None]
+        if not found:
+            return None
+        score += max(found)
+    return score
+
+
+def _own_fit(words: Words, value: Json) -> float | None:
+    """By const, enum and type alone."""
+    score = 0.0
+    if "const" in words:
+        if not same(words["const"], value):
+            return None
+        score += 10
+    options = words.get("enum")
+    if isinstance(options, list):
+        if not any(same(option, value) for option in options):
+            return None
+        score += 10
+    types = words.get("type")
+    if types is None:
+        return score
+    names = types if isinstance(types, list) else [types]
+    if not any(has_type(value, name) for name in names):
+        return None
+    return score + (2 if "integer" in names and isinstance(value, int) else 1)
+
+
+def _object_fit(
+    refs: Refs, words: Words, value: dict[str, Any], depth: int, score: float
+) -> float | None:
+    fields = words.get("properties")
+    fields = fields if isinstance(fields, dict) else {}
+    required = words.get("required")
+    missing = [name for name in required if name not in value] if isinstance(required, list) else []
+    score -= 5.0 * len(missing)
+    for key, part in list(value.items())[:MAX_ITEMS]:
+        rest = words.get("additionalProperties", True)
+        inner = fit(refs, fields.get(key, rest), part, depth + 1)
+        if inner is None and _is_tag(refs, fields.get(key)):
+            return None
+        known = 1.0 if key in fields else 0.0
+        score += -5.0 if inner is None else known + min(inner, 10.0) / 10
+    return score
+
+
+def _is_tag(refs: Refs, schema: Json) -> bool:
+    return isinstance(schema, dict) and "const" in refs.flatten(schema).words
+
+
+def _list_fit(refs: Refs, words: Words, value: list[Any], depth: int, score: float) -> float | None:
+    first = words.get("prefixItems")
+    first = first if isinstance(first, list) else []
+    rest = words.get("items", True)
+    if isinstance(rest, list):
+        first, rest = rest, words.get("additionalItems", True)
+    for index, part in enumerate(value[:MAX_ITEMS]):
+        schema = first[index] if index < len(first) else rest
+        inner = fit(refs, schema, part, depth + 1)
+        score += -5.0 if inner is None else min(inner, 10.0) / 100
+    return score

@@ -1,0 +1,267 @@
+"""``$ref`` and ``allOf``, folded into one plain set of keywords; never past this document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+from nbagent.forms.texts import say
+from nbagent.forms.values import Json, children, same
+
+MAX_INDEXED = 200_000
+_DATA = ("enum", "const", "default", "examples")
+"""Keywords that hold values, in which nothing is a schema."""
+_OLD = ("draft-03", "draft-04")
+"""Drafts that write ``id`` for ``$id``."""
+MAX_INDEX = 9
+"""Digits of a place in a list."""
+
+
+@dataclass
+class _Index:
+    """Schemas by address; ``bases`` has the address, by id, of schemas that are not at the root's."""
+
+    root: str = ""
+    addressed: dict[str, Json] = field(default_factory=dict)
+    bases: dict[int, str] = field(default_factory=dict)
+
+
+class Lookup:
+    """Finds what a reference points to."""
+
+    def __init__(self, root: Json) -> None:
+        self._root = root
+        self._made: _Index | None = None
+
+    def named(self, ref: str, schema: Json) -> str:
+        """One name for a reference that stands in ``schema``, wherever else it stands."""
+        index = self._index()
+        base = index.bases.get(id(schema), index.root)
+        return ref if ref.startswith("#") and base == index.root else _joined(base, ref)
+
+    def target(self, ref: str, schema: Json = None) -> Json | None:
+        """What a reference that stands in ``schema`` points to inside this document, or None."""
+        index = self._index()
+        base, _, fragment = self.named(ref, schema).partition("#")
+        start = self._root if base in ("", index.root) else index.addressed.get(base)
+        if start is None or not fragment:
+            return start
+        if fragment.startswith("/"):
+            return _pointed(start, fragment)
+        return index.addressed.get(f"{base or index.root}#{fragment}")
+
+    def _index(self) -> _Index:
+        if self._made is None:
+            self._made = _indexed(self._root)
+        return self._made
+
+
+def _joined(base: str, ref: str) -> str:
+    try:
+        return base + ref if ref.startswith("#") else urljoin(base, ref)
+    except ValueError:  # no address at all
+        return ref
+
+
+def _pointed(root: Json, pointer: str) -> Json | None:
+    here = root
+    for step in pointer.split("/")[1:]:
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(here, dict) and name in here:
+            here = here[name]
+        elif isinstance(here, list) and _is_index(name) and int(name) < len(here):
+            here = here[int(name)]
+        else:
+            return None
+    return here if isinstance(here, dict | bool) else None
+
+
+def _is_index(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) <= MAX_INDEX
+
+
+def _indexed(root: Json) -> _Index:
+    """Every address in a document; the first of a name wins."""
+    index = _Index()
+    draft = root.get("$schema") if isinstance(root, dict) else ""
+    word = "id" if any(old in str(draft) for old in _OLD) else "$id"
+    todo: list[tuple[Json, str]] = [(root, "")]
+    for _ in range(MAX_INDEXED):
+        if not todo:
+            break
+        item, base = todo.pop()
+        if isinstance(item, dict):
+            base = _addressed(index, item, base, word)
+            if item is root:
+                index.root = base
+            elif base != index.root:
+                index.bases[id(item)] = base
+            item = [each for key, each in item.items() if key not in _DATA]
+        todo.extend((each, base) for each in children(item))
+    return index
+
+
+def _addressed(index: _Index, schema: dict[str, Json], base: str, word: str) -> str:
+    """The address of a schema, noted with its anchors."""
+    name = schema.get(word)
+    if isinstance(name, str) and name.startswith("#"):
+        index.addressed.setdefault(base + name, schema)
+    elif isinstance(name, str):
+        base = urldefrag(_joined(base, name))[0]
+        index.addressed.setdefault(base, schema)
+    for anchor in ("$anchor", "$dynamicAnchor"):
+        if isinstance(name := schema.get(anchor), str):
+            index.addressed.setdefault(f"{base}#{name}", schema)
+    return base
+
+
+MARK = "x-nbagent"
+"""Where the form's own schema generator, and ``Refs``, leave notes for the builder."""
+NAME = "x-nbagent-name"
+"""The title of a ``$ref`` target: it names the shape and says nothing about the field."""
+MAX_STEPS = 200
+"""Schemas folded into one; more is an attack or a mistake, and the rest is left to validation."""
+_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
+_FOLDED = (*_REFS, "allOf")
+
+Words = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A schema's keywords with references followed, and the references that were."""
+
+    words: Words
+    refs: frozenset[str]
+
+
+class Refs:
+    """Looks up references inside one schema document."""
+
+    def __init__(self, root: Json) -> None:
+        self._lookup = Lookup(root)
+        self._steps = 0
+        self._flat: dict[int, tuple[Json, Flat]] = {}
+
+    def flatten(self, schema: Json) -> Flat:
+        """Fold ``$ref`` with its siblings and ``allOf`` into one set of keywords."""
+        known = self._flat.get(id(schema))
+        if known is None:
+            self._steps = MAX_STEPS
+            known = (schema, Flat(*self._fold(schema, frozenset())))
+            self._flat[id(schema)] = known  # holds the schema, so that its id stays its own
+        return known[1]
+
+    def _fold(self, schema: Json, seen: frozenset[str]) -> tuple[Words, frozenset[str]]:
+        self._steps -= 1
+        if not isinstance(schema, dict) or self._steps < 0:
+            return ({"not": {}} if schema is False else {}), seen
+        words = {key: value for key, value in schema.items() if key not in _FOLDED}
+        ref = self.ref_of(schema)
+        if ref and ref not in seen:
+            base, seen = self._follow(ref, seen)
+            words = merge(base, words)
+        parts = schema.get("allOf")
+        for part in parts if isinstance(parts, list) else ():
+            piece, seen = self._fold(part, seen)
+            words = merge(piece, words)
+        return words, seen
+
+    def ref_of(self, schema: Words) -> str:
+        """The name of what a schema refers to, the same wherever the reference stands; else empty."""
+        refs = (schema.get(word) for word in _REFS)
+        ref = next((each for each in refs if isinstance(each, str)), None)
+        return "" if ref is None else self._lookup.named(ref, schema)
+
+    def target(self, name: str) -> Json | None:
+        """What a name of ``ref_of`` stands for inside this document, or None."""
+        return self._lookup.target(name)
+
+    def _follow(self, ref: str, seen: frozenset[str]) -> tuple[Words, frozenset[str]]:
+        target = self.target(ref)
+        if target is None:
+            return {MARK: {"reason": say("not_loaded", ref=ref)}}, seen
+        words, seen = self._fold(target, seen | {ref})
+        words = dict(words)
+        title = words.pop("title", None)
+        if isinstance(title, str):
+            words.setdefault(NAME, title)
+        return words, seen
+
+
+def merge(base: Words, over: Words) -> Words:
+    """Both sets of keywords at once: constraints tighten, for texts and the rest ``over`` wins."""
+    if not base or not over:
+        return dict(base or over)
+    merged = {**base, **over}
+    for word, join in _JOIN.items():
+        if word in base and word in over:
+            merged[word] = join(base[word], over[word])
+    return merged
+
+
+def _join_fields(one: Json, other: Json) -> Json:
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return other if isinstance(other, dict) else one
+    both = dict(one)
+    for key, schema in other.items():
+        both[key] = {"allOf": [both[key], schema]} if key in both else schema
+    return both
+
+
+def _join_names(one: Json, other: Json) -> Json:
+    if not isinstance(one, list) or not isinstance(other, list):
+        return other if isinstance(other, list) else one
+    return [*one, *(name for name in other if name not in one)]
+
+
+def _as_list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else [value]
+
+
+def _join_types(one: Json, other: Json) -> Json:
+    allowed = _as_list(other)
+    if "number" in allowed:
+        allowed = [*allowed, "integer"]
+    both = [name for name in _as_list(one) if name in allowed]
+    if not both and "number" in _as_list(one) and "integer" in allowed:
+        both = ["integer"]
+    return (both[0] if len(both) == 1 else both) or other
+
+
+def _join_enums(one: Json, other: Json) -> Json:
+    if not isinstance(one, list) or not isinstance(other, list):
+        return other if isinstance(other, list) else one
+    return [value for value in one if any(same(value, kept) for kept in other)] or other
+
+
+def _join_schemas(one: Json, other: Json) -> Json:
+    return {"allOf": [one, other]} if isinstance(one, dict) and isinstance(other, dict) else other
+
+
+def _join_notes(one: Json, other: Json) -> Json:
+    return {**one, **other} if isinstance(one, dict) and isinstance(other, dict) else other
+
+
+def _tighter(pick: Callable[[Any, Any], Any]) -> Callable[[Json, Json], Json]:
+    def join(one: Json, other: Json) -> Json:
+        comparable = isinstance(one, int | float) and isinstance(other, int | float)
+        return pick(one, other) if comparable else other
+
+    return join
+
+
+_JOIN: dict[str, Callable[[Json, Json], Json]] = {
+    "properties": _join_fields,
+    "patternProperties": _join_fields,
+    "required": _join_names,
+    "type": _join_types,
+    "enum": _join_enums,
+    "items": _join_schemas,
+    MARK: _join_notes,
+    "nbagent": _join_notes,
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems"), _tighter(max)),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems"), _tighter(min)),
+}

@@ -1,0 +1,306 @@
+"""What a schema is: one pure decision, with null folded into a flag, made before a node is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nbagent.forms.texts import say
+from nbagent.forms.values import Json, is_number, key_of, shown
+
+from .refs import MARK, Refs, Words, merge
+
+Shape = Literal[
+    "json", "const", "choice", "open_choice", "union", "decimal", "bool", "int", "num", "text",
+    "null", "list", "tuple", "object", "map",
+]  # fmt: skip
+
+MAX_OPTIONS = 2_000
+_NOTES = ("title", "description", "default", "examples", "deprecated", "readOnly", "nbagent", MARK)
+
+Branches = tuple[tuple[int, Json], ...]
+"""The shapes of a union that are not null: index in the schema's own list, and schema."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option; the ``value`` stays in the kernel, the front end sends the index."""
+
+    value: Json
+    label: str
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A schema's keywords, and what they are."""
+
+    shape: Shape
+    words: Words
+    nullable: bool
+    refs: frozenset[str]
+    branches: Branches = ()
+    options: tuple[Option, ...] = ()
+
+
+@dataclass
+class _Folded:
+    words: Words
+    refs: frozenset[str]
+    nullable: bool = False
+    word: str = ""
+    branches: Branches = ()
+
+
+def notes(words: Words) -> dict[str, Any]:
+    """What the generator left under ``MARK``."""
+    found = words.get(MARK)
+    return found if isinstance(found, dict) else {}
+
+
+def hint_of(words: Words) -> dict[str, Json]:
+    """The form hints of a schema."""
+    found = words.get("nbagent")
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def look(refs: Refs, schema: Json) -> Look:
+    """Follow references, fold null away, and decide what is left."""
+    flat = refs.flatten(schema)
+    folded = _Folded(flat.words, flat.refs)
+    for _ in range(8):  # an Optional of an alias of an Optional …
+        if not _fold_once(refs, folded):
+            break
+    shape, options = _decide(refs, folded)
+    branches = _with_base(folded) if shape == "union" else ()
+    return Look(shape, folded.words, folded.nullable, folded.refs, branches, options)
+
+
+def _fold_once(refs: Refs, folded: _Folded) -> bool:
+    """Take one null away, or a list of one branch; whether there may be more to do."""
+    words = folded.words
+    types = words.get("type")
+    if isinstance(types, list):
+        rest = [name for name in types if name != "null"]
+        folded.nullable |= 0 < len(rest) < len(types)
+        kept = rest[0] if len(rest) == 1 else (rest or "null")
+        folded.words = {**words, "type": kept}
+        words = folded.words
+    for word in ("anyOf", "oneOf"):
+        listed = words.get(word)
+        if not isinstance(listed, list) or not listed:
+            continue
+        branches = tuple(
+            (index, each) for index, each in enumerate(listed) if not _is_null(refs, each)
+        )
+        folded.nullable |= 0 < len(branches) < len(listed)
+        folded.word, folded.branches = word, branches
+        if len(branches) == 1 and not own_fields(words):
+            _take_only(refs, folded)
+            return True
+        return False
+    return False
+
+
+def _take_only(refs: Refs, folded: _Folded) -> None:
+    flat = refs.flatten(folded.branches[0][1])
+    rest = {key: value for key, value in folded.words.items() if key != folded.word}
+    folded.words = merge(flat.words, rest)
+    folded.refs |= flat.refs
+    folded.word, folded.branches = "", ()
+
+
+def _is_null(refs: Refs, schema: Json) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    words = refs.flatten(schema).words
+    return words.get("type") == "null" or ("const" in words and words["const"] is None)
+
+
+def own_fields(words: Words) -> bool:
+    """Whether a schema names properties itself."""
+    return isinstance(words.get("properties"), dict) and bool(words["properties"])
+
+
+def _decide(refs: Refs, folded: _Folded) -> tuple[Shape, tuple[Option, ...]]:
+    words, branches = folded.words, folded.branches
+    if "reason" in notes(words):
+        return "json", ()
+    if notes(words).get("kind") == "decimal":
+        return "decimal", ()
+    options = _options(refs, words, branches)
+    if options:
+        return ("const" if len(options) == 1 and not branches else "choice"), options
+    if own_fields(words) or not branches:
+        return _by_type(words), ()
+    return _of_branches(refs, words, branches)
+
+
+def _of_branches(refs: Refs, words: Words, branches: Branches) -> tuple[Shape, tuple[Option, ...]]:
+    inner = [refs.flatten(schema).words for _, schema in branches]
+    if words.get("type") in ("string", "integer", "number", "boolean"):
+        named = _named_texts(refs, inner) if words["type"] == "string" else ()
+        return ("open_choice" if named else _by_type(words)), named
+    if len(inner) != 2:
+        return "union", ()
+    types = [each.get("type") for each in inner]
+    if sorted(map(str, types)) == ["integer", "number"] and not any("enum" in x for x in inner):
+        return "num", ()
+    for one, other in (inner, inner[::-1]):
+        options = _options(refs, one, ())
+        free = other.get("type") == "string" and not _constrained(other)
+        if free and options and all(isinstance(each.value, str) for each in options):
+            return "open_choice", options
+        if free and one.get("type") == "number" and not set(one) & {"enum", "const"}:
+            return "decimal", ()
+    return "union", ()
+
+
+def _named_texts(refs: Refs, branches: list[Words]) -> tuple[Option, ...]:
+    """The texts that some branches of a text name; what the others allow is written in."""
+    found = [option for each in branches for option in _options(refs, each, ())]
+    return _distinct([option for option in found if isinstance(option.value, str)])
+
+
+def _constrained(words: Words) -> bool:
+    """Whether a text is more than any text; pydantic's look-ahead for Decimals does not count."""
+    pattern = words.get("pattern")
+    if isinstance(pattern, str) and not pattern.startswith("^(?!^[-+.]*$)"):
+        return True
+    return bool(set(words) & {"enum", "const", "format", "minLength", "maxLength"})
+
+
+def _options(refs: Refs, words: Words, branches: Branches) -> tuple[Option, ...]:
+    """The options, where there is nothing but options."""
+    if "const" in words:
+        return (Option(words["const"], _title(words) or label_of(words["const"])),)
+    listed = words.get("enum")
+    if isinstance(listed, list) and 0 < len(listed) <= MAX_OPTIONS:
+        return _listed(words, listed)
+    found: list[Option] = []
+    for _, schema in branches if not own_fields(words) else ():
+        inner = refs.flatten(schema).words
+        if "const" in inner:
+            found.append(
+                Option(inner["const"], _title(inner) or label_of(inner["const"]), _help(inner))
+            )
+        elif isinstance(inner.get("enum"), list) and inner["enum"]:
+            found.extend(_listed(inner, inner["enum"]))
+        else:
+            return ()
+    return _distinct(found)
+
+
+def _title(words: Words) -> str:
+    title = words.get("title")
+    return title if isinstance(title, str) else ""
+
+
+def _help(words: Words) -> str:
+    text = words.get("description")
+    return text if isinstance(text, str) else ""
+
+
+def _listed(words: Words, values: list[Json]) -> tuple[Option, ...]:
+    titles = _titles(words, len(values))
+    named = hint_of(words).get("option_titles")
+    named = named if isinstance(named, dict) else {}
+    options = [
+        Option(value, str(named.get(shown(value)) or title or label_of(value)))
+        for value, title in zip(values, titles, strict=True)
+    ]
+    return _distinct(options)
+
+
+def _titles(words: Words, count: int) -> list[str]:
+    """Titles of enum values: members' names, or one of the habits of other form libraries."""
+    for found in (notes(words).get("titles"), words.get("enumNames"), words.get("x-enumTitles")):
+        if isinstance(found, list) and len(found) == count:
+            return [title if isinstance(title, str) else "" for title in found]
+    return [""] * count
+
+
+def _distinct(options: list[Option]) -> tuple[Option, ...]:
+    return tuple({key_of(each.value): each for each in reversed(options)}.values())[::-1]
+
+
+def label_of(value: Json) -> str:
+    """An option without a title."""
+    if value is None or value == "":
+        return say("no_value") if value is None else say("empty")
+    if isinstance(value, bool):
+        return say("yes") if value else say("no")
+    return shown(value, limit=120)
+
+
+_SIMPLE: dict[str, Shape] = {
+    "boolean": "bool", "integer": "int", "number": "num", "string": "text", "null": "null",
+}  # fmt: skip
+_TEXT_WORDS = {"minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"}
+_NUMBER_WORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+
+
+def _by_type(words: Words) -> Shape:
+    name = words.get("type")
+    if isinstance(name, list):
+        return "union" if 1 < len(set(map(str, name))) < 6 else "json"
+    if name is None:
+        name = _implied(words)
+    if name == "object":
+        return _object_shape(words)
+    if name == "array":
+        first = words.get("prefixItems", words.get("items"))
+        return "tuple" if isinstance(first, list) and first else "list"
+    return _SIMPLE.get(name, "json") if isinstance(name, str) else "json"
+
+
+def _implied(words: Words) -> str | None:
+    """The type that keywords speak of where none is named."""
+    if isinstance(words.get("properties"), dict) or "patternProperties" in words:
+        return "object"
+    if isinstance(words.get("additionalProperties"), dict):
+        return "object"
+    if "prefixItems" in words or "items" in words:
+        return "array"
+    if set(words) & _TEXT_WORDS:
+        return "string"
+    return "number" if set(words) & _NUMBER_WORDS else None
+
+
+def _object_shape(words: Words) -> Shape:
+    if own_fields(words) or words.get("additionalProperties") is False:
+        return "object"
+    invites = words.get("additionalProperties") or words.get("patternProperties")
+    if isinstance(words.get("properties"), dict) and not invites:
+        return "object"
+    conditional = {"if", "dependentSchemas", "dependencies"} & set(words)
+    return "object" if conditional and not invites else "map"
+
+
+def _with_base(folded: _Folded) -> Branches:
+    """The branches of a union, each with the keywords that stand beside the list."""
+    words = folded.words
+    types = words.get("type")
+    if not folded.branches and isinstance(types, list):
+        rest = {key: value for key, value in words.items() if key not in _NOTES}
+        return tuple((index, {**rest, "type": name}) for index, name in enumerate(types))
+    skip = {*_NOTES, folded.word, "discriminator", "$defs", "definitions", "$schema", "$id"}
+    base = {key: value for key, value in words.items() if key not in skip}
+    if not base or set(base) <= {"x-nbagent-name"}:
+        return folded.branches
+    return tuple((index, {"allOf": [base, schema]}) for index, schema in folded.branches)
+
+
+def suits(shape: Shape, value: Json) -> bool:
+    """Whether a control of this shape can show a value as what it is."""
+    if shape in ("list", "tuple"):
+        return isinstance(value, list)
+    if shape in ("object", "map"):
+        return isinstance(value, dict)
+    if shape in ("int", "num"):
+        return is_number(value)
+    if shape == "bool":
+        return isinstance(value, bool)
+    if shape in ("text", "open_choice"):
+        return isinstance(value, str)
+    return shape != "decimal" or is_number(value) or isinstance(value, str)

@@ -1,0 +1,225 @@
+"""What the demo model says: a pure function of the conversation and the tools.
+
+With tools it makes a plan from the prompt alone, one step a response, and closes with what came
+back. It calls only tools that are there, each with input that fits its schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nbagent.core.base.messages import dumps
+
+from .known import KNOWN, quoted
+from .sample import NoSample, fits, sample
+from .talk import Done, Talk, Tool
+
+MAX_TOOLS = 12
+"""How many tools are tried where the prompt names none."""
+AT_ONCE = 3
+"""How many calls one response asks for."""
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "a about an and are call can do find for from get give have i in is it list make me my new of "
+        "on or please run set show that the this to tool tools use what with you your",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One response: text, then tool calls as name and input."""
+
+    text: str
+    calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
+
+
+def reply(talk: Talk) -> Reply:
+    """The response to a conversation."""
+    steps, skipped = _plan(talk)
+    if talk.step < len(steps):
+        return steps[talk.step]
+    if talk.output_schema is not None:
+        return Reply(_structured(talk.output_schema))
+    if talk.done:
+        return Reply(_closing(talk, skipped))
+    return Reply(_chat(talk, skipped))
+
+
+def _plan(talk: Talk) -> tuple[list[Reply], list[str]]:
+    """The steps for the prompt, and the tools that no input was found for."""
+    steps: list[Reply] = []
+    others: list[tuple[str, Mapping[str, Any]]] = []
+    skipped: list[str] = []
+    for tool in _chosen(talk):
+        try:
+            value = _input(tool, talk.prompt)
+        except NoSample:
+            skipped.append(tool.name)
+            continue
+        if tool.name in KNOWN:
+            steps.append(Reply(KNOWN[tool.name].intro, [(tool.name, value)]))
+        else:
+            others.append((tool.name, value))
+    for start in range(0, len(others), AT_ONCE):
+        calls = others[start : start + AT_ONCE]
+        steps.append(Reply(f"I'll call {_and([f'`{name}`' for name, _ in calls])}.", calls))
+    return steps, skipped
+
+
+def _chosen(talk: Talk) -> list[Tool]:
+    tools = talk.tools
+    names = [name for name in tools if name in KNOWN and KNOWN[name].wanted.search(talk.prompt)]
+    for name in names:
+        first = KNOWN[name].first
+        if first in tools:
+            names = [first, *(other for other in names if other != first)]
+    if not names:
+        names = _named(talk)
+    if not names:
+        called = {done.name for done in talk.earlier}
+        names = [name for name in tools if name not in called][:MAX_TOOLS]
+    return [tools[name] for name in names]
+
+
+def _named(talk: Talk) -> list[str]:
+    """The tools whose names have words of the prompt, else those whose descriptions have two."""
+    said = _words(talk.prompt)
+    by_name = [name for name in talk.tools if said & _words(name)]
+    return by_name or [
+        name for name, tool in talk.tools.items() if len(said & _words(tool.description)) >= 2
+    ]
+
+
+def _words(text: str) -> set[str]:
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ").lower()
+    found = {word for word in re.findall(r"[^\W\d_]{2,}", split) if word not in _COMMON}
+    return {re.sub(r"(?<=\w{3})(?:ing|ed|es|s)$", "", word) for word in found}
+
+
+def _input(tool: Tool, prompt: str) -> Mapping[str, Any]:
+    if tool.name in KNOWN:
+        value = KNOWN[tool.name].input(prompt)
+        if fits(tool.schema, value):
+            return value
+    found = sample({"type": "object", **tool.schema})
+    if not isinstance(found, dict):
+        raise NoSample(f"the input of {tool.name!r} is no object")
+    return _from_prompt(tool.schema, found, prompt)
+
+
+def _from_prompt(
+    schema: Mapping[str, Any], value: dict[str, Any], prompt: str
+) -> Mapping[str, Any]:
+    """The sample with what the prompt says in place of what was made up, where that fits."""
+    for key in value:
+        part = schema.get("properties", {}).get(key, {})
+        for guess in _guesses(key, part if isinstance(part, dict) else {}, prompt):
+            if fits(schema, {**value, key: guess}):
+                value = {**value, key: guess}
+                break
+    return value
+
+
+def _guesses(key: str, part: Mapping[str, Any], prompt: str) -> list[Any]:
+    guesses: list[Any] = [
+        option
+        for option in part.get("enum") or ()
+        if isinstance(option, str) and re.search(rf"\b{re.escape(option)}\b", prompt, re.IGNORECASE)
+    ]
+    if part.get("type") in {"number", "integer"}:
+        numbers = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)", prompt)
+        guesses += [float(n) if "." in n else int(n) for n in numbers]
+    if part.get("type") == "string" and "enum" not in part:
+        guesses += re.findall(r'["“]([^"”]+)["”]', prompt)
+        if re.search(r"account|id$|code|number", key, re.IGNORECASE):
+            guesses += re.findall(r"\b[A-Z]+\d\w*\b", prompt)
+        if "mail" in key or key == "to":
+            guesses += re.findall(r"[\w.+-]+@[\w-]+\.[\w.]+\w", prompt)
+    return guesses
+
+
+def _structured(schema: Mapping[str, Any]) -> str:
+    try:
+        return dumps(sample(schema))
+    except NoSample:
+        return "{}"
+
+
+def _closing(talk: Talk, skipped: Sequence[str]) -> str:
+    known = [done for done in talk.done if done.name in KNOWN]
+    if len(known) == len(talk.done) and not any(done.failed for done in known):
+        return "\n\n".join(KNOWN[done.name].closing(done) for done in known)
+    lines = [f"- **{done.name}** {_outcome(done)}" for done in talk.done]
+    head = "Here is what came back:" if len(lines) > 1 else "This is what came back:"
+    return "\n".join([head, "", *lines, *_left_out(talk, skipped)])
+
+
+def _outcome(done: Done) -> str:
+    if done.refused:
+        return "was refused, so it did not run" + (f" ({done.reason})." if done.reason else ".")
+    how = f"ran with your changes, `{dumps(dict(done.input))}`, and " if done.edited else ""
+    what = "failed:" if done.failed else "gave"
+    return f"{how}{what} {quoted(done.text)}".rstrip().replace("\n", "\n  ")
+
+
+def _left_out(talk: Talk, skipped: Sequence[str]) -> list[str]:
+    notes = []
+    if skipped:
+        names = _and([f"`{name}`" for name in skipped])
+        notes += ["", f"I could not make up an input that fits {names}."]
+    called = {done.name for done in (*talk.done, *talk.earlier)}
+    rest = [name for name in talk.tools if name not in called and name not in skipped]
+    if rest:
+        some = _and([f"`{name}`" for name in rest[:3]])
+        notes += ["", f"There is more to try: ask me for {some}."]
+    return notes
+
+
+def _chat(talk: Talk, skipped: Sequence[str]) -> str:
+    said = " ".join(talk.prompt.split())[:200]
+    if talk.tools and not skipped:
+        names = _and([f"`{name}`" for name in talk.tools])
+        return (
+            f"You said: “{said}”. I am only the demo model, and I have called everything I have: "
+            f"{names}. Name one to have me call it again."
+        )
+    if skipped:
+        names = _and([f"`{name}`" for name in skipped])
+        return f"I am the demo model, and I could not make up an input that fits {names}."
+    if talk.prompts > 1:
+        return (
+            f"You said: “{said}”. That is message {talk.prompts} of our talk, and I remember the ones "
+            "before it, but as the **demo model** I know only a few lines. With a tool I could do more, "
+            "and with a real model in my place you would get a real answer."
+        )
+    return _HELLO.format(said=said)
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+_HELLO = """Hello! You said: “{said}”.
+
+I am the **demo model** of nbagent. I run right here in the kernel and need no key, so I know only a \
+few lines. But they come the way a real model's do, and can hold
+
+- lists and **emphasis**,
+- code,
+- formulas, in the line like $e^{{i\\pi}} + 1 = 0$ or on their own.
+
+```python
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+```
+
+$$\\bar{{x}} = \\frac{{1}}{{n}} \\sum_{{i=1}}^{{n}} x_i$$
+
+Give me a tool, any function of yours, and I will call it. For real answers, set `OPENAI_API_KEY` and \
+name a real model.
+"""

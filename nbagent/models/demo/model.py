@@ -1,0 +1,147 @@
+"""``"demo"``: a model that needs no key, served to the real openai client inside this process.
+
+Only the network is missing: requests are encoded, streamed, parsed and refused on the real path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.messages import dumps
+from nbagent.models.openai.model import OpenAIModel
+
+from .brain import Reply, reply
+from .talk import Malformed, read
+
+SPEED = "NBAGENT_DEMO_SPEED"
+"""The environment variable: 2 is twice as fast, 0 means without pauses."""
+PACE = 0.03
+"""Seconds between words, about as fast as a hosted model."""
+
+
+def demo_model(*, pace: float | None = None) -> OpenAIModel:
+    """The model behind ``nb.Agent("demo")``.
+
+    Args:
+        pace: seconds between words; where not given, a human pace, divided by ``NBAGENT_DEMO_SPEED``.
+
+    Raises:
+        ModelConfigError: ``NBAGENT_DEMO_SPEED`` is no number, or negative.
+    """
+    seconds = _pace() if pace is None else pace
+
+    def client() -> Any:
+        import httpx2  # noqa: PLC0415  as below
+        import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+        async def answer(request: httpx2.Request) -> httpx2.Response:
+            body = json.loads(request.content)
+            try:
+                response = reply(read(body))
+            except Malformed as error:
+                return httpx2.Response(400, json={"error": {"message": str(error)}})
+            if not body.get("stream"):
+                return httpx2.Response(200, json=_whole(body, response))
+            return httpx2.Response(
+                200,
+                headers={"content-type": "text/event-stream"},
+                content=_paced(body, response, seconds),
+            )
+
+        return openai.AsyncOpenAI(
+            api_key="demo",
+            base_url="http://demo/v1",
+            http_client=openai.DefaultAsyncHttpxClient(transport=httpx2.MockTransport(answer)),
+        )
+
+    return OpenAIModel("demo", client=client)
+
+
+def _pace() -> float:
+    told = os.environ.get(SPEED, "1")
+    try:
+        speed = float(told)
+    except ValueError:
+        speed = -1
+    if not speed >= 0:
+        raise ModelConfigError(f"{SPEED}={told!r}: expected a number, 0 for no pauses")
+    return PACE / speed if speed else 0.0
+
+
+async def _paced(body: Mapping[str, Any], response: Reply, pace: float) -> AsyncIterator[bytes]:
+    for event in _events(body, response):
+        if pace:
+            await asyncio.sleep(pace)
+        yield b"data: " + event.encode() + b"\n\n"
+
+
+def _events(body: Mapping[str, Any], response: Reply) -> Iterator[str]:
+    for delta in _deltas(body, response):
+        yield dumps(_chunk(body, {"delta": delta, "finish_reason": None}))
+    yield dumps(_chunk(body, {"delta": {}, "finish_reason": _finish(response)}))
+    if (body.get("stream_options") or {}).get("include_usage"):
+        yield dumps({**_chunk(body), "usage": _usage(body, response)})
+    yield "[DONE]"
+
+
+def _deltas(body: Mapping[str, Any], response: Reply) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": ""}
+    for word in re.findall(r"\s*\S+\s*", response.text):
+        yield {"content": word}
+    for index, call in enumerate(_calls(body, response)):
+        function = call["function"]
+        first = {**call, "index": index, "function": {"name": function["name"], "arguments": ""}}
+        yield {"tool_calls": [first]}
+        for piece in re.findall(r".{1,12}", function["arguments"], re.DOTALL):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def _whole(body: Mapping[str, Any], response: Reply) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": response.text}
+    if response.calls:
+        message["tool_calls"] = _calls(body, response)
+    choice = {"index": 0, "message": message, "finish_reason": _finish(response)}
+    return {
+        **_chunk(body),
+        "object": "chat.completion",
+        "choices": [choice],
+        "usage": _usage(body, response),
+    }
+
+
+def _chunk(body: Mapping[str, Any], choice: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "id": f"demo-{len(body['messages'])}",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": body["model"],
+        "choices": [{"index": 0, **choice}] if choice else [],
+    }
+
+
+def _calls(body: Mapping[str, Any], response: Reply) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"call_{len(body['messages'])}_{index}",
+            "type": "function",
+            "function": {"name": name, "arguments": dumps(value)},
+        }
+        for index, (name, value) in enumerate(response.calls)
+    ]
+
+
+def _finish(response: Reply) -> str:
+    return "tool_calls" if response.calls else "stop"
+
+
+def _usage(body: Mapping[str, Any], response: Reply) -> dict[str, int]:
+    # about four characters make a token
+    sent = len(dumps(body["messages"])) // 4
+    got = (len(response.text) + sum(len(dumps(value)) for _, value in response.calls)) // 4
+    return {"prompt_tokens": sent, "completion_tokens": got, "total_tokens": sent + got}

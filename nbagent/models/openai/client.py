@@ -1,0 +1,99 @@
+"""One openai client per event loop, closed with its loop.
+
+A client's connections belong to the loop that opened them: used from a second one they fail with a
+bare "Event loop is closed".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .errors import explained, no_key
+
+Held = tuple[Any, AsyncGenerator[Any, None]]
+
+
+class Clients:
+    """Makes, keeps and closes the clients of one model."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._held: WeakKeyDictionary[asyncio.AbstractEventLoop, Held] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    async def get(self) -> Any:
+        """The client of the running loop.
+
+        Raises:
+            ModelConfigError: it cannot be made.
+        """
+        loop = asyncio.get_running_loop()
+        held = self._held.get(loop)
+        if held is None:
+            client = self._make()
+            holder = _holding(client)
+            with self._lock:
+                for old in [old for old in self._held if old.is_closed()]:
+                    del self._held[old]  # what its client still holds would keep the loop alive
+                held = self._held[loop] = (client, holder)
+            # A loop that shuts down closes its async generators, and so this client: asyncio.run
+            # leaves no open socket, and nothing needs a __del__.
+            await anext(holder)
+        return held[0]
+
+    async def aclose(self) -> None:
+        """Close the clients of this loop and, without waiting, of other running loops."""
+        here = asyncio.get_running_loop()
+        with self._lock:
+            all_held = list(self._held.items())
+            self._held.clear()
+        for loop, (_, holder) in all_held:
+            if loop is here:
+                await holder.aclose()
+            elif not loop.is_closed():
+                with suppress(RuntimeError):  # it closed in between, and its client with it
+                    loop.call_soon_threadsafe(loop.create_task, holder.aclose())
+
+
+async def _holding(client: Any) -> AsyncGenerator[Any, None]:
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def make_client(
+    model: str,
+    *,
+    base_url: str | None,
+    api_key: str | None,
+    max_retries: int | None,
+    timeout: float | None,
+) -> Any:
+    """An ``AsyncOpenAI`` for the running loop.
+
+    Raises:
+        ModelConfigError: there is no key, or the client refuses its settings.
+    """
+    if api_key is None and not os.environ.get("OPENAI_API_KEY"):
+        if base_url is None:
+            raise no_key(model)
+        api_key = "none"  # local servers need no key, but the client insists on one
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    settings: dict[str, Any] = {"base_url": base_url, "api_key": api_key}
+    if max_retries is not None:
+        settings["max_retries"] = max_retries
+    if timeout is not None:
+        settings["timeout"] = timeout
+    try:
+        # the http client that AsyncOpenAI makes for itself closes itself on whatever loop runs
+        return openai.AsyncOpenAI(http_client=openai.DefaultAsyncHttpxClient(), **settings)
+    except openai.OpenAIError as error:
+        raise explained(error, model=model, base_url=base_url or "") from None

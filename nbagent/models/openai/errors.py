@@ -1,0 +1,81 @@
+"""What the openai client raises, said so that a person knows what to do."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+
+from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
+
+
+def no_key(model: str) -> ModelConfigError:
+    """The error for a model that has no key and no server of its own."""
+    return ModelConfigError(
+        f"the model {model!r} needs an API key: set the environment variable OPENAI_API_KEY or pass "
+        "OpenAIModel(name, api_key=…); for a local server pass base_url=…; to try nbagent without "
+        'a key, use nb.Agent("demo")'
+    )
+
+
+def explained(error: Exception, *, model: str, base_url: str) -> NbagentError:
+    """The error to raise instead of ``error``, which becomes its cause."""
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    match error:
+        case openai.APITimeoutError():
+            what = "did not answer in time; pass OpenAIModel(name, timeout=seconds) to wait longer"
+        case openai.APIConnectionError():
+            what = f"cannot be reached ({_cause(error)}); check base_url and the network"
+        case openai.APIStatusError():
+            return ModelError(
+                f"the model {model!r} at {base_url}: {_status(error.status_code, error.message, model)}"
+            )
+        case openai.OpenAIError():
+            return ModelConfigError(f"the client of the model {model!r} is misconfigured: {error}")
+        case RuntimeError() if "loop" in str(error):
+            return ModelConfigError(
+                f"the client of the model {model!r} belongs to another event loop ({error}): pass "
+                "client= a function that makes a client, it is called once for each loop"
+            )
+        case _:
+            what = f"failed: {str(error) or type(error).__name__}"
+    return ModelError(f"the model {model!r}: the server at {base_url} {what}")
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    """What reading a response may raise when its connection breaks."""
+    import anyio  # noqa: PLC0415  as below
+    import httpx2  # noqa: PLC0415  as below
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    errors = (httpx2.RequestError, openai.APIConnectionError, ssl.SSLError, anyio.EndOfStream)
+    old = sys.modules.get("httpx")  # a client may have been given an http_client of the old httpx
+    return errors if old is None else (*errors, old.RequestError)
+
+
+def broken(error: Exception) -> str:
+    """How a stream ended, in words."""
+    name = type(error).__name__
+    if "Timeout" in name:
+        return "the server stalled in the middle of its answer"
+    return f"the connection broke in the middle of the answer ({name})"
+
+
+def _cause(error: Exception) -> str:
+    return str(error.__cause__ or error) or type(error.__cause__ or error).__name__
+
+
+def _status(status: int, said: str, model: str) -> str:
+    match status:
+        case 401:
+            return f"401, the API key was refused; check OPENAI_API_KEY or api_key=… ({said})"
+        case 403:
+            return f"403, this key may not use the model ({said})"
+        case 404:
+            return f"404, there is no model {model!r} here, or base_url is wrong ({said})"
+        case 429:
+            return f"429, too many requests or no quota left; retrying did not help ({said})"
+        case code if code >= 500:
+            return f"{code}, the server failed; retrying did not help ({said})"
+        case code:
+            return f"{code}, the request was refused ({said})"

@@ -1,0 +1,156 @@
+"""Models behind the openai client: OpenAI's own and every server compatible with Chat Completions.
+
+The client keeps auth, pooling, retries before a stream and status errors. The request's body is
+joined from bytes (``encode``) and the response is parsed here (``parse``), because the
+client's own walk over the history and its typed chunks are nine tenths of a loop's CPU.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from nbagent.core.base.errors import ModelConfigError, ModelError
+from nbagent.core.base.model import Discarded, Finished, ModelDelta, Request
+
+from .client import Clients, make_client
+from .encode import ChatEncoder
+from .errors import explained
+from .parse import BrokenStream, ChatParser
+from .send import read, send
+
+RESERVED = ("model", "messages", "tools", "stream")
+DEFAULT_RETRIES = 2
+"""How often a broken stream is repeated where the client does not say."""
+
+
+class OpenAIModel:
+    """A model of OpenAI, or of any server that speaks Chat Completions.
+
+    Args:
+        name: the model's name, as the server knows it.
+        base_url: where the server is, up to and including ``/v1``; OpenAI where not given.
+        api_key: the key; where not given, the environment variable ``OPENAI_API_KEY``. A server given
+            by ``base_url`` may need none.
+        client: an ``AsyncOpenAI`` (or Azure's) to use as it is, on one event loop only and closed by
+            whoever made it; or a function that makes one, called once per event loop.
+        temperature: the sampling temperature, from 0 to 2.
+        max_retries: how often a failed request or a broken stream is repeated; the client's 2.
+        timeout: seconds to wait for the server's next bytes; the client's 600.
+        extra: more fields of the request, such as ``{"reasoning_effort": "low"}``.
+
+    Raises:
+        ModelConfigError: ``extra`` holds a field that nbagent sets itself.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: Any = None,
+        temperature: float | None = None,
+        max_retries: int | None = None,
+        timeout: float | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        taken = [key for key in extra or {} if key in RESERVED]
+        if taken:
+            raise ModelConfigError(f"extra={{{taken[0]!r}: …}}: nbagent sets {taken[0]!r} itself")
+        self.name = name
+        fields = {} if temperature is None else {"temperature": temperature}
+        self._encoder = ChatEncoder(name, {**fields, **(extra or {})})
+        self._asks_usage = True
+        self._client = None if client is None or _is_maker(client) else client
+        make: Callable[[], Any] = partial(
+            make_client,
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            max_retries=max_retries,
+            timeout=timeout,
+        )
+        self._clients = Clients(client if _is_maker(client) else make)
+
+    def __repr__(self) -> str:
+        return f"OpenAIModel({self.name!r})"
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+        """Answer one request; a stream that breaks is repeated as often as the client retries.
+
+        Raises:
+            ModelConfigError: there is no key, or the client is misconfigured.
+            ModelError: the server refused or failed, and retrying did not help.
+        """
+        client = self._client if self._client is not None else await self._clients.get()
+        retries = getattr(client, "max_retries", DEFAULT_RETRIES)
+        for attempt in range(retries + 1):
+            parser = ChatParser()
+            answer = await self._send(client, request)
+            try:
+                async with aclosing(read(answer, parser)) as batches:
+                    async for batch in batches:
+                        for delta in batch:
+                            yield delta
+                yield _end(parser)
+            except BrokenStream as error:
+                if attempt == retries or not error.again:
+                    raise ModelError(f"the model {self.name!r}: {error}") from error
+                reason = str(error)
+            else:
+                return
+            yield Discarded(reason)
+            await self._wait(attempt)
+
+    async def _send(self, client: Any, request: Request) -> Any:
+        usage = self._asks_usage
+        body = self._encoder.body(request, stream=request.stream, usage=usage)
+        try:
+            return await send(client, body, stream=request.stream)
+        except Exception as error:
+            if not (usage and request.stream and _refuses_usage(error)):
+                base_url = str(getattr(client, "base_url", "its base_url"))
+                raise explained(error, model=self.name, base_url=base_url) from None
+        self._asks_usage = False
+        return await self._send(client, request)
+
+    async def _wait(self, attempt: int) -> None:
+        # the client's own backoff
+        await asyncio.sleep(min(0.5 * 2**attempt, 8) * random.uniform(0.75, 1))
+
+    async def aclose(self) -> None:
+        """Close the connections; a client that was passed in stays open."""
+        await self._clients.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def _is_maker(client: Any) -> bool:
+    return callable(client) and not hasattr(client, "chat")
+
+
+def _end(parser: ChatParser) -> Finished:
+    finished = parser.finished()
+    if finished is None:
+        raise BrokenStream("the server's answer ended in the middle")
+    return finished
+
+
+def _refuses_usage(error: Exception) -> bool:
+    """Whether a compatible server does not know the field that asks for token counts."""
+    return getattr(error, "status_code", None) in {400, 422} and "stream_options" in str(error)

@@ -1,0 +1,136 @@
+"""One request sent through the openai client, and its answer read.
+
+The lean way hands the client a finished body and reads raw bytes. Clients that look into the body
+(Azure puts the model into the URL) and doubles without ``post`` get the ordinary typed call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from functools import cache
+from typing import Any
+
+from nbagent.core.base.model import ModelDelta
+
+from .errors import broken, transport_errors
+from .parse import BrokenStream, ChatParser
+
+PATH = "/chat/completions"
+DRAIN_SECONDS = 0.1
+"""How long to read on after an answer's end, so that its connection can be used again."""
+
+
+async def send(client: Any, body: bytes, *, stream: bool) -> Any:
+    """Send a request; returns what ``read`` takes.
+
+    Raises:
+        openai.OpenAIError: the client gave up, after the retries of its own.
+    """
+    if not is_lean(client):
+        return await _send_typed(client, body)
+    import httpx2  # noqa: PLC0415  as below
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    return await client.post(
+        PATH,
+        content=body,
+        # the raw response: no type is built, and a stream is left for us to read
+        cast_to=httpx2.Response,
+        stream=stream,
+        stream_cls=openai.AsyncStream[Any],
+        options={
+            "headers": {"Content-Type": "application/json"},
+            "security": {
+                "bearer_auth": True
+            },  # as the typed call says, for keys that are functions
+        },
+    )
+
+
+def is_lean(client: Any) -> bool:
+    """Whether this client takes a body as bytes."""
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    return not isinstance(client, openai.AsyncAzureOpenAI) and _takes_bytes(client.__class__)
+
+
+@cache
+def _takes_bytes(kind: type) -> bool:
+    post = getattr(kind, "post", None)
+    return post is not None and "content" in inspect.signature(post).parameters
+
+
+async def read(answer: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelta], None]:
+    """Read an answer in batches of what arrived together, and close it.
+
+    Raises:
+        BrokenStream: the connection broke, or what came is no answer.
+    """
+    try:
+        if hasattr(answer, "aiter_bytes"):
+            batches = _read_raw(answer, parser)
+        else:
+            batches = _read_typed(answer, parser)
+        async with aclosing(batches):
+            async for batch in batches:
+                yield batch
+    except transport_errors() as error:
+        if parser.finished() is None:
+            raise BrokenStream(broken(error)) from error
+        # all of the answer came, the connection broke behind it
+
+
+async def _read_raw(response: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelta], None]:
+    kind = response.headers.get("content-type", "")
+    if "html" in kind:
+        raise BrokenStream(
+            f"{response.url} answered with a web page ({kind}) and no Chat Completions: base_url is "
+            "likely wrong; does it end in /v1?",
+            again=False,
+        )
+    if "json" in kind:
+        yield parser.whole(await response.aread())
+        return
+    async with aclosing(response.aiter_bytes()) as pieces:
+        async for data in pieces:
+            batch = parser.feed(data)
+            if batch:
+                yield batch
+            if parser.done:
+                await _drain(pieces)
+                return
+
+
+async def _drain(pieces: AsyncIterator[bytes]) -> None:
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for _ in pieces:
+                pass
+    except TimeoutError:
+        return  # the answer is whole; the connection is closed instead of used again
+
+
+async def _send_typed(client: Any, body: bytes) -> Any:
+    # imported here because few clients come this way
+    from openai.resources.chat.completions import AsyncCompletions  # noqa: PLC0415
+
+    fields = json.loads(body)
+    create = client.chat.completions.create
+    known = inspect.signature(AsyncCompletions.create).parameters
+    extra = {key: fields.pop(key) for key in list(fields) if key not in known}
+    return await create(**fields, **({"extra_body": extra} if extra else {}))
+
+
+async def _read_typed(answer: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelta], None]:
+    if not hasattr(answer, "__aiter__"):
+        yield parser.chunk(answer.model_dump())
+        return
+    try:
+        async for chunk in answer:
+            yield parser.chunk(chunk.model_dump())
+    finally:
+        await answer.close()

@@ -1,0 +1,130 @@
+"""Values as IPython shows them: the rich mime bundle of a DataFrame, a figure, an image."""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from nbagent.core.tools.output import Bundle
+
+log = logging.getLogger(__name__)
+
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
+"""A text with an address in it differs at every run, so that nbval would fail."""
+
+
+def present(value: Any) -> Bundle | None:
+    """The mime bundle of a value that shows richer than as text, or None.
+
+    Asks what IPython asks (registered formatters, ``_repr_mimebundle_``, ``_repr_html_`` …), each
+    by itself, so that one that fails neither hides the others nor prints a traceback in the cell.
+    ``_ipython_display_`` is not called, as it displays by itself. Binary data is base64 text. Never
+    raises: what fails is logged as a warning.
+    """
+    if value is None or isinstance(value, str | int | float | list | dict | tuple):
+        return None
+    bundle = _asked(value)
+    if "image/png" not in bundle and _is_figure(value):
+        bundle |= _tried(value, partial(_drawn, value))
+    if not bundle:
+        return None
+    text = _tried(value, lambda: {"text/plain": repr(value)})
+    if not _ADDRESS.search(text.get("text/plain", "")):
+        bundle = text | bundle
+    return bundle
+
+
+def plain_bundle(data: Mapping[str, Any]) -> Bundle:
+    """A bundle with its binary data as base64 text, as it travels in a notebook."""
+    return {
+        mime: base64.b64encode(part).decode("ascii") if isinstance(part, bytes) else part
+        for mime, part in data.items()
+        if part is not None
+    }
+
+
+def _asked(value: Any) -> Bundle:
+    """What IPython's formatters and the value's own methods say, without ``text/plain``."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None:
+        return {}
+    formatter = shell.display_formatter
+    bundle = _tried(value, partial(_whole, formatter.mimebundle_formatter, value))
+    for mime, each in formatter.formatters.items():
+        if mime != "text/plain":
+            bundle |= _tried(value, partial(_part, mime, each, value, told=mime in bundle))
+    bundle.pop("text/plain", None)
+    return bundle
+
+
+def _whole(formatter: Any, value: Any) -> Any:
+    """What ``_repr_mimebundle_``, or what somebody registered in its place, says."""
+    if registered := _registered(formatter, value):
+        return _data(registered(value))
+    if method := _method(formatter, value):
+        return _data(method(include=None, exclude=None))
+    return None
+
+
+def _part(mime: str, formatter: Any, value: Any, *, told: bool) -> Bundle:
+    """What one formatter says; a method yields to a bundle that has told this part already."""
+    if registered := _registered(formatter, value):
+        return {mime: _data(registered(value))}
+    if not told and (method := _method(formatter, value)):
+        return {mime: _data(method())}
+    return {}
+
+
+def _registered(formatter: Any, value: Any) -> Callable[..., Any] | None:
+    """The printer somebody registered for the value's type."""
+    if not formatter.enabled:
+        return None
+    try:
+        found: Callable[..., Any] = formatter.lookup(value)
+    except KeyError:
+        return None
+    return found
+
+
+def _method(formatter: Any, value: Any) -> Callable[..., Any] | None:
+    """The value's own method; not that of a class, nor of a proxy that has every attribute."""
+    name: str = formatter.print_method
+    if not formatter.enabled or isinstance(value, type) or not hasattr(type(value), name):
+        return None
+    found: Callable[..., Any] | None = getattr(value, name)
+    return found
+
+
+def _data(answer: Any) -> Any:
+    """A printer answers with data, or with data and metadata."""
+    return answer[0] if isinstance(answer, tuple) else answer
+
+
+def _tried(value: Any, ask: Callable[[], Mapping[str, Any] | None]) -> Bundle:
+    try:
+        return plain_bundle(ask() or {})
+    except Exception:
+        log.warning("showing a %s failed", type(value).__name__, exc_info=True)
+        return {}
+
+
+def _is_figure(value: Any) -> bool:
+    figures = sys.modules.get("matplotlib.figure")
+    return (
+        figures is not None
+        and isinstance(value, figures.Figure)
+        and bool(value.axes or value.lines)  # IPython shows no image of an empty figure either
+    )
+
+
+def _drawn(figure: Any) -> Bundle:
+    png = io.BytesIO()
+    figure.savefig(png, format="png", bbox_inches="tight")
+    return {"image/png": png.getvalue()}

@@ -1,0 +1,264 @@
+"""What a tool prints, logs, warns, displays or plots lands in its own call.
+
+One ContextVar, ``current_call``, says which call the running code belongs to, in its thread or
+task. Code outside of a call, or of a call that is over, shows where it always did. So does what no
+ContextVar reaches: threads that a tool starts by itself, subprocesses, and writes to the file
+descriptors.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TextIO, cast
+from weakref import WeakKeyDictionary, WeakSet
+
+from nbagent.core.tools.output import CallOutput, on_call_end
+
+from . import libraries
+from .bundles import plain_bundle, present
+from .libraries import live_call, meter
+
+__all__ = ["finish_call", "install", "present", "uninstall"]
+
+_installed: list[Callable[[], None]] = []
+"""What undoes the parts, in the order they were installed."""
+
+
+def install() -> None:
+    """Start capturing; a second call does nothing. Imports none of the libraries it adapts."""
+    if _installed:
+        return
+    _installed.append(_install_stream("stdout"))
+    _installed.append(_install_stream("stderr"))
+    _installed.append(_install_displays())
+    _installed.append(_install_logging())
+    _installed.append(_install_warnings())
+    libraries.adapt()
+    _installed.append(libraries.restore)
+    on_call_end.append(finish_call)
+    _installed.append(lambda: on_call_end.remove(finish_call))
+
+
+def uninstall() -> None:
+    """Put everything back; what somebody wrapped meanwhile is left in place and does nothing."""
+    while _installed:
+        _installed.pop()()
+
+
+def finish_call(output: CallOutput) -> None:
+    """Take what a body left behind, once it has ended and before its output closes.
+
+    Draws the figures it left open, so call it where drawing may take its time.
+    """
+    libraries.take_figures(output)
+
+
+def _call() -> CallOutput | None:
+    return live_call() if _installed else None
+
+
+class _Stream:
+    """Stands in for ``sys.stdout`` or ``sys.stderr``; everything but writing is the real one's."""
+
+    def __init__(self, name: Literal["stdout", "stderr"], real: TextIO) -> None:
+        self._name: Literal["stdout", "stderr"] = name
+        self.real = real
+        self._redrawing: WeakSet[CallOutput] = WeakSet()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def __iter__(self) -> Any:
+        return iter(self.real)
+
+    def write(self, text: str) -> int:
+        """Write to the running call, or to the real stream."""
+        output = _call()
+        if output is None:
+            return self.real.write(text)
+        self._take(output, text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write every line."""
+        for line in lines:
+            self.write(line)
+
+    def _take(self, output: CallOutput, text: str) -> None:
+        """Print it, except for lines that redraw themselves with a carriage return: progress."""
+        text = text.replace("\r\n", "\n")
+        if output in self._redrawing:
+            self._redrawing.discard(output)
+            text = text.removeprefix("\n")
+        for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+            self._take_line(output, line)
+
+    def _take_line(self, output: CallOutput, line: str) -> None:
+        if "\r" not in line:
+            output.write(self._name, line)
+            return
+        drawings = [each for each in line.strip("\n").split("\r") if each.strip()]
+        fraction, told = meter(drawings[-1]) if drawings else (None, "")
+        if told:
+            output.progress(fraction, told)
+        if not line.endswith("\n"):
+            self._redrawing.add(output)
+        elif told and fraction is None:
+            output.write(self._name, drawings[-1] + "\n")
+
+
+def _install_stream(name: Literal["stdout", "stderr"]) -> Callable[[], None]:
+    real: TextIO | None = getattr(sys, name)
+    if real is None:  # as under pythonw, where print does nothing
+        return lambda: None
+    proxy = cast(TextIO, _Stream(name, real))
+    setattr(sys, name, proxy)
+
+    def undo() -> None:
+        if getattr(sys, name) is proxy:
+            setattr(sys, name, real)
+
+    return undo
+
+
+def _install_displays() -> Callable[[], None]:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None:
+        return lambda: None
+    publisher = shell.display_pub
+    usual = publisher.publish, publisher.clear_output
+    displays = _Displays(*usual)
+    ours = displays.publish, displays.clear_output
+    publisher.publish, publisher.clear_output = ours
+
+    def undo() -> None:
+        if (publisher.publish, publisher.clear_output) == ours:
+            publisher.publish, publisher.clear_output = usual
+
+    return undo
+
+
+class _Displays:
+    """Stands in for two methods of IPython's display publisher."""
+
+    def __init__(self, publish: Callable[..., None], clear: Callable[[bool], None]) -> None:
+        self._publish = publish
+        self._clear = clear
+        self._ids: WeakKeyDictionary[CallOutput, set[str]] = WeakKeyDictionary()
+
+    def publish(
+        self,
+        data: dict[str, Any],
+        metadata: dict[str, Any] | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Show a bundle in the running call; an update goes where its display is."""
+        output = _call()
+        display_id = (kwargs.get("transient") or {}).get("display_id")
+        elsewhere = kwargs.get("update", False) and display_id not in self._shown(output)
+        if output is None or elsewhere:
+            self._publish(data, metadata, *args, **kwargs)
+            return
+        if display_id is not None:
+            self._ids.setdefault(output, set()).add(display_id)
+        output.display(plain_bundle(data), display_id=display_id)
+
+    def _shown(self, output: CallOutput | None) -> set[str]:
+        return self._ids.get(output, set()) if output is not None else set()
+
+    def clear_output(self, wait: bool = False) -> None:  # noqa: FBT001, FBT002  IPython's signature
+        """Clear the cell, which is not for a tool to do."""
+        if _call() is None:
+            self._clear(wait)
+
+
+class _CallHandler(logging.Handler):
+    """Writes a record to the running call."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write it as one line, and a traceback if it has one."""
+        output = _call()
+        if output is None:
+            return
+        try:
+            output.write("log", self.format(record) + "\n")
+        except Exception:  # a message whose arguments don't fit: logging's own way to tell
+            self.handleError(record)
+
+
+def _install_logging() -> Callable[[], None]:
+    """Hand records to the running call, in place of handlers that write to the console.
+
+    Not as a handler of the root logger: with one there, ``logging.basicConfig()`` does nothing and
+    warnings of loggers that nobody configured vanish.
+    """
+    handler = _CallHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    usual = logging.Logger.callHandlers
+
+    def call_handlers(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if _call() is None:
+            usual(logger, record)
+            return
+        handler.handle(record)
+        for other in _handlers(logger):
+            if record.levelno >= other.level and not _is_console(other):
+                other.handle(record)
+
+    logging.Logger.callHandlers = call_handlers  # type: ignore[method-assign,assignment]
+
+    def undo() -> None:
+        if logging.Logger.callHandlers is call_handlers:
+            logging.Logger.callHandlers = usual  # type: ignore[method-assign]
+
+    return undo
+
+
+def _handlers(logger: logging.Logger) -> Iterable[logging.Handler]:
+    """The handlers that a record of this logger reaches."""
+    at: logging.Logger | None = logger
+    while at is not None:
+        yield from at.handlers
+        at = at.parent if at.propagate else None
+
+
+def _is_console(handler: logging.Handler) -> bool:
+    if not isinstance(handler, logging.StreamHandler):
+        return False
+    console = {id(sys.stdout), id(sys.stderr), id(sys.__stdout__), id(sys.__stderr__)}
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, _Stream):
+            console.add(id(stream.real))
+    return id(handler.stream) in console
+
+
+def _install_warnings() -> Callable[[], None]:
+    usual = warnings.showwarning
+
+    def showwarning(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        output = _call() if file is None else None
+        if output is None:
+            usual(message, category, filename, lineno, file, line)
+        else:  # without the path, which differs from kernel to kernel
+            output.write("stderr", f"{category.__name__}: {message}\n")
+
+    warnings.showwarning = showwarning
+
+    def undo() -> None:
+        if warnings.showwarning is showwarning:
+            warnings.showwarning = usual
+
+    return undo

@@ -1,0 +1,244 @@
+"""What pyplot and tqdm do inside a tool: figures and bars of a call belong to that call.
+
+Both keep their state for the whole process. ``pyplot`` has one list of open figures: here each call
+gets its own, so that parallel tools, the person's cells and the inline backend never draw, show or
+close one another's. ``tqdm`` writes to a stream or makes a widget: here a bar made in a call
+reports to it. Neither library is imported; they are adapted when somebody imports them.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import logging
+import re
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from nbagent.core.tools.output import CallOutput, current_call
+
+from .bundles import present
+
+log = logging.getLogger(__name__)
+
+Undo = Callable[[], None]
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_PERCENT = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)\s?%")
+_DRAWN = re.compile(r"\s*\d{1,3}%\|[^|]*\|\s*")
+_undo: list[Undo] = []
+_figures: WeakKeyDictionary[CallOutput, OrderedDict[Any, Any]] = WeakKeyDictionary()
+
+
+def live_call() -> CallOutput | None:
+    """The call the running code belongs to, unless that call is over."""
+    output = current_call.get()
+    return None if output is None or output.closed else output
+
+
+def meter(line: str) -> tuple[float | None, str]:
+    """The fraction, if the line tells one, and the text of a drawn progress bar without the bar."""
+    line = _ESCAPES.sub("", line).strip()
+    percent = _PERCENT.search(line)
+    fraction = min(1.0, float(percent[1]) / 100) if percent else None
+    return fraction, _DRAWN.sub(" ", line).strip()
+
+
+def adapt() -> None:
+    """Adapt the libraries that are imported, and the others when they are."""
+    for name, change in _CHANGES.items():
+        if name in sys.modules:
+            _change(change, sys.modules[name])
+    sys.meta_path.insert(0, _finder)
+
+
+def restore() -> None:
+    """Undo ``adapt``."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    while _undo:
+        _undo.pop()()
+
+
+def take_figures(output: CallOutput) -> None:
+    """Put the figures a call left open into it, as images, and close them.
+
+    A figure that can't be drawn is logged and closed all the same.
+    """
+    if not _figures.get(output):
+        return
+    gcf = sys.modules["matplotlib._pylab_helpers"].Gcf
+    token = current_call.set(output)
+    try:
+        for manager in gcf.get_all_fig_managers():
+            bundle = present(manager.canvas.figure)
+            if bundle is not None:
+                output.display(bundle)
+        gcf.destroy_all()
+    finally:
+        current_call.reset(token)
+        _figures.pop(output, None)
+
+
+class _Figures:
+    """The open figures: those of the running call, else everybody's."""
+
+    def __init__(self, everybody: OrderedDict[Any, Any]) -> None:
+        self.everybody = everybody
+
+    def _now(self) -> OrderedDict[Any, Any]:
+        output = live_call()
+        return self.everybody if output is None else _figures.setdefault(output, OrderedDict())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._now(), name)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._now()[number]
+
+    def __setitem__(self, number: Any, manager: Any) -> None:
+        self._now()[number] = manager
+
+    def __delitem__(self, number: Any) -> None:
+        del self._now()[number]
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._now()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._now())
+
+    def __reversed__(self) -> Iterator[Any]:
+        numbers: Iterator[Any] = reversed(self._now())
+        return numbers
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+
+def _own_figures(helpers: ModuleType) -> Undo:
+    everybody = helpers.Gcf.figs
+    helpers.Gcf.figs = _Figures(everybody)
+
+    def undo() -> None:
+        helpers.Gcf.figs = everybody
+
+    return undo
+
+
+class _BarFile:
+    """What a bar that was made in a call writes to."""
+
+    def __init__(self, output: CallOutput) -> None:
+        self._output = output
+
+    def write(self, text: str) -> None:
+        """Report what is drawn, from whatever thread draws it."""
+        fraction, told = meter(text.rsplit("\r", 1)[-1])
+        if told:
+            self._output.progress(fraction, told)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def _own_bars(std: ModuleType) -> Undo:
+    """Give bars a file that reports to the call, unless they are told to write elsewhere."""
+    usual = std.tqdm.__init__
+
+    def init(bar: Any, *args: Any, **kwargs: Any) -> None:
+        output = live_call()
+        file = args[4] if len(args) > 4 else kwargs.get("file")
+        if output is not None and (file is None or file in (sys.stdout, sys.stderr)):
+            kwargs["file"] = _BarFile(output)
+            args = args[:4]
+        usual(bar, *args, **kwargs)
+
+    init.__wrapped__ = usual  # type: ignore[attr-defined]  # inspect shows tqdm's own parameters
+    std.tqdm.__init__ = init
+
+    def undo() -> None:
+        std.tqdm.__init__ = usual
+
+    return undo
+
+
+def _plain_bars(notebook: ModuleType) -> Undo:
+    """Make a plain bar where a call asks for a widget, which costs 11 messages and pops up."""
+    bar = notebook.tqdm_notebook
+    usual = bar.__new__
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if live_call() is None:
+            return usual(cls, *args, **kwargs)
+        from tqdm.asyncio import tqdm_asyncio  # noqa: PLC0415  the person's library, not ours
+
+        kwargs.pop("display", None)
+        return tqdm_asyncio(*args, **kwargs)
+
+    bar.__new__ = new
+
+    def undo() -> None:
+        bar.__new__ = usual
+
+    return undo
+
+
+_CHANGES: dict[str, Callable[[ModuleType], Undo]] = {
+    "matplotlib._pylab_helpers": _own_figures,
+    "tqdm.std": _own_bars,
+    "tqdm.notebook": _plain_bars,
+}
+
+
+def _change(change: Callable[[ModuleType], Undo], module: ModuleType) -> None:
+    try:
+        _undo.append(change(module))
+    except AttributeError:
+        log.warning(
+            "this version of %s is not known: what tools do with it shows in the cell",
+            module.__name__,
+            exc_info=True,
+        )
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Changes a library right after it was imported."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Find what the other finders find, for the modules that are to be changed."""
+        if name not in _CHANGES:
+            return None
+        others = (each for each in sys.meta_path if each is not self)
+        specs = (each.find_spec(name, path, target) for each in others)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, _CHANGES[name])
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, usual: Any, change: Callable[[ModuleType], Undo]) -> None:
+        self._usual = usual
+        self._change = change
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        """As the usual loader does."""
+        module: ModuleType | None = self._usual.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """As the usual loader does, then change the module; it never sees this loader again."""
+        assert module.__spec__ is not None  # it was found by its spec
+        module.__spec__.loader = module.__loader__ = self._usual
+        self._usual.exec_module(module)
+        _change(self._change, module)
+
+
+_finder = _Finder()

@@ -1,0 +1,245 @@
+"""What every card is: a widget that shows a view, and hears what a person does in it.
+
+Messages of the page are typed before anything looks at them, and are handled on the card's own
+loop. What the page does not know yet leaves as numbered patches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, assert_never
+
+import anywidget
+import traitlets
+from pydantic import TypeAdapter, ValidationError
+
+from nbagent.notebook.locale import open_cards
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.questions import Question
+from nbagent.notebook.wire import (
+    Answer,
+    Drafts,
+    FieldError,
+    Focus,
+    FromFrontEnd,
+    Hello,
+    Op,
+    Patch,
+    Press,
+    Receipt,
+    Snapshot,
+    Stop,
+    View,
+)
+
+from .controls import Controls
+
+log = logging.getLogger(__name__)
+
+MAX_OPENED = 4_000
+"""Keys of open items that are kept of a page."""
+MAX_KEY = 500
+"""Characters of such a key."""
+
+STATIC = Path(__file__).parents[2] / "static"
+BEHIND = 0.1
+"""Seconds that an answer waits where ipywidgets stand for fields: a kernel with subshells may hand it
+over before the last change of a widget, which takes another way."""
+_messages: TypeAdapter[FromFrontEnd] = TypeAdapter(FromFrontEnd)
+
+
+class Card(anywidget.AnyWidget):
+    """One card; ``snapshot`` is up to date whenever a page asks for the widget's state.
+
+    A card of some kind says what its view is and what becomes of answers; the methods without a body
+    are its own.
+    """
+
+    _esm = (STATIC / "card.js").read_text(encoding="utf-8")
+    _css = (STATIC / "card.css").read_text(encoding="utf-8")
+    snapshot = traitlets.Dict().tag(sync=True)
+
+    def __init__(self) -> None:
+        self.greetings = 0
+        """How often a page has said hello: once for each page, and again where it lost count."""
+        self.busy = False
+        """Whether something in the card has focus or is selected."""
+        self.opened: list[str] = []
+        """Keys of the items that stand open in the page."""
+        self.touched_at = time.monotonic()
+        self.joined: Callable[[list[Any]], None] = lambda _rows: None
+        """Told which widgets stand below the card, whenever that changes."""
+        self._controls: dict[str, Controls] = {}
+        """By interrupt id; touched on the loop only."""
+        self._numbers = itertools.count(1)
+        self._seq = 0
+        self._lock = threading.RLock()
+        """Held while the view changes and while what changed is sent."""
+        self.on_msg(self._on_message)  # first: opening the comm, a page may greet at once
+        super().__init__()
+        open_cards.add(self)
+
+    def _repr_keys(self) -> Any:
+        return iter(())
+
+    # --- each kind's own
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that messages are handled on."""
+        raise NotImplementedError
+
+    def detach(self) -> None:
+        """Follow nothing any more; the widget is about to close."""
+
+    # --- ipywidgets in the place of fields
+
+    @property
+    def rows(self) -> list[Any]:
+        """The widgets below the card."""
+        return [row for controls in self._controls.values() for row in controls.rows]
+
+    def _join(self, question: Question) -> None:
+        """Show the widgets of an open question."""
+        controls = None if question.id in self._controls else Controls.of(question)
+        if controls is not None:
+            self._controls[question.id] = controls
+            controls.follow(partial(self._later, partial(self._moved, question.id)))
+            self.joined(self.rows)
+
+    def _moved(self, interrupt: str) -> None:
+        """A widget that stands for a field has another value."""
+
+    def _later(self, work: Callable[[], None]) -> None:
+        """Do something on the loop; callable on any thread."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(work)
+
+    def _part(self, interrupt: str) -> None:
+        """The question is settled: its widgets go."""
+        controls = self._controls.pop(interrupt, None)
+        if controls is not None:
+            self.joined(self.rows)
+            controls.close()
+
+    def _drafts_of(self, message: Answer) -> Any:
+        """A submission's drafts, with what stands in the widgets of its question."""
+        rejected = message.action == "reject"
+        return message.drafts if rejected else self._whole(message.interrupt, message.drafts)
+
+    def _whole(self, interrupt: str, drafts: Any) -> Any:
+        """A page's drafts, with what stands in the widgets of their question."""
+        controls = self._controls.get(interrupt)
+        return drafts if controls is None else controls.drafts(drafts)
+
+    def _named(self, interrupt: str, errors: list[FieldError]) -> list[FieldError]:
+        controls = self._controls.get(interrupt)
+        return errors if controls is None else controls.named(errors)
+
+    def _view(self) -> View:
+        """All that is drawn."""
+        raise NotImplementedError
+
+    def _changes(self) -> list[Op] | None:
+        """What changed since the last time."""
+        raise NotImplementedError
+
+    def _texts(self) -> dict[str, str]:
+        """The sentences that the page shows by itself."""
+        return TEXTS
+
+    def _answered(self, message: Answer) -> list[FieldError]:
+        """Settle what the message answers; what is wrong with it otherwise."""
+        raise NotImplementedError
+
+    def _typed(self, message: Drafts) -> None:
+        """Keep what is typed so far."""
+        raise NotImplementedError
+
+    def _stop(self) -> None:
+        """The Stop button was pressed."""
+        raise NotImplementedError
+
+    def _pressed(self, message: Press) -> None:
+        """A notice's button was pressed; a card that has no notices has nothing to do."""
+
+    # --- out
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: FBT001, FBT002 - ipywidgets
+        """The widget's state, with the snapshot as of now."""
+        self._trait_values["snapshot"] = self._snapshot().model_dump(mode="json")
+        return super().get_state(key, drop_defaults)
+
+    def greet(self) -> None:
+        """Send the whole view, as to a page that has just opened."""
+        if self.comm is not None:
+            self.send(self._snapshot().model_dump(mode="json"))
+
+    def _snapshot(self) -> Snapshot:
+        with self._lock:
+            self._push()
+            return Snapshot(seq=self._seq, view=self._view(), now=time.time(), texts=self._texts())
+
+    def _push(self) -> None:
+        """Send what the page does not know yet, if a page is there."""
+        ops: Sequence[Op] | None = self._changes()
+        if not ops:
+            return
+        self._seq = next(self._numbers)
+        if self.comm is not None:
+            self.send(Patch(seq=self._seq, ops=list(ops)).model_dump(mode="json"))
+
+    # --- in
+
+    def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        """Pass a page's message on to the loop; this may run on a thread of the kernel's own."""
+        self._later(partial(self._handle, content))
+
+    def _handle(self, content: Any) -> None:
+        try:
+            message = _messages.validate_python(content, strict=False)
+        except ValidationError as error:
+            self._malformed(content, error)
+            return
+        self.touched_at = time.monotonic()
+        if isinstance(message, Answer) and message.interrupt in self._controls:
+            self.loop.call_later(BEHIND, self._take, message)
+        else:
+            self._take(message)
+
+    def _take(self, message: FromFrontEnd) -> None:
+        match message:
+            case Hello():
+                self.greetings += 1
+                self.greet()
+            case Answer(submission=submission, interrupt=interrupt):
+                errors = self._named(interrupt, self._answered(message))
+                self._receipt(submission, interrupt, errors)
+            case Drafts():
+                self._typed(message)
+            case Press():
+                self._pressed(message)
+            case Stop():
+                self._stop()
+            case Focus(busy=busy, opened=opened):
+                self.busy = busy
+                self.opened = [key for key in opened[:MAX_OPENED] if len(key) <= MAX_KEY]
+            case never:
+                assert_never(never)
+
+    def _malformed(self, content: Any, error: ValidationError) -> None:
+        log.warning("a message of the page was ignored: %s", error.errors(include_input=False)[:3])
+        submission = content.get("submission") if isinstance(content, dict) else None
+        if isinstance(submission, str):
+            self._receipt(submission, "", [FieldError(field=None, message=TEXTS["unknown_action"])])
+
+    def _receipt(self, submission: str, interrupt: str, errors: list[FieldError]) -> None:
+        receipt = Receipt(submission=submission, interrupt=interrupt, ok=not errors, errors=errors)
+        self.send(receipt.model_dump(mode="json"))

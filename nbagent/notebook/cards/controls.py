@@ -1,0 +1,147 @@
+"""ipywidgets in the place of a form's fields: shown below the card, read when the form is submitted."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ipywidgets
+
+from nbagent.forms.form import Form
+from nbagent.forms.hints import factory_of
+from nbagent.forms.nodes.nodes import Node, Object
+from nbagent.forms.values import ABSENT, as_document, dumps, same
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.view.questions import Question
+from nbagent.notebook.wire import FieldError
+
+_TYPED: dict[str, Callable[[str], Any]] = {
+    "date": dt.date.fromisoformat,
+    "time": dt.time.fromisoformat,
+    "date-time": dt.datetime.fromisoformat,
+}
+"""How a prefill reads that a widget wants as a Python value."""
+
+
+@dataclass(frozen=True)
+class _Control:
+    """One widget in the place of one field."""
+
+    path: tuple[str, ...]
+    node: Node
+    widget: Any
+    begun: Any
+    """What the widget began with, as JSON; ``ABSENT`` where that is not the prefill."""
+
+    def draft(self) -> Any:
+        """The widget's value as a draft; None where it is the prefill, untouched."""
+        value = as_document(self.widget.value)
+        if self.begun is not ABSENT and same(value, self.begun):
+            return None
+        if value is None or value is ABSENT:
+            prefilled = self.node.value is not ABSENT
+            if self.node.nullable and (prefilled or self.node.required):
+                return {"null": True}
+            return {"cleared": True} if prefilled else None
+        return {"json": {"text": dumps(value)}}
+
+
+class Controls:
+    """The widgets of one open question; ``rows`` are what is shown, in order."""
+
+    def __init__(self, form: Form) -> None:
+        self._controls = [_control(path, node) for path, node in _widgets(form.fields, ())]
+        self.rows = [_row(each) for each in self._controls]
+
+    @classmethod
+    def of(cls, question: Question) -> Controls | None:
+        """The widgets of a question; None where it has none."""
+        if question.form is None or not any(_widgets(question.form.fields, ())):
+            return None
+        return cls(question.form)
+
+    def follow(self, moved: Callable[[], None]) -> None:
+        """Call ``moved`` whenever a widget has another value, on whatever thread that happens."""
+        for control in self._controls:
+            with suppress(Exception):  # an object with a value need not tell when it changes
+                control.widget.observe(lambda _change: moved(), names="value")
+
+    @property
+    def changed(self) -> bool:
+        """Whether a widget stands at anything but what its field was prefilled with."""
+        return any(control.draft() is not None for control in self._controls)
+
+    def drafts(self, drafts: Any) -> Any:
+        """The page's drafts, with what stands in the widgets."""
+        for control in self._controls:
+            draft = control.draft()
+            if draft is not None:
+                drafts = _with(drafts, control.path, draft)
+        return drafts
+
+    def named(self, errors: list[FieldError]) -> list[FieldError]:
+        """Errors of these fields carry their label: the page has no such fields."""
+        labels = {each.node.id: each.node.label for each in self._controls}
+        return [
+            FieldError(field=None, message=f"{reveal(labels[each.field])}: {each.message}")
+            if each.field in labels
+            else each
+            for each in errors
+        ]
+
+    def close(self) -> None:
+        """Take the widgets off the page for good."""
+        for row in self.rows:
+            for widget in (*row.children, row):
+                parts = [widget, widget.layout, getattr(widget, "style", None)]
+                for part in parts:
+                    if part is not None:
+                        part.close()
+
+
+def _widgets(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
+    """The fields that a widget stands for; a secret never goes into one, as its state is synced."""
+    if not isinstance(node, Object):
+        return
+    for each in node.fields:
+        inner = (*path, each.key)
+        if not each.read_only and not each.secret and factory_of(each.hint) is not None:
+            yield inner, each
+        else:
+            yield from _widgets(each, inner)
+
+
+def _control(path: tuple[str, ...], node: Node) -> _Control:
+    factory = factory_of(node.hint)
+    assert factory is not None  # only such nodes get here
+    widget = factory()
+    begun: Any = ABSENT
+    if node.shows is not ABSENT:
+        with suppress(
+            Exception
+        ):  # a value the widget does not take: it keeps its own, which counts
+            read = _TYPED.get(getattr(node, "format", ""))
+            widget.value = read(node.shows) if read else node.shows
+            begun = as_document(widget.value)
+            if node.value is ABSENT or not same(begun, node.value):
+                begun = ABSENT
+    return _Control(path, node, widget, begun)
+
+
+def _row(control: _Control) -> Any:
+    return ipywidgets.VBox([ipywidgets.Label(reveal(control.node.label)), control.widget])
+
+
+def _with(drafts: Any, path: tuple[str, ...], draft: Any) -> Any:
+    """Drafts with one more; where the page emptied what is around it, that stands."""
+    if not path:
+        return draft
+    around = {} if drafts is None else drafts
+    fields = around.get("fields", {}) if isinstance(around, Mapping) else None
+    if not isinstance(fields, Mapping) or set(around) - {"fields", "more"}:
+        return drafts
+    inner = _with(fields.get(path[0]), path[1:], draft)
+    return {**around, "fields": {**fields, path[0]: inner}}

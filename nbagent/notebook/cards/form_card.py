@@ -1,0 +1,187 @@
+"""The live card of one form that stands alone: a question without a run around it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from nbagent.core.base.errors import FormCancelled
+from nbagent.core.base.events import Resolved
+from nbagent.core.base.interrupts import Respond
+from nbagent.forms.form import Form, Submission
+from nbagent.notebook.render import plain, static
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.questions import Question
+from nbagent.notebook.wire import (
+    Action,
+    Answer,
+    Drafts,
+    FieldError,
+    FormItem,
+    Head,
+    Op,
+    Put,
+    RecordItem,
+    Remove,
+    RunStatus,
+    SetHead,
+    View,
+)
+
+from .card import STATIC, Card
+
+_ID = "form"
+"""What the form is called on the wire: its card has no other."""
+
+
+def question_of(form: Form, *, title: str, submit_label: str | None = None) -> Question:
+    """A form as a question with two buttons."""
+    actions = (
+        Action(name="submit", label=submit_label or TEXTS["send"], primary=True),
+        Action(name="reject", label=TEXTS["cancel"]),
+    )
+    return Question(
+        id=_ID,
+        tool="",
+        title=title,
+        mode="answer",
+        input={},
+        form=form,
+        actions=actions,
+        warning=form.warning,
+    )
+
+
+def answered(question: Question, submission: Submission, *, by: str, after: float) -> RecordItem:
+    """The record of an answer; ``by`` is ``form`` or ``code``, ``after`` seconds since it was asked."""
+    event = Resolved(
+        at=after,
+        scope=(),
+        id=_ID,
+        call_id="",
+        resolution=Respond(output=submission.document),
+        by=by,
+    )
+    return question.record(f"a:{_ID}", event, 0.0)
+
+
+def bundle(title: str, item: FormItem | RecordItem, status: RunStatus) -> dict[str, str]:
+    """A form, or its record, as HTML and text that need no kernel."""
+    view = View(head=_head(title, status, 0.0), items=[item])
+    return {"text/html": static.render(view, frame=False), "text/plain": plain.render(view)}
+
+
+class FormCard(Card):
+    """One form: ``future`` has the typed answer once a person has given it.
+
+    Lives on the loop that it is made on.
+    """
+
+    _css = (STATIC / "card.css").read_text(encoding="utf-8") + (
+        ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
+    )
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self._loop.create_future()
+        """The typed answer, or ``FormCancelled``."""
+        self._asked_at = time.time()
+        self._status: RunStatus = "interrupted"
+        self._item: FormItem | RecordItem = question.item(f"q:{_ID}", "", "")
+        self._unsent: list[Op] = []
+        super().__init__()
+        self.add_class("nba-alone")
+        self._join(question)
+
+    def __repr__(self) -> str:
+        return f"FormCard({self.question.title!r})"
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that the form is awaited on."""
+        return self._loop
+
+    def bundle(self) -> dict[str, str]:
+        """The card as it stands, as HTML and text that need no kernel."""
+        return bundle(self.question.title, self._item, self._status)
+
+    def withdraw(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._end(self._line(TEXTS["unanswered"]), "cancelled")
+
+    # --- what every card has
+
+    def _view(self) -> View:
+        return View(head=self._head(), items=[self._item])
+
+    def _changes(self) -> list[Op] | None:
+        unsent, self._unsent = self._unsent, []
+        return unsent or None
+
+    def _texts(self) -> dict[str, str]:
+        return TEXTS | {"card": TEXTS["form_card"], "gone": TEXTS["form_gone"]}
+
+    def _typed(self, message: Drafts) -> None:
+        with self._lock:
+            if isinstance(self._item, FormItem) and message.interrupt == _ID:
+                kept = self.question.keepable(message.drafts)
+                self._item = self._item.model_copy(update={"drafts": kept})
+
+    def _stop(self) -> None:
+        self._cancelled()
+
+    def _answered(self, message: Answer) -> list[FieldError]:
+        if self._status != "interrupted" or message.interrupt != _ID:
+            return [FieldError(field=None, message=TEXTS["form_over"])]
+        refused = self.question.refusal(message.action, message.reason)
+        if refused:
+            return refused
+        if message.action == "reject":
+            self._cancelled()
+            return []
+        submission = self.question.submitted(self._drafts_of(message))
+        if isinstance(submission, list):
+            return submission
+        after = time.time() - self._asked_at
+        self._end(answered(self.question, submission, by="form", after=after), "completed")
+        if not self.future.done():
+            self.future.set_result(submission.value)
+        return []
+
+    def _cancelled(self) -> None:
+        self._end(self._line(TEXTS["form_cancelled"]), "cancelled")
+        if not self.future.done():
+            title = self.question.title
+            self.future.set_exception(FormCancelled(f"a person cancelled the form {title!r}"))
+
+    def _end(self, record: RecordItem, status: RunStatus) -> None:
+        with self._lock:
+            if self._status != "interrupted":
+                return
+            gone = Remove(key=self._item.key)
+            self._item, self._status = record, status
+            self._unsent += [gone, Put(item=record, index=0), SetHead(head=self._head())]
+            self._push()
+        self._part(_ID)
+
+    def _line(self, decision: str) -> RecordItem:
+        return RecordItem(
+            key=f"a:{_ID}", title=self.question.title, decision=decision, tone="plain"
+        )
+
+    def _head(self) -> Head:
+        return _head(self.question.title, self._status, self._asked_at)
+
+
+def _head(title: str, status: RunStatus, asked_at: float) -> Head:
+    return Head(
+        run=_ID,
+        agent=title,
+        prompt="",
+        status=status,
+        status_text=TEXTS[f"status_{status}"],
+        started_at=asked_at,
+        questions=1 if status == "interrupted" else 0,
+    )

@@ -1,0 +1,110 @@
+"""Previews: what approving would do, made by the tool's own ``preview=`` and shown above the buttons."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+from nbagent.core.call.threads import run_in_thread
+from nbagent.core.tools.tool import Tool
+from nbagent.forms.form import Submission
+from nbagent.notebook.capture.bundles import present
+from nbagent.notebook.render import facts, rich
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.questions import Question
+from nbagent.notebook.wire import Rich
+
+log = logging.getLogger(__name__)
+
+PAUSE = 0.3
+"""Seconds without a further edit before a preview is made anew."""
+MAX_ERROR = 500
+
+Show: TypeAlias = Callable[[list[Rich], str | None], None]
+"""Takes what is to be shown, and what went wrong."""
+
+
+class Preview:
+    """The preview of one open approval. All methods are called on one loop.
+
+    One is made at a time: edits that come meanwhile make it anew once, for the newest of them.
+    """
+
+    def __init__(self, tool: Tool[..., Any], question: Question, show: Show) -> None:
+        self._tool = tool
+        self._question = question
+        self._show = show
+        self._wanted: dict[str, Any] | None = question.input
+        self._shown: dict[str, Any] | None = None
+        """The input that is shown, or is being made."""
+        self._task = asyncio.get_running_loop().create_task(self._follow(0.0))
+
+    def typed(self, drafts: Any) -> None:
+        """The person changed something: show what approving this would do."""
+        read = self._question.input if drafts is None else self._read(drafts)
+        if read is None:
+            self._wanted = self._shown = None
+            self._show([], TEXTS["preview_waits"])
+        elif not facts.same(read, self._shown):
+            self._wanted = read
+            if self._task.done():
+                self._task = asyncio.get_running_loop().create_task(self._follow(PAUSE))
+
+    def end(self) -> None:
+        """The question is settled."""
+        self._task.cancel()
+
+    def _read(self, drafts: Any) -> dict[str, Any] | None:
+        submission = self._question.submitted(drafts)
+        if not isinstance(submission, Submission):
+            return None
+        document = submission.document
+        return document if isinstance(document, dict) else None
+
+    async def _follow(self, pause: float) -> None:
+        await asyncio.sleep(pause)
+        while (made_for := self._take()) is not None:
+            pieces, error = await self._made(made_for)
+            if self._shown is made_for and self._wanted is None:
+                self._show(pieces, error)
+            else:
+                await asyncio.sleep(PAUSE)
+
+    def _take(self) -> dict[str, Any] | None:
+        """The input to show next."""
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            self._shown = wanted
+        return wanted
+
+    async def _made(self, input_: dict[str, Any]) -> tuple[list[Rich], str | None]:
+        preview = self._tool.options.preview
+        assert preview is not None  # else there is no Preview
+        try:
+            typed = self._tool.parse(input_)
+            if inspect.iscoroutinefunction(preview):
+                value = await preview(typed)
+            else:
+                value = await run_in_thread(partial(preview, typed))
+            return await run_in_thread(partial(_drawn, value)), None
+        except (
+            Exception
+        ) as error:  # the person's own code may raise anything; approving still works
+            log.info("the preview of %s failed", self._tool.name, exc_info=True)
+            told = f"{type(error).__name__}: {error}"[:MAX_ERROR]
+            return [], TEXTS["preview_failed"].format(error=reveal(told))
+
+
+def _drawn(value: Any) -> list[Rich]:
+    """A value as it shows in a cell: rich where it can be, else as text."""
+    if value is None:
+        return []
+    bundle = present(value)
+    if bundle is None:
+        return [Rich(kind="text", data=facts.bounded(facts.shown(value)))]
+    return rich.render(bundle)

@@ -1,0 +1,254 @@
+"""The live card of one run: a widget that follows the run's events and takes answers.
+
+Events come in on whatever thread they happen, are folded at once, and leave as numbered patches at
+a pace the front end can take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from nbagent.core.base.errors import NbagentError
+from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
+from nbagent.core.journal.journal import Heard
+from nbagent.core.run.run import Run
+from nbagent.core.tools.tool import Tool
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.view.question_kinds import Types
+from nbagent.notebook.view.questions import Question
+from nbagent.notebook.view.view import RunView
+from nbagent.notebook.wire import Answer, Drafts, FieldError, NoticeItem, Op, Press, Rich, View
+
+from .card import Card
+from .preview import Preview
+
+PACE = 0.05
+"""Seconds between two patches of one run."""
+SHARED_PACE = 1 / 30
+"""Seconds between two patches of all runs together: a server drops what comes much faster."""
+
+
+class _Pace:
+    """When the next patch may be sent, over all runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def reserve(self, now: float, earliest: float) -> float:
+        """A time for one patch, not before ``earliest``."""
+        with self._lock:
+            at = max(now, earliest, self._next)
+            self._next = at + SHARED_PACE
+            return at
+
+
+_pace = _Pace()
+
+
+class RunCard(Card):
+    """One run's card."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.view = RunView(run.id, types_of=partial(_types, run))
+        self._flush_at: float | None = None
+        self._flushed_at = 0.0
+        self._previews: dict[str, Preview] = {}
+        """By interrupt id; touched on the run's loop only."""
+        self._typed_so_far: dict[str, Any] = {}
+        """The page's last drafts, where a preview follows them, by interrupt id; on the loop only."""
+        self.pressed: Callable[[str, str], None] = lambda _key, _action: None
+        """Told the key of a notice and which of its buttons was pressed."""
+        before = run.journal
+        for event in before:
+            self.view.apply(event)
+        self.view.flush(time.monotonic())
+        super().__init__()  # opens the comm, with all of that in the snapshot
+        with self._lock:
+            told = run.subscribe(self._heard)
+            for event in told[len(before) :]:
+                self.view.apply(event)
+            self._push()
+        for event in told:
+            self._look(event)
+
+    def detach(self) -> None:
+        """Follow the run no more."""
+        self.run.unsubscribe(self._heard)
+        self._settled_all()
+
+    def __repr__(self) -> str:
+        return f"RunCard({self.run!r})"
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The run's own loop."""
+        return self.run.loop
+
+    # --- out
+
+    def notice(self, key: str, item: NoticeItem | None) -> None:
+        """Show a line of the notebook layer's own, replace it, or (None) take it away."""
+        with self._lock:
+            self.view.notice(key, item)
+            self._push()
+
+    def stopping(self) -> None:
+        """Tell every page that the run is being stopped."""
+        with self._lock:
+            self.view.set_stopping()
+            self._push()
+
+    def _texts(self) -> dict[str, str]:
+        texts = super()._texts()
+        return texts | {"gone": texts["gone_stored"]} if self.run.stored else texts
+
+    def _view(self) -> View:
+        return self.view.snapshot()
+
+    def _changes(self) -> list[Op] | None:
+        self._flushed_at = time.monotonic()
+        return self.view.flush(self._flushed_at)
+
+    def _heard(self, heard: Heard) -> None:
+        with self._lock:
+            self.view.apply(heard)
+            self._look(heard)
+            if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
+                self._push()
+            elif self._flush_at is None:
+                self._plan()
+
+    def _plan(self) -> None:
+        now = time.monotonic()
+        self._flush_at = _pace.reserve(now, self._flushed_at + PACE)
+        loop = self.run.loop
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._wait_to_flush, loop, self._flush_at - now)
+
+    def _wait_to_flush(self, loop: Any, delay: float) -> None:
+        if delay > 0:
+            loop.call_later(delay, self._flush)
+        else:
+            self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            self._flush_at = None
+            self._push()
+            if self.view.dirty:
+                self._plan()
+
+    # --- beside the forms
+
+    def _look(self, heard: Heard) -> None:
+        """Start what a question has beside its form, and end that of what is settled."""
+        if isinstance(heard, Interrupted):
+            self._later(partial(self._asked, heard.id, heard.tool_name))
+        elif isinstance(heard, Resolved):
+            self._later(partial(self._settled, heard.id))
+        elif isinstance(heard, RunCompleted | RunCancelled) and not heard.scope:
+            self._later(self._settled_all)  # a run that failed may go on, and ask the same again
+
+    def _asked(self, interrupt: str, tool_name: str) -> None:
+        with self._lock:
+            question = self.view.question(interrupt)
+        if question is not None:
+            self._join(question)
+            self._preview(question, tool_name)
+            self._moved(interrupt)
+
+    def _moved(self, interrupt: str) -> None:
+        """Say whether approving would change something, and show what it would do."""
+        controls = self._controls.get(interrupt)
+        if controls is None:
+            return
+        with self._lock:
+            self.view.set_changed(interrupt, controls.changed)
+            if self._flush_at is None:
+                self._plan()
+        self._foresee(interrupt)
+
+    def _foresee(self, interrupt: str) -> None:
+        preview = self._previews.get(interrupt)
+        if preview is not None:
+            preview.typed(self._whole(interrupt, self._typed_so_far.get(interrupt)))
+
+    def _settled(self, interrupt: str) -> None:
+        self._part(interrupt)
+        self._typed_so_far.pop(interrupt, None)
+        preview = self._previews.pop(interrupt, None)
+        if preview is not None:
+            preview.end()
+
+    def _settled_all(self) -> None:
+        for interrupt in {*self._controls, *self._previews}:
+            self._settled(interrupt)
+
+    def _previewing(self, tool_name: str) -> Tool[..., Any] | None:
+        tool = self.run.tool(tool_name)
+        return None if tool is None or tool.options.preview is None else tool
+
+    def _preview(self, question: Question, tool_name: str) -> None:
+        tool = self._previewing(tool_name)
+        if tool is not None and question.approval and question.id not in self._previews:
+            show = partial(self._previewed, question.id)
+            self._previews[question.id] = Preview(tool, question, show)
+
+    def _previewed(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
+        with self._lock:
+            self.view.set_preview(interrupt, preview, error)
+            if self._flush_at is None:
+                self._plan()
+
+    # --- in
+
+    def _typed(self, message: Drafts) -> None:
+        with self._lock:
+            question = self.view.question(message.interrupt)
+            if question is not None:
+                self.view.set_drafts(message.interrupt, question.keepable(message.drafts))
+        if message.interrupt in self._previews:
+            self._typed_so_far[message.interrupt] = message.drafts
+        self._foresee(message.interrupt)
+
+    def _stop(self) -> None:
+        self.stopping()
+        self.run.stop(by="form")
+
+    def _pressed(self, message: Press) -> None:
+        if self.view.offers(message.notice, message.action):
+            self.pressed(message.notice, message.action)
+
+    def _answered(self, message: Answer) -> list[FieldError]:
+        with self._lock:
+            question = self.view.question(message.interrupt)
+        if question is None:
+            return self._late(message.interrupt)
+        resolution = question.resolve(
+            message.action, self._drafts_of(message), message.reason, message.remember
+        )
+        if isinstance(resolution, list):
+            return resolution
+        try:
+            self.run.resolve(message.interrupt, resolution, by="form")
+        except NbagentError as error:
+            return [FieldError(field=None, message=reveal(str(error)))]
+        return []
+
+    def _late(self, interrupt: str) -> list[FieldError]:
+        """Nothing waits under that id in this view: say who answered."""
+        text = self.run.why_not_pending(interrupt)
+        return [FieldError(field=None, message=reveal(text))]
+
+
+def _types(run: Run, tool_name: str) -> Types | None:
+    """What the tool takes and gives back, as it is defined now."""
+    tool = run.tool(tool_name)
+    return None if tool is None else Types(input=tool.input_type, output=tool.output_adapter)

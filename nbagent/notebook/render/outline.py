@@ -1,0 +1,71 @@
+"""What a waiting form asks, as facts that keep their nesting: labels, prefills, what can be chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbagent.notebook.render import facts
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import Fact
+
+from .reveal import reveal
+
+
+def asked(root: dict[str, Any]) -> list[Fact]:
+    """The fields of a form: each label with its prefill, or with what can be chosen."""
+    value = _told(root)
+    if isinstance(value, dict):
+        return [_fact(label, part) for label, part in value.items() if label or part]
+    label = str(root.get("label", ""))
+    return [_fact(label, value)] if label or value else []
+
+
+def _fact(label: str, value: Any) -> Fact:
+    """All of it revealed, what is nested where it is drawn: only there two names cannot become one."""
+    if isinstance(value, str):
+        return Fact(label=reveal(label), value=reveal(value), code=False)
+    return facts.nested(reveal(label), value)
+
+
+def _told(node: dict[str, Any]) -> Any:
+    """A node as a text, or as names and lists of what is inside it."""
+    if node.get("secret"):
+        return ""
+    if "fields" in node:
+        return _named(node["fields"])
+    if "parts" in node:
+        return _named(node["parts"])
+    if node.get("rows"):
+        return [_told(row) for row in node["rows"]]
+    if node.get("entries"):
+        return {entry["key"]: _told(entry["node"]) for entry in node["entries"]}
+    return _branch(node) if "branches" in node else _value(node)
+
+
+def _named(nodes: list[dict[str, Any]]) -> dict[str, Any]:
+    """By label; where two have the same, by key too."""
+    found: dict[str, Any] = {}
+    for node in nodes:
+        label = str(node.get("label", ""))
+        found[f"{label} ({node['key']})" if label in found else label] = _told(node)
+    return found
+
+
+def _branch(node: dict[str, Any]) -> Any:
+    """The shape that is shown, else the names of all there are."""
+    branches, index = node["branches"], node.get("branch")
+    if isinstance(index, int):
+        return _told(branches[index]["node"])
+    return " / ".join(str(branch["label"]) for branch in branches)
+
+
+def _value(node: dict[str, Any]) -> str:
+    """What a field shows before anybody touched it, else what can be chosen in it."""
+    initial = node.get("initial") or {}
+    labels = [str(option.get("label", "")) for option in node.get("options", ())]
+    if "bool" in initial:
+        return TEXTS["yes" if initial["bool"] else "no"]
+    picked = [*initial.get("options", ()), *([initial["option"]] if "option" in initial else ())]
+    written = [labels[i] for i in picked if 0 <= i < len(labels)]
+    written += [*initial.get("others", ()), *([initial["other"]] if "other" in initial else ())]
+    return ", ".join(map(str, written)) or str(initial.get("text", "")) or " / ".join(labels)

@@ -1,0 +1,147 @@
+"""A mime bundle as pieces that can be drawn without trusting it: never a script, never a fetch."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nbagent.notebook.render import facts
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import Rich
+
+from . import formulas, markdown, sanitize
+from .reveal import terminal
+
+MAX_IMAGE = 6_000_000
+"""Characters of an image's base64 text."""
+MAX_MARKUP = 400_000
+"""Characters of HTML, SVG or Markdown."""
+
+_TAGS = re.compile(r"<[^>]*>")
+_REMOTE = re.compile(r"<img\b[^>]*?\bsrc\s*=\s*[\"']?((?:https?:)?//[^\"'\s>]+)", re.IGNORECASE)
+
+
+def render(bundle: Mapping[str, Any]) -> list[Rich]:
+    """The richest safe drawing of one displayed object, after a note where something was left out.
+
+    ``bundle`` maps mime types to data, as IPython publishes it. Empty where there is nothing to show.
+    """
+    notes: list[Rich] = []
+    for mime, draw in _DRAWN.items():
+        if mime not in bundle:
+            continue
+        drawn = draw(mime, bundle[mime])
+        if isinstance(drawn, Rich):
+            return [*notes, drawn]
+        if drawn:
+            notes.append(_text(drawn))
+    return notes
+
+
+def is_rich(bundle: Mapping[str, Any]) -> bool:
+    """Whether the bundle holds more than plain text and data."""
+    return any(mime in bundle for mime in _DRAWN if mime not in ("text/plain", "application/json"))
+
+
+def table(markup: str) -> str:
+    """HTML of others, sanitized; images that would be fetched are named instead."""
+    blocked = dict.fromkeys(_REMOTE.findall(markup))
+    note = "".join(f'<p class="note">{sanitize.escape(url[:200])}</p>' for url in blocked)
+    return sanitize.clean(markup) + note
+
+
+def _pixels(mime: str, data: Any) -> Rich | str:
+    if isinstance(data, bytes | bytearray):
+        data = base64.b64encode(data).decode()
+    text = "".join(data.split()) if isinstance(data, str) else ""
+    if len(text) > MAX_IMAGE:
+        return _too_large(mime, len(text))
+    url = f"data:{mime};base64,{text}"
+    if not sanitize.image_is_safe(url) or not _decodes(text):
+        return TEXTS["unshowable"].format(what=mime)
+    return Rich(kind="image", data=url, alt="")
+
+
+def _decodes(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return False
+    return True
+
+
+def _svg(mime: str, data: Any) -> Rich | str:
+    text = _joined(data)
+    if len(text) > MAX_MARKUP:
+        return _too_large(mime, len(text))
+    encoded = base64.b64encode(sanitize.encodable(text).encode()).decode()
+    return Rich(kind="image", data=f"data:image/svg+xml;base64,{encoded}", alt="")
+
+
+def _html(mime: str, data: Any) -> Rich | str:
+    text = _joined(data)
+    if len(text) > MAX_MARKUP:
+        return _too_large(mime, len(text))
+    cleaned = table(text)
+    # what draws itself by script leaves an empty frame: the next best type says more
+    empty = "<img" not in cleaned and not _TAGS.sub("", cleaned).strip()
+    return "" if empty else Rich(kind="html", data=cleaned)
+
+
+def _markdown(mime: str, data: Any) -> Rich | str:
+    text = _joined(data)
+    if len(text) > MAX_MARKUP:
+        return _too_large(mime, len(text))
+    return Rich(kind="html", data=markdown.render(text))
+
+
+def _latex(_mime: str, data: Any) -> Rich | str:
+    text = _joined(data).strip()
+    inner = text.removeprefix("$$").removesuffix("$$")
+    if inner == text:
+        inner = text.removeprefix("$").removesuffix("$")
+    inner = inner.strip().removeprefix(r"\displaystyle").strip()
+    return Rich(
+        kind="html", data=f'<div class="math">{formulas.formula(inner, display=True)}</div>'
+    )
+
+
+def _json(_mime: str, data: Any) -> Rich | str:
+    return _text(json.dumps(data, ensure_ascii=False, indent=2, default=str))
+
+
+def _plain(_mime: str, data: Any) -> Rich | str:
+    return _text(_joined(data))
+
+
+def _text(text: str) -> Rich:
+    return Rich(kind="text", data=facts.bounded(terminal(text)))
+
+
+def _joined(data: Any) -> str:
+    if isinstance(data, list | tuple):
+        return "".join(map(str, data))
+    return data if isinstance(data, str) else str(data)
+
+
+def _too_large(mime: str, size: int) -> str:
+    return TEXTS["too_large"].format(what=mime, size=f"{size / 1e6:.1f} MB")
+
+
+_DRAWN: dict[str, Callable[[str, Any], Rich | str]] = {
+    "image/png": _pixels,
+    "image/jpeg": _pixels,
+    "image/gif": _pixels,
+    "image/webp": _pixels,
+    "image/svg+xml": _svg,
+    "text/html": _html,
+    "text/markdown": _markdown,
+    "text/latex": _latex,
+    "application/json": _json,
+    "text/plain": _plain,
+}
+"""Best first: the first type that can be drawn is."""

@@ -1,0 +1,109 @@
+"""The items of a run in their order, and which of them a page does not know yet."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from nbagent.notebook.wire import Op, Remove
+
+from .items import Node
+from .tree import Agent, Call, Turn, walk
+
+Scope: TypeAlias = tuple[str, ...]
+
+
+class Board:
+    """The tree of agents, turns, calls and lines, with what changed since the last flush."""
+
+    def __init__(self) -> None:
+        self.root = Agent("", ())
+        self.agents: dict[Scope, Agent] = {(): self.root}
+        self.dirty: dict[Node, None] = {}
+        """What must be sent, in the order in which it changed."""
+        self.head_dirty = True
+        self._removed: list[str] = []
+        self._fixed = self._fixed_nodes = 0
+        """How many of the outermost entries, and items in them, are where they will stay."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something to send, now or a little later."""
+        return bool(self.dirty or self._removed or self.head_dirty)
+
+    def agent(self, scope: Scope) -> Agent:
+        """The agent of this scope, made where it is new."""
+        known = self.agents.get(scope)
+        if known is None:
+            outer = self.agent(scope[:-1])
+            call = outer.open.get(scope[-1])
+            key = f"{call.key}/" if call is not None else f"{outer.key}{scope[-1]}/"
+            names = (*outer.outer, outer.name)
+            known = self.agents[scope] = Agent(key, names)
+            if call is not None:
+                call.inner = known
+        return known
+
+    def call(self, scope: Scope, call_id: str) -> Call | None:
+        """The open call of this id; None where it has its result, or was never made."""
+        agent = self.agents.get(scope)
+        return None if agent is None else agent.open.get(call_id)
+
+    def new_call(self, agent: Agent, turn: Turn) -> Call:
+        """A call at the end of the turn."""
+        call = Call(f"{turn.key}.c{len(turn.calls)}", agent.path)
+        turn.calls.append(call)
+        return call
+
+    def add(self, nodes: list[Turn | Node], node: Node) -> None:
+        """Put an item at the end of a list."""
+        nodes.append(node)
+        self.touch(node)
+        self.head_dirty = True
+
+    def drop(self, nodes: list[Turn | Node], node: Node) -> None:
+        """Take an item out of its list."""
+        nodes.remove(node)
+        if nodes is self.root.entries:
+            self._fixed = self._fixed_nodes = 0
+        self.forget(node)
+
+    def touch(self, node: Node) -> None:
+        """The item changed."""
+        self.dirty[node] = None
+
+    def forget(self, node: Node) -> None:
+        """The item is gone."""
+        self.dirty.pop(node, None)
+        if node.sent:
+            self._removed.append(node.key)
+            node.sent = False
+
+    def ops(self, now: float) -> list[Op]:
+        """What brings a page up to date, but for the head."""
+        ops: list[Op] = [Remove(key=key) for key in self._removed]
+        self._removed.clear()
+        new = [node for node in self.dirty if not node.sent]
+        order = self._order() if new else {}
+        if any(node not in order for node in new):
+            self._fixed = self._fixed_nodes = 0
+            order = self._order()
+        for node in sorted(self.dirty, key=lambda n: order.get(n, 0)):
+            ops += node.ops(now, order.get(node, 0))
+            if node.settled:
+                del self.dirty[node]
+        return ops
+
+    def _order(self) -> dict[Node, int]:
+        """Where the items stand that are not fixed yet.
+
+        A turn before the last one gets no more items; so a long run costs no more per flush.
+        """
+        entries, last = self.root.entries, self.root.last_turn
+        while self._fixed < len(entries) and entries[self._fixed] is not last:
+            nodes = list(walk([entries[self._fixed]]))
+            if not all(node.sent for node in nodes):
+                break
+            self._fixed += 1
+            self._fixed_nodes += len(nodes)
+        rest = walk(entries[self._fixed :])
+        return {node: index for index, node in enumerate(rest, self._fixed_nodes)}

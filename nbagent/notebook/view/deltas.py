@@ -1,0 +1,114 @@
+"""What streams: deltas of the model and of running tools, until a stored event holds the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nbagent.core.base.model import Discarded, Finished, ReasoningDelta, TextDelta, ToolCallDelta
+from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import NoticeItem
+
+from .board import Board
+from .items import FixedNode, ReasoningNode, TextNode
+from .tree import Turn
+
+
+class Deltas:
+    """Draws deltas on the board."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self.handlers: dict[type[Any], Callable[[Any], None]] = {
+            TextDelta: self._text_delta,
+            ReasoningDelta: self._reasoning_delta,
+            ToolCallDelta: self._call_delta,
+            Discarded: self._discarded,
+            Finished: self._finished,
+            Printed: self._printed,
+            Chunk: self._printed,
+            Displayed: self._displayed,
+            Progressed: self._progressed,
+        }
+
+    def _text_delta(self, delta: TextDelta) -> None:
+        live = self._board.root.live
+        if live is None or live.text is None:
+            text = self._open_text()
+            if text is None:
+                return
+        else:
+            text = live.text
+        text.stream.pending.append(delta.text)
+        self._board.touch(text)
+
+    def _open_text(self) -> TextNode | None:
+        turn = self._live()
+        if turn is not None and turn.text is None:
+            turn.text = TextNode(f"{turn.key}.t")
+            self._board.touch(turn.text)
+        return None if turn is None else turn.text
+
+    def _reasoning_delta(self, delta: ReasoningDelta) -> None:
+        turn = self._live()
+        if turn is None:
+            return
+        if turn.reasoning is None:
+            turn.reasoning = ReasoningNode(f"{turn.key}.r")
+        turn.reasoning.pending.append(delta.text)
+        self._board.touch(turn.reasoning)
+
+    def _call_delta(self, delta: ToolCallDelta) -> None:
+        turn = self._live()
+        if turn is None:
+            return
+        call = turn.by_index.get(delta.index)
+        if call is None:
+            call = turn.by_index[delta.index] = self._board.new_call(self._board.root, turn)
+        call.prepare(delta.name, delta.arguments)
+        if call.stale:
+            self._board.touch(call)
+
+    def _discarded(self, delta: Discarded) -> None:
+        turn = self._live()
+        if turn is None:
+            return
+        for node in turn.clear():
+            self._board.forget(node)
+        text = TEXTS["discarded"].format(reason=reveal(delta.reason))
+        item = NoticeItem(key=f"{turn.key}.n", tone="warn", text=text)
+        if turn.notice is None:
+            turn.notice = FixedNode(item)
+        else:
+            turn.notice.replace(item)
+        self._board.touch(turn.notice)
+
+    def _finished(self, _delta: Finished) -> None:
+        """The stored response says the same, and more."""
+
+    def _live(self) -> Turn | None:
+        """The turn that deltas belong to; None while no model is answering the outermost agent."""
+        root = self._board.root
+        if root.live is None and root.thinking:
+            root.live = root.new_turn()
+        return root.live
+
+    def _printed(self, delta: Printed | Chunk) -> None:
+        call = self._board.call(delta.scope, delta.call_id)
+        if call is not None:
+            call.printed(delta.text)
+            self._board.touch(call)
+
+    def _displayed(self, delta: Displayed) -> None:
+        call = self._board.call(delta.scope, delta.call_id)
+        if call is not None:
+            call.displayed(delta.bundle, delta.display_id)
+            self._board.touch(call)
+
+    def _progressed(self, delta: Progressed) -> None:
+        call = self._board.call(delta.scope, delta.call_id)
+        if call is not None:
+            call.progressed(delta.fraction, delta.text)
+            self._board.touch(call)

@@ -1,0 +1,127 @@
+"""What the card's frame tells: whose run it is, what it has cost so far, and when what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from nbagent.core.base.events import ModelResponded
+from nbagent.core.base.messages import text_of
+from nbagent.notebook.render.sanitize import encodable
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import Head, RunStatus, Span
+
+from .tree import Agent
+
+Lane = Literal["model", "tool", "wait"]
+MAX_SPANS = 40
+"""Spans that are left when neighbors of one lane are joined, at twice as many: a strip is only so wide."""
+
+
+class Strip:
+    """Spans by what they belong to, in Unix seconds."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[Lane, float, float]] = []
+        self._open: dict[str, tuple[Lane, float]] = {}
+        self._built: list[Span] = []
+        """The wire's form of the first of ``_done``."""
+
+    def start(self, key: str, lane: Lane, at: float) -> None:
+        """Something begins."""
+        self._open.setdefault(key, (lane, at))
+
+    def stop(self, key: str, at: float) -> None:
+        """It is over; nothing happens if it never began."""
+        begun = self._open.pop(key, None)
+        if begun is not None:
+            self._done.append((begun[0], begun[1], max(at, begun[1])))
+            if len(self._done) > 2 * MAX_SPANS:
+                self._done = _joined(self._done)
+                self._built = []
+
+    def stop_all(self, at: float) -> None:
+        """The run is over."""
+        for key in list(self._open):
+            self.stop(key, at)
+
+    def spans(self, origin: float) -> list[Span]:
+        """The spans in seconds from ``origin``."""
+        self._built += [
+            Span(lane=lane, start=round(start - origin, 3), end=round(end - origin, 3))
+            for lane, start, end in self._done[len(self._built) :]
+        ]
+        going = [Span(lane=lane, start=round(at - origin, 3)) for lane, at in self._open.values()]
+        return self._built + going
+
+
+def _joined(spans: list[tuple[Lane, float, float]]) -> list[tuple[Lane, float, float]]:
+    """Fewer spans that look the same: those that nearly touch are one."""
+    ordered = sorted(spans, key=lambda s: (s[0], s[1]))
+    length = max(end for *_, end in spans) - min(start for _, start, _ in spans)
+    gap = length / (2 * MAX_SPANS)
+    while True:
+        out = ordered[:1]
+        for lane, start, end in ordered[1:]:
+            last = out[-1]
+            if last[0] == lane and start - last[2] <= gap:
+                out[-1] = (lane, last[1], max(end, last[2]))
+            else:
+                out.append((lane, start, end))
+        if len(out) <= MAX_SPANS:
+            return out
+        gap = gap * 2 or 0.001
+
+
+class Frame:
+    """Counts for the header and the footer."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self.strip = Strip()
+        self.note = ""
+        self.stopping = False
+        """Whether Stop was pressed and the run has not ended yet."""
+        self.decisions = 0
+        self._prompt = ""
+        self._started_at = 0.0
+        self._tokens = 0
+        self._cost: float | None = None
+
+    def started(self, at: float, messages: list[Any]) -> None:
+        """The run began with this history."""
+        self._started_at, self._prompt = at, _prompt(messages)
+
+    def spent(self, event: ModelResponded) -> None:
+        """A model has answered."""
+        self._tokens += event.input_tokens + event.output_tokens
+        if event.cost is not None:
+            self._cost = (self._cost or 0.0) + event.cost
+
+    def head(self, root: Agent, status: RunStatus, questions: int) -> Head:
+        """All of it."""
+        return Head(
+            run=self._run,
+            agent=root.name,
+            prompt=self._prompt,
+            status=status,
+            status_text=TEXTS[f"status_{status}"],
+            started_at=self._started_at,
+            turns=root.turns_taken,
+            max_turns=root.max_turns,
+            tokens=self._tokens,
+            cost=self._cost,
+            questions=questions,
+            decisions=self.decisions,
+            stopping=self.stopping,
+            note=self.note,
+            spans=self.strip.spans(self._started_at),
+        )
+
+
+def _prompt(messages: list[Any]) -> str:
+    """The text of the last thing the person said."""
+    for message in reversed(messages):
+        if isinstance(message, Mapping) and message.get("role") == "user":
+            return encodable(text_of(message))
+    return ""

@@ -1,0 +1,56 @@
+"""Which questions are alike, so that the page can draw several of them as one table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nbagent.core.base.events import Interrupted
+from nbagent.notebook.render import facts
+from nbagent.notebook.wire import FormItem
+
+from .questions import Question
+
+_PREFILL = frozenset(
+    ("initial", "initial_json", "prefilled", "provided", "multiline", "rows", "entries", "branch")
+)
+"""What a document's values put into the nodes of a form's spec."""
+
+
+def grouped(item: FormItem, question: Question, event: Interrupted) -> FormItem:
+    """The item, marked as one of its group and with the exact input as facts, where it can be.
+
+    Questions of one turn are alike if they come from one tool and ask the same in the same form with
+    the same buttons: only the values differ. A question about the run itself, one that an outside
+    system answers and one with ipywidgets beside the card stand alone.
+    """
+    spec = None if question.form is None else question.form.spec()
+    if not item.call or not item.actions or event.kind == "budget" or spec != item.spec:
+        return item
+    alike = [
+        item.call.rpartition(".")[0],  # the turn, whose agent and place are in its key
+        question.tool,
+        question.mode,
+        question.editable,
+        question.memorable,
+        item.note,
+        [action.model_copy(update={"danger": False}).model_dump() for action in item.actions],
+        None if spec is None else _unfilled(spec["root"]),
+    ]
+    text = json.dumps(alike, sort_keys=True)
+    given = question.public(question.input) if question.mode == "edit" else question.input
+    return item.model_copy(
+        update={
+            "group": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16],
+            "input": facts.facts_of(given),
+        }
+    )
+
+
+def _unfilled(node: Any) -> Any:
+    """A node and all below it, without what a document's values put there."""
+    if isinstance(node, Mapping):
+        return {name: _unfilled(each) for name, each in node.items() if name not in _PREFILL}
+    return [_unfilled(each) for each in node] if isinstance(node, list) else node

@@ -1,0 +1,371 @@
+"""The drawn items while they change: cheap mutable state, wire models only when asked for."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from nbagent.core.base.events import ToolFinished
+from nbagent.core.tools.output import MAX_PRINTED
+from nbagent.notebook.render import facts, rich
+from nbagent.notebook.render.markdown import Stream
+from nbagent.notebook.render.reveal import reveal, terminal
+from nbagent.notebook.render.sanitize import encodable
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import (
+    Block,
+    CallItem,
+    CallState,
+    Fact,
+    FormItem,
+    Item,
+    MessageItem,
+    NoticeItem,
+    Op,
+    Print,
+    Progress,
+    Put,
+    Raw,
+    ReasoningItem,
+    RecordItem,
+    Rich,
+    TextItem,
+)
+
+
+class Printout:
+    """Printed text: appended to where that is all that happens, drawn anew where lines change."""
+
+    def __init__(self, text: str = "") -> None:
+        self._source = [text] if text else []
+        self._size = len(text)
+        self._pending: list[str] = []
+        self._left_out = 0
+        self.shown = terminal(text)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything is in ``shown``."""
+        return not self._pending
+
+    @property
+    def whole(self) -> str:
+        """All of it, what is pending included, and how much is left out."""
+        text = terminal("".join([*self._source, *self._pending])) if self._pending else self.shown
+        if not self._left_out:
+            return text
+        return f"{text}\n{TEXTS['more_printed'].format(n=f'{self._left_out:,}')}\n"
+
+    def add(self, text: str) -> bool:
+        """Take more text; False where it is only counted, as there is enough of it until the end."""
+        room = max(0, MAX_PRINTED - self._size)
+        self._size += len(text)
+        self._left_out += max(0, len(text) - room)
+        if room:
+            self._pending.append(text[:room])
+        return not self._left_out
+
+    def work_in(self) -> str | None:
+        """The text to append to what is shown, or None where ``shown`` is drawn anew."""
+        new = "".join(self._pending)
+        self._pending.clear()
+        if not new:
+            return ""
+        self._source.append(new)
+        if "\r" in new or "\x1b" in new:
+            self.shown = terminal("".join(self._source))
+            return None
+        new = reveal(new)
+        self.shown += new
+        return new
+
+
+FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem
+
+HEAVY = 15_000
+"""Characters of drawn output from which on mere progress is redrawn once a second."""
+
+
+class Node:
+    """One item: ``sent`` tells whether the page has it, ``stale`` whether it must be sent whole."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.sent = False
+        self.stale = True
+
+    def wire(self) -> Item:
+        """The item with all that is known of it."""
+        raise NotImplementedError
+
+    def ops(self, now: float, index: int) -> list[Op]:
+        """What brings the page up to date; ``index`` is where the item stands."""
+        if not self.stale or not self.due(now):
+            return []
+        self.sent, self.stale = True, False
+        return [Put(item=self.wire(), index=index)]
+
+    def due(self, _now: float) -> bool:
+        """Whether it is time to send the item whole."""
+        return True
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing left to send."""
+        return not self.stale
+
+
+class TextNode(Node):
+    """Text of the model, as it streams and when it is whole."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.stream = Stream()
+        self._blocks_sent = 0
+        self._closed = False
+        self._close_sent = False
+
+    def close(self, text: str) -> None:
+        """The text is whole: what was streamed stays if it was the same."""
+        if not self.stream.close(text):
+            self.stale = True
+        self._closed, self._close_sent = True, False
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing left to send."""
+        done = self._close_sent if self._closed else self.stream.settled
+        return done and not self.stale
+
+    def wire(self) -> TextItem:
+        """The item with all that is known of it."""
+        stream = self.stream
+        raw = stream.raw + encodable("".join(stream.pending))
+        return TextItem(key=self.key, blocks=list(stream.blocks), tail=stream.tail, raw=raw)
+
+    def ops(self, now: float, index: int) -> list[Op]:
+        """What brings the page up to date."""
+        if self.settled:
+            return []
+        stream = self.stream
+        grown = None if self._closed else stream.advance(now)
+        finished = stream.blocks[self._blocks_sent :]
+        self._blocks_sent, self._close_sent = len(stream.blocks), self._closed
+        kept, stream.kept = stream.kept, None
+        if self.stale:
+            return super().ops(now, index)
+        if grown is None and kept is not None:
+            more: list[Op] = [Raw(key=self.key, text=kept)] if kept else []
+            return [*more, self._block(finished[1:], keep=True)]
+        if grown is None:
+            return [self._block(finished)]
+        return [Raw(key=self.key, text=grown)] if grown else []
+
+    def _block(self, finished: list[str], *, keep: bool = False) -> Block:
+        tail, raw = self.stream.tail, self.stream.raw
+        return Block(key=self.key, keep=keep, blocks=finished, tail=tail, raw=raw)
+
+
+class ReasoningNode(Node):
+    """Reasoning, as plain text."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.pending: list[str] = []
+        self._text = ""
+
+    def close(self, text: str) -> None:
+        """The reasoning is whole."""
+        self._work_in()
+        if encodable(text) != self._text:
+            self._text, self.stale = encodable(text), True
+
+    def _work_in(self) -> str:
+        new = encodable("".join(self.pending))
+        self.pending.clear()
+        self._text += new
+        self._unsent += new
+        return new
+
+    _unsent = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing left to send."""
+        return not (self.stale or self.pending or self._unsent)
+
+    def wire(self) -> ReasoningItem:
+        """The item with all that is known of it."""
+        return ReasoningItem(key=self.key, text=self._text + encodable("".join(self.pending)))
+
+    def ops(self, now: float, index: int) -> list[Op]:
+        """What brings the page up to date."""
+        self._work_in()
+        new, self._unsent = self._unsent, ""
+        if self.stale:
+            return super().ops(now, index)
+        return [Raw(key=self.key, text=new)] if new else []
+
+
+class FixedNode(Node):
+    """A form, a record, a notice or a message: replaced as a whole."""
+
+    def __init__(self, item: FixedItem) -> None:
+        super().__init__(item.key)
+        self.item = item
+
+    def replace(self, item: FixedItem) -> None:
+        """Another item in the same place."""
+        self.item, self.stale = item, True
+
+    def wire(self) -> Item:
+        """The item with all that is known of it."""
+        return self.item
+
+
+class CallNode(Node):
+    """A tool call."""
+
+    def __init__(self, key: str, path: str) -> None:
+        super().__init__(key)
+        self.path = path
+        self.name = ""
+        self.state: CallState = "preparing"
+        self.ended_as: CallState | None = None
+        """What became of it because the run ended first."""
+        self.arguments = ""
+        self.input: dict[str, Any] = {}
+        self.elapsed: float | None = None
+        self.started_at: float | None = None
+        self.continued_at = 0.0
+        """When the last question of its body was answered."""
+        self._facts: list[Fact] = []
+        self._brief = ""
+        self._progress: Progress | None = None
+        self._printed = Printout()
+        self._outputs: dict[str | int, list[Rich]] = {}
+        self._result_rich: list[Rich] = []
+        self._result: str | None = None
+        self._only_progress = False
+        self._put_at = float("-inf")
+
+    def touch(self) -> None:
+        """The item must be sent whole."""
+        self.stale, self._only_progress = True, False
+
+    def prepare(self, name: str | None, arguments: str) -> None:
+        """More of the call, as the model writes it."""
+        if name:
+            self.name = reveal(name)
+            self.touch()
+        if len(self.arguments) <= facts.MAX_BRIEF:
+            self.arguments += arguments
+            self._brief = reveal(" ".join(self.arguments.split())[: facts.MAX_BRIEF])
+            self.touch()
+
+    def requested(self, name: str, input_: dict[str, Any], raw: str | None) -> None:
+        """The call is whole."""
+        self.name, self.input, self.arguments = reveal(name), input_, ""
+        if raw is None:
+            self._facts, self._brief = facts.facts_of(input_), facts.brief(input_)
+        else:
+            self._facts = [Fact(label="arguments", value=reveal(raw))]
+            self._brief = reveal(" ".join(raw.split())[: facts.MAX_BRIEF])
+        self.touch()
+
+    def changed(self, input_: dict[str, Any]) -> None:
+        """A person put another input in place of the model's."""
+        self._facts = facts.facts_of(input_, before=self.input)
+        self._brief = facts.brief(input_)
+        self.touch()
+
+    def started(self, at: float) -> None:
+        """A body runs."""
+        self.state, self.started_at, self._progress = "running", at, None
+        self.touch()
+
+    def stopped(self, at: float, state: CallState) -> None:
+        """No body runs any more."""
+        if self.started_at is not None:
+            self.elapsed = (self.elapsed or 0.0) + max(0.0, at - self.started_at)
+        self.started_at, self.state, self._progress = None, state, None
+        self.touch()
+
+    def answered(self, output: Any) -> None:
+        """A person's answer is the result."""
+        self.state, self._result = "done", None if output is None else facts.result(output)
+        self.touch()
+
+    def finished(self, event: ToolFinished, *, rejected: bool) -> None:
+        """The call has its result."""
+        self.stopped(event.at, "rejected" if rejected else "failed" if event.error else "done")
+        self.shows(event.printed, event.displays)
+        drawn = event.display is not None and rich.is_rich(event.display)
+        self._result_rich = rich.render(event.display or {}) if drawn else []
+        silent = bool(self._result_rich) or (event.output is None and not event.error)
+        self._result = None if silent else facts.result(event.output)
+
+    def shows(self, printed: str, displays: list[dict[str, Any]]) -> None:
+        """All that was printed and displayed so far, as it was stored."""
+        self._printed = Printout(printed)
+        self._outputs = {i: rich.render(bundle) for i, bundle in enumerate(displays)}
+        self.touch()
+
+    def printed(self, text: str) -> None:
+        """More is printed."""
+        if not self._printed.add(text):  # only how much is left out is another
+            self._only_progress = self._only_progress or not self.stale
+            self.stale = True
+
+    def displayed(self, bundle: dict[str, Any], display_id: str | None) -> None:
+        """Something is displayed, or replaces what has the same ``display_id``."""
+        key = len(self._outputs) if display_id is None else display_id
+        self._outputs[key] = rich.render(bundle)
+        self.touch()
+
+    def progressed(self, fraction: float | None, text: str) -> None:
+        """The tool told how far it is."""
+        if fraction is not None:
+            fraction = min(1.0, max(0.0, fraction)) if fraction == fraction else None  # noqa: PLR0124
+        self._progress = Progress(fraction=fraction, text=reveal(text))
+        self._only_progress = self._only_progress or not self.stale
+        self.stale = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing left to send."""
+        return not self.stale and self._printed.settled
+
+    def due(self, now: float) -> bool:
+        """Progress alone is sent at most ten times a second, and once where the row is heavy."""
+        if not self._only_progress:
+            return True
+        weight = sum(len(r.data) for pieces in self._outputs.values() for r in pieces)
+        return now - self._put_at >= (1.0 if weight + len(self._printed.shown) > HEAVY else 0.1)
+
+    def wire(self) -> CallItem:
+        """The item with all that is known of it."""
+        return CallItem(
+            key=self.key,
+            name=self.name,
+            path=self.path,
+            brief=self._brief,
+            state=self.ended_as or self.state,
+            input=self._facts,
+            started_at=self.started_at,
+            elapsed=self.elapsed,
+            progress=self._progress,
+            printed=self._printed.whole,
+            outputs=[*(r for drawn in self._outputs.values() for r in drawn), *self._result_rich],
+            result=self._result,
+        )
+
+    def ops(self, now: float, index: int) -> list[Op]:
+        """What brings the page up to date."""
+        new = self._printed.work_in()
+        if new is None:
+            self.touch()
+        put = super().ops(now, index)
+        if put:
+            self._only_progress, self._put_at = False, now
+            return put
+        return [Print(key=self.key, text=new)] if new else []

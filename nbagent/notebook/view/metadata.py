@@ -1,0 +1,91 @@
+"""An interrupt's metadata read by shape: whatever a tool put there has a title, facts, maybe choices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from nbagent.core.base.events import Interrupted
+from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.notebook.render import facts
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.wire import Fact
+
+Waiting: TypeAlias = PendingInterrupt | Interrupted
+_TITLE = 300
+"""Characters of a title; a longer message is a fact."""
+
+
+class Metadata:
+    """An interrupt's metadata, read by shape."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        value = waiting.metadata
+        if value is None and waiting.kind == "question":
+            value = waiting.input
+        self.values: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
+        self.whole = value
+        self.by_model = waiting.kind == "question" and facts.same(value, waiting.input)
+        """Whether the model wrote it, as the input of a tool without a body."""
+        self.choices = _choices(self.values.get("choices"))
+
+    @property
+    def title(self) -> str | None:
+        """What is asked, in the metadata's own words."""
+        for name in ("message", "question"):
+            text = self.values.get(name)
+            if isinstance(text, str) and text.strip():
+                return text
+        return self.whole if isinstance(self.whole, str) and self.whole.strip() else None
+
+    def facts(self, *used: str) -> list[Fact]:
+        """What is not shown otherwise, as facts; empty ones are left out."""
+        if not self.values:
+            return [] if isinstance(self.whole, str) else facts.facts_of(self.whole)
+        title = self.title
+        skip = {*used, *(n for n in ("message", "question") if self.values.get(n) == title)}
+        rest = {k: v for k, v in self.values.items() if k not in skip and v is not None}
+        return [
+            fact.model_copy(update={"code": not isinstance(rest[name], str)})
+            for name, fact in zip(rest, facts.facts_of(rest), strict=True)
+        ]
+
+
+def _choices(value: Any) -> list[tuple[Any, str | None, str | None]] | None:
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        return None
+    return [_option(one) for one in value]
+
+
+def _option(value: Any) -> tuple[Any, str | None, str | None]:
+    if isinstance(value, Mapping) and "value" in value and set(value) <= {"value", "label", "help"}:
+        label, help_ = value.get("label"), value.get("help")
+        return (
+            value["value"],
+            facts.shown(value["value"] if label is None else label),
+            None if help_ is None else facts.shown(help_),
+        )
+    return value, facts.shown(value), None
+
+
+def titled(metadata: Metadata, sentence: str) -> tuple[str, list[Fact]]:
+    """A title of one short line, and the whole message as a fact where it is longer."""
+    title = metadata.title
+    if title is None:
+        return sentence, []
+    shown = reveal(title.strip())
+    if len(shown) <= _TITLE:
+        return shown, []
+    return sentence, [Fact(label="message", value=shown, code=False)]
+
+
+def shape(document: Any) -> dict[str, Any]:
+    """A JSON Schema that this document's values suggest, where the tool's own is not known."""
+    names: dict[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
+    if not isinstance(document, Mapping):
+        return {}
+    properties = {
+        name: {"type": names[type(value)]} if type(value) in names else {}
+        for name, value in document.items()
+    }
+    return {"type": "object", "properties": properties, "required": list(properties)}

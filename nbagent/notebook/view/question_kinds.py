@@ -1,0 +1,199 @@
+"""What an interrupt asks, decided from its kind and its metadata: title, facts, form and buttons.
+
+Each function gives the keyword arguments of ``Question`` that are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from nbagent.core.base.events import Interrupted
+from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.call.questions import reply_types
+from nbagent.forms.form import Form
+from nbagent.notebook.render import facts
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import Action
+
+from .metadata import Metadata, Waiting, shape, titled
+
+
+def answering_buttons() -> tuple[Action, ...]:
+    """The buttons of a question that an answer is sent to."""
+    return (
+        Action(name="submit", label=TEXTS["send"], primary=True),
+        Action(name="reject", label=TEXTS["decline"], reason=True),
+    )
+
+
+def budget_buttons() -> tuple[Action, ...]:
+    """The buttons where a run has used up its turns."""
+    return (
+        Action(name="submit", label=TEXTS["go_on"], primary=True),
+        Action(name="reject", label=TEXTS["stop_here"]),
+    )
+
+
+def approving_buttons(*, danger: bool, changes: bool) -> tuple[Action, ...]:
+    """The buttons of a call that waits to be approved."""
+    changed = TEXTS["approve_changed"] if changes else None
+    return (
+        Action(
+            name="approve",
+            label=TEXTS["approve"],
+            changed_label=changed,
+            primary=True,
+            danger=danger,
+        ),
+        Action(name="reject", label=TEXTS["reject"], reason=True),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """What this process knows of the interrupted tool: pydantic types or JSON Schemas, or None."""
+
+    input: Any = None
+    output: Any = None
+
+
+def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+    """One or several of the choices in the metadata."""
+    title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
+    choices = metadata.choices or []
+    selected = [] if metadata.by_model else metadata.values.get("selected")
+    selected = [*_prefill(waiting).values()] or selected
+    form = _built(
+        lambda output: Form.choose(
+            choices,
+            multiple=metadata.values.get("multiple") is True,
+            allow_other=metadata.values.get("allow_other") is True,
+            selected=selected if isinstance(selected, Sequence) else (),
+            output=output,
+        ),
+        _reply_type(waiting, known),
+    )
+    return {
+        "title": title,
+        "mode": "answer",
+        "form": form,
+        "facts": long + metadata.facts("choices", "multiple", "allow_other", "selected"),
+        "actions": answering_buttons(),
+        "labels": tuple((value, label or facts.shown(value)) for value, label, _ in choices),
+    }
+
+
+def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+    """A value of the type that is waited for."""
+    title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
+    reply = _reply_type(waiting, known)
+    form = _built(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
+    return {
+        "title": title,
+        "mode": "answer",
+        "form": form,
+        "warning": "" if waiting.kind == "ask" else form.warning,  # code here wrote what it asks
+        "facts": long + metadata.facts(),
+        "actions": budget_buttons() if waiting.kind == "budget" else answering_buttons(),
+    }
+
+
+def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+    """Whether a call runs, with its exact input or, where it may be edited, a form of it."""
+    title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
+    danger = metadata.values.get("danger") is True
+    shown = metadata.facts("danger", *(("fields",) if waiting.editable else ()))
+    if not waiting.editable:
+        exact = facts.facts_of(waiting.input)
+        told = {(f.label, f.value) for f in exact}
+        return {
+            "title": title,
+            "mode": "approve",
+            "facts": long + [f for f in shown if (f.label, f.value) not in told] + exact,
+            "actions": approving_buttons(danger=danger, changes=False),
+        }
+    editable = True if waiting.editable is True else list(waiting.editable or ())
+    form = _built(
+        lambda type_: Form(type_, value=waiting.input, editable=editable),
+        shape(waiting.input) if known.input is None else known.input,
+    )
+    return {
+        "title": title,
+        "mode": "edit",
+        "form": form,
+        "warning": "" if known.input is None else form.warning,
+        "facts": long + shown,
+        "editable": waiting.editable,
+        "actions": approving_buttons(danger=danger, changes=True),
+    }
+
+
+def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
+    """Whether a body goes on, asked in its middle: no value is chosen, so it is no form."""
+    title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
+    danger = metadata.values.get("danger") is True
+    return {
+        "title": title,
+        "mode": "approve",
+        "confirms": True,
+        "facts": long + metadata.facts("danger"),
+        "actions": approving_buttons(danger=danger, changes=False),
+    }
+
+
+def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
+    """What an outside system answers: shown, with nothing to press."""
+    title, long = titled(metadata, TEXTS["external"].format(tool=reveal(waiting.tool_name)))
+    shown = long + metadata.facts() + facts.facts_of(waiting.input)
+    return {"title": title, "mode": "answer", "facts": shown}
+
+
+def is_external(waiting: Waiting) -> bool:
+    """Whether an outside system answers, and nobody here."""
+    if isinstance(waiting, PendingInterrupt):
+        return waiting.external
+    return waiting.external is not None
+
+
+def _built(build: Callable[[Any], Form], type_: Any) -> Form:
+    """A form of this type, or of anything where the type has no form: a question is always asked."""
+    try:
+        return build(type_)
+    except Exception:  # a schema of others may hold anything, and the engine validates after
+        return build({})
+
+
+def _reply_type(waiting: Waiting, known: Types) -> Any:
+    """The type of the answer, or None where anything goes."""
+    schema = waiting.reply_schema if isinstance(waiting, Interrupted) else None
+    if waiting.kind == "budget":
+        return schema or {"type": "integer", "minimum": 1, "title": TEXTS["more_turns"]}
+    if waiting.kind == "ask":  # the type itself, where the body waits in this process: it has hints
+        reply = reply_types.get(waiting.id, schema)
+    else:
+        reply = schema if known.output is None else known.output
+    return None if _is_anything(reply) else reply
+
+
+def _is_anything(type_: Any) -> bool:
+    if isinstance(type_, TypeAdapter):
+        with suppress(Exception):  # a type that cannot be built is the form's to report
+            return bool(type_.core_schema["type"] == "any")
+    return type_ in (None, True) or type_ == {}
+
+
+def _prefill(waiting: Waiting) -> dict[str, Any]:
+    """What code put into the answer's form to begin with, as an argument of the form."""
+    given = waiting.prefill if isinstance(waiting, Interrupted) else None
+    return {} if given is None else {"value": given}
+
+
+_FREE_TEXT = {"type": "string", "title": ""}
+"""Where anything goes, a person writes a text and not JSON."""

@@ -1,0 +1,296 @@
+"""From an interrupt to the question a person sees, and from the person's press to its resolution.
+
+``Question.of`` decides, from the interrupt alone, what is shown and which buttons there are;
+``resolve`` turns a button, the drafts and a reason into exactly one resolution, or into errors. What
+it does not expect is an error: a press can approve only what this question offers to approve.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from nbagent.core.base.events import Resolved
+from nbagent.core.base.interrupts import Reject, Remember, Respond, Restart, is_confirmation
+from nbagent.forms.form import Form, Submission
+from nbagent.notebook import wire
+from nbagent.notebook.public import drawn_here, without_secrets
+from nbagent.notebook.render import facts
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import Action, Fact, FieldError, FormItem, RecordItem
+
+from . import question_kinds as asked
+from .metadata import Metadata, Waiting
+from .question_kinds import Types
+
+__all__ = ["Mode", "Question", "Types"]
+
+Mode: TypeAlias = Literal["answer", "approve", "edit"]
+MAX_REASON = 4_000
+MAX_DRAFTS = 1_000_000
+"""Characters of JSON of the drafts that are kept for other pages; more can still be submitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One interrupt as it is asked."""
+
+    id: str
+    tool: str
+    title: str
+    mode: Mode
+    input: dict[str, Any]
+    """The exact input that approving runs."""
+    digest: str = ""
+    """Of what is shown: an approval counts for this and nothing else."""
+    facts: list[Fact] = field(default_factory=list)
+    form: Form | None = None
+    actions: tuple[Action, ...] = ()
+    editable: bool | tuple[str, ...] = False
+    note: str | None = None
+    warning: str = ""
+    """What to know before answering, below the note."""
+    expires_at: float | None = None
+    confirms: bool = False
+    """Whether approving answers True to a body that asks in its middle."""
+    memorable: bool = False
+    """Whether approving may be remembered: for what a rule asked, as it is shown."""
+    labels: tuple[tuple[Any, str], ...] = ()
+    """Choices as value and label, for the record."""
+
+    @property
+    def approval(self) -> bool:
+        """Whether a press lets something run."""
+        return self.mode != "answer"
+
+    @classmethod
+    def of(cls, waiting: Waiting, types: Types | None = None) -> Question:
+        """The question that an interrupt asks; never raises, whatever its metadata looks like."""
+        known = types or Types()
+        metadata = Metadata(waiting)
+        common: dict[str, Any] = {
+            "id": waiting.id,
+            "tool": reveal(waiting.tool_name),
+            "input": waiting.input,
+            "digest": waiting.digest,
+            "note": None if waiting.note is None else reveal(waiting.note),
+            "expires_at": waiting.expires_at,
+        }
+        if asked.is_external(waiting):
+            return cls(**common, **asked.external(waiting, metadata))
+        if is_confirmation(waiting.kind, waiting.metadata, waiting.reply_schema):
+            return cls(**common, **asked.confirmation(waiting, metadata))
+        if waiting.kind == "approval":
+            return cls(**common, memorable=True, **asked.approval(waiting, metadata, known))
+        if metadata.choices is not None and waiting.kind != "budget":
+            return cls(**common, **asked.choice(waiting, metadata, known))
+        if waiting.wants_value or waiting.kind in ("question", "ask", "budget"):
+            return cls(**common, **asked.answer(waiting, metadata, known))
+        return cls(**common, **asked.approval(waiting, metadata, known))
+
+    def resolve(
+        self, action: Any, drafts: Any = None, reason: Any = None, remember: Any = None
+    ) -> Respond | Restart | Reject | list[FieldError]:
+        """What pressing a button with these drafts means, or what is wrong with it.
+
+        Never raises and never approves what it does not understand: ``action`` must be the name of
+        one of this question's buttons, ``drafts`` must fit its form.
+        """
+        refused = self.refusal(action, reason)
+        if refused:
+            return refused
+        if action == "reject":
+            return Reject(reason=(reason or "").strip()[:MAX_REASON] or None)
+        if action == "submit":
+            return self._answered(drafts)
+        approved = self._approved(drafts)
+        if self.confirms and isinstance(approved, Restart) and remember is None:
+            return Respond(output=True)
+        return approved if remember is None else self._remembered(approved, remember)
+
+    def refusal(self, action: Any, reason: Any = None) -> list[FieldError]:
+        """Why this is no press of one of this question's buttons; empty where it is one."""
+        if not isinstance(action, str) or action not in {a.name for a in self.actions}:
+            return _refused("unknown_action")
+        if reason is not None and not isinstance(reason, str):
+            return _refused("bad_reason")
+        return []
+
+    def keepable(self, drafts: Any) -> Any:
+        """The drafts as they may be kept for other pages: without secrets; None where they are too large."""
+        if self.form is None or not _is_small(drafts):
+            return None
+        return self.form.keepable(drafts)
+
+    def submitted(self, drafts: Any) -> Submission | list[FieldError]:
+        """The drafts read and validated by this question's form, or what is wrong with them."""
+        if self.form is None:
+            return _refused("no_form")
+        submission = self.form.submit(drafts)
+        if not submission.ok or submission.json_text is None:
+            return _errors(submission)
+        return submission
+
+    def _remembered(
+        self, approved: Restart | list[FieldError], remember: Any
+    ) -> Restart | list[FieldError]:
+        """An approval that adds a rule: never for changed input, never for what no rule asked."""
+        if isinstance(approved, list):
+            return approved
+        known = remember in get_args(Remember)
+        if not self.memorable or not known or approved.input is not None:
+            return _refused("not_memorable")
+        return approved.model_copy(update={"remember": remember})
+
+    def item(self, key: str, call: str, path: str, drafts: Any = None) -> FormItem:
+        """The question as an item of the view."""
+        return FormItem(
+            key=key,
+            interrupt=self.id,
+            call=call,
+            tool=self.tool,
+            path=path,
+            title=self.title,
+            note=" ".join(filter(None, (self.note, reveal(self.warning)))) or None,
+            facts=self.facts,
+            spec=None if self.form is None else drawn_here(self.form.spec()),
+            drafts=drafts,
+            approval=self.approval,
+            **self.offered(changed=False),
+            expires_at=self.expires_at,
+        )
+
+    def offered(self, *, changed: bool) -> dict[str, Any]:
+        """The buttons, and the rules that approving may add: none for what a person changed."""
+        actions = [
+            action.model_copy(update={"label": action.changed_label or action.label})
+            if changed
+            else action
+            for action in self.actions
+        ]
+        return {"actions": actions, "remember": [] if changed else self._memories()}
+
+    def _memories(self) -> list[wire.Remember]:
+        if not self.memorable:
+            return []
+        return [
+            wire.Remember(id=id_, label=TEXTS[f"remember_{id_}"].format(tool=self.tool))
+            for id_ in get_args(Remember)
+        ]
+
+    def record(self, key: str, event: Resolved, asked_at: float) -> RecordItem:
+        """The question once it is settled: what was decided, by whom, after how long."""
+        decision, tone, details = self._decision(event.resolution)
+        if event.by not in ("form", ""):
+            decision = f"{decision} · {TEXTS['by'].format(who=reveal(event.by))}"
+        return RecordItem(
+            key=key,
+            title=self.tool if self.approval and self.tool and not self.confirms else self.title,
+            decision=decision,
+            tone=tone,
+            details=details,
+            after=max(0.0, event.at - asked_at),
+        )
+
+    def public(self, answer: Any) -> Any:
+        """An answer as it may be shown: without what was typed into secret fields."""
+        return answer if self.form is None else without_secrets(self.form.spec()["root"], answer)
+
+    def _answered(self, drafts: Any) -> Respond | list[FieldError]:
+        submission = self.submitted(drafts)
+        if isinstance(submission, list):
+            return submission
+        return Respond(output=submission.document)
+
+    def _approved(self, drafts: Any) -> Restart | list[FieldError]:
+        if self.form is None:
+            return Restart() if drafts is None else _refused("not_editable")
+        submission = self.submitted(drafts)
+        if isinstance(submission, list):
+            return submission
+        document = submission.document
+        if facts.same(document, self.input):
+            return Restart()
+        if not isinstance(document, dict) or not self._may_become(document):
+            return _refused("not_editable")
+        return Restart(input=document)
+
+    def _may_become(self, document: dict[str, Any]) -> bool:
+        """Whether only what may be changed is changed."""
+        if self.editable is True:
+            return True
+        names = set(self.editable or ())
+        fixed = (set(document) | set(self.input)) - names
+        gone: Any = object()
+        return all(
+            name in document
+            and name in self.input
+            and facts.same(document.get(name, gone), self.input[name])
+            for name in fixed
+        )
+
+    def _decision(
+        self, resolution: Respond | Restart | Reject
+    ) -> tuple[str, Literal["good", "bad", "plain"], list[Fact]]:
+        if self.confirms and isinstance(resolution, Respond):
+            resolution = Restart() if resolution.output else Reject()
+        match resolution:
+            case Reject(reason=None):
+                return TEXTS["rejected" if self.approval else "declined"], "bad", []
+            case Reject(reason=reason):
+                word = TEXTS["rejected" if self.approval else "declined"]
+                return f"{word} · “{reveal(reason or '')}”", "bad", []
+            case Restart(input=None, remember=None):
+                return TEXTS["approved"], "good", []
+            case Restart(input=None, remember=scope):
+                return f"{TEXTS['approved']} · {TEXTS[f'always_{scope}']}", "good", []
+            case Restart(input=changed):
+                details = facts.changes(changed or {}, self.input)
+                return TEXTS["approved_changed" if details else "approved"], "good", details
+            case Respond(output=given):
+                return self._answer_text(given)
+
+    def _answer_text(self, value: Any) -> tuple[str, Literal["good"], list[Fact]]:
+        if self.labels:
+            return TEXTS["chose"].format(what=self._label(value)), "good", []
+        value = self.public(value)
+        text = facts.shown(value)
+        if isinstance(value, dict):
+            return TEXTS["answered_form"], "good", facts.told(value)
+        if len(text) > 120 or "\n" in text:
+            return TEXTS["answered_form"], "good", [facts.nested("answer", value)]
+        return TEXTS["answered"].format(what=text), "good", []
+
+    def _label(self, value: Any) -> str:
+        for known, label in self.labels:
+            if facts.same(known, value):
+                return label
+        if isinstance(value, list):
+            return ", ".join(self._label(one) for one in value) or TEXTS["nothing"]
+        return facts.shown(value)
+
+
+def _refused(text: str) -> list[FieldError]:
+    return [FieldError(field=None, message=TEXTS[text])]
+
+
+def _errors(submission: Submission) -> list[FieldError]:
+    found = [
+        FieldError(field=id_, message=_with_why(message, submission.why.get(index)))
+        for index, (id_, _, message) in enumerate(submission.errors)
+    ]
+    return found or _refused("invalid")
+
+
+def _with_why(message: str, why: str | None) -> str:
+    """An error with what the shapes that were not picked say."""
+    return f"{message} {TEXTS['otherwise'].format(why=reveal(why))}" if why else message
+
+
+def _is_small(drafts: Any) -> bool:
+    try:
+        return len(json.dumps(drafts)) <= MAX_DRAFTS
+    except (RecursionError, TypeError, ValueError):
+        return False  # no JSON that a page can show again

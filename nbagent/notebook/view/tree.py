@@ -1,0 +1,148 @@
+"""Where items stand: agents hold turns, turns hold calls, calls hold questions and inner agents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nbagent.core.base.events import Interrupted
+
+from .items import CallNode, FixedNode, Node, ReasoningNode, TextNode
+from .questions import Question
+
+
+class Turn:
+    """What one model response shows."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.reasoning: ReasoningNode | None = None
+        self.text: TextNode | None = None
+        self.notice: FixedNode | None = None
+        self.calls: list[Call] = []
+        self.by_index: dict[int, Call] = {}
+        """Calls while they stream, by the model's own number."""
+
+    def clear(self) -> Iterator[Node]:
+        """Take away what was streamed, and give it back to be forgotten."""
+        gone: list[Node | None] = [self.reasoning, self.text, *self.calls]
+        self.reasoning = self.text = None
+        self.calls.clear()
+        self.by_index.clear()
+        return (node for node in gone if node is not None)
+
+    def walk(self) -> Iterator[Node]:
+        """The items in order."""
+        for node in (self.notice, self.reasoning, self.text):
+            if node is not None:
+                yield node
+        for call in self.calls:
+            yield from call.walk()
+
+
+class Call(CallNode):
+    """A call with what stands below it."""
+
+    def __init__(self, key: str, path: str) -> None:
+        super().__init__(key, path)
+        self.below: list[Turn | Node] = []
+        """Its questions and their records."""
+        self.inner: Agent | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether it goes on without anybody's answer."""
+        if self.state not in {"preparing", "running"}:
+            return False
+        return self.inner is None or self.inner.ended or self.inner.busy
+
+    def walk(self) -> Iterator[Node]:
+        """The call, then what stands below it."""
+        yield self
+        yield from walk(self.below)
+        if self.inner is not None:
+            yield from self.inner.walk()
+
+
+class Agent:
+    """The run itself, or an agent that is a tool of it."""
+
+    def __init__(self, key: str, outer: tuple[str, ...]) -> None:
+        self.key = key
+        """What its items' keys begin with."""
+        self.outer = outer
+        """Names of the agents around it, outermost first."""
+        self.name = ""
+        self.max_turns = 20
+        self.turns_taken = 0
+        self.counted_from = 0
+        """How many turns were taken when the person last wrote: the limit counts from there."""
+        self.queued: list[FixedNode] = []
+        """What the person wrote that the model does not have yet."""
+        self.text = ""
+        """The last response's."""
+        self.entries: list[Turn | Node] = []
+        self.open: dict[str, Call] = {}
+        """The calls of the last response that have no result yet, by id."""
+        self.live: Turn | None = None
+        """The response that streams."""
+        self.thinking = False
+        """Whether the model is answering."""
+        self.ended = False
+        self.failed = False
+        """Whether it ended by failing, so that a retry takes it up again."""
+        self.last_turn: Turn | None = None
+        self._turns = self._messages = 0
+
+    @property
+    def path(self) -> str:
+        """``planner ▸ banker`` for an inner agent, else empty."""
+        return " ▸ ".join(name for name in (*self.outer, self.name) if name) if self.outer else ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything goes on without anybody's answer."""
+        return self.thinking or any(call.busy for call in self.open.values())
+
+    def new_turn(self) -> Turn:
+        """A turn at the end."""
+        turn = Turn(f"{self.key}{self._turns}")
+        self._turns += 1
+        self.entries.append(turn)
+        self.last_turn = turn
+        return turn
+
+    def message_key(self) -> str:
+        """A key for one more message of the person."""
+        self._messages += 1
+        return f"{self.key}m{self._messages}"
+
+    def walk(self) -> Iterator[Node]:
+        """All items in the order they are drawn."""
+        return walk(self.entries)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A question that waits, and where it is drawn."""
+
+    question: Question
+    event: Interrupted
+    agent: Agent
+    call: Call | None
+    node: FixedNode
+    record: FixedNode | None = None
+
+    @property
+    def siblings(self) -> list[Turn | Node]:
+        """The list its form and its record stand in."""
+        return self.agent.entries if self.call is None else self.call.below
+
+
+def walk(entries: list[Turn | Node]) -> Iterator[Node]:
+    """The items of turns and of what stands between them."""
+    for entry in entries:
+        if isinstance(entry, Turn):
+            yield from entry.walk()
+        else:
+            yield entry

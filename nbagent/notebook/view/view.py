@@ -1,0 +1,151 @@
+"""What is drawn of a run: a fold over its events and deltas to the wire's view model.
+
+``RunView.apply`` takes every event and delta as the engine tells it and costs next to nothing;
+``flush`` makes the operations that bring a page up to date; ``snapshot`` is the whole. Where no
+deltas came (a journal is replayed) the end is the same: stored events hold the whole of everything.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, TypeAlias
+
+from nbagent.core.base.events import Event, StoredEvent
+from nbagent.core.base.model import ModelDelta
+from nbagent.core.tools.output import OutputDelta
+from nbagent.notebook.wire import FormItem, NoticeItem, Op, Rich, RunStatus, SetHead, View
+
+from .board import Board
+from .deltas import Deltas
+from .fold import Fold, TypesOf
+from .items import FixedNode
+from .questions import Question
+
+Told: TypeAlias = StoredEvent | ModelDelta | OutputDelta
+
+
+class RunView:
+    """The view of one run; safe to use from several threads.
+
+    Args:
+        run: the run's id, as the head shows it.
+        types_of: the input and output types of a tool by its name, where this process knows them.
+        note: a quiet line for the footer, such as where the run is stored.
+    """
+
+    def __init__(self, run: str, *, types_of: TypesOf | None = None, note: str = "") -> None:
+        self._lock = threading.RLock()
+        self._board = Board()
+        self._fold = Fold(self._board, run, types_of or (lambda _name: None))
+        self._fold.frame.note = note
+        self._deltas = Deltas(self._board).handlers
+
+    def apply(self, event: Told) -> None:
+        """Take one event or delta."""
+        with self._lock:
+            if isinstance(event, Event):
+                self._fold.apply(event)
+            else:
+                self._deltas[type(event)](event)
+
+    def flush(self, now: float) -> list[Op] | None:
+        """The operations since the last flush, in order, or None where nothing changed.
+
+        ``now`` is any clock in seconds that only goes forward; it paces redrawing.
+        """
+        with self._lock:
+            ops = self._board.ops(now)
+            if self._board.head_dirty:
+                ops.append(SetHead(head=self._fold.head()))
+                self._board.head_dirty = False
+            return ops or None
+
+    @property
+    def dirty(self) -> bool:
+        """Whether a flush, now or a little later, will have something to send."""
+        return self._board.changed
+
+    def snapshot(self) -> View:
+        """The whole view. Right after ``flush`` it is exactly what a page has that got all patches."""
+        with self._lock:
+            items = [node.wire() for node in self._board.root.walk()]
+            return View(head=self._fold.head(), items=items)
+
+    @property
+    def status(self) -> RunStatus:
+        """The run's status as the head shows it."""
+        return self._fold.status
+
+    def question(self, interrupt: str) -> Question | None:
+        """The open question of this interrupt, as it is shown."""
+        with self._lock:
+            asked = self._fold.asked.get(interrupt)
+            return None if asked is None or asked.record is not None else asked.question
+
+    def set_drafts(self, interrupt: str, drafts: Any) -> None:
+        """Keep what is typed for pages that are drawn later; those that are open know it."""
+        with self._lock:
+            self._update_form(interrupt, {"drafts": drafts}, send=False)
+
+    def set_preview(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
+        """Show what approving would do, or why that cannot be shown."""
+        with self._lock:
+            update = {"preview": preview, "preview_error": error}
+            self._update_form(interrupt, update, send=True)
+
+    def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
+        """Show whether what stands outside the page's own fields differs from what was proposed."""
+        with self._lock:
+            question = self.question(interrupt)
+            if question is not None:
+                self._update_form(interrupt, question.offered(changed=changed), send=True)
+
+    def set_answering(self, interrupt: str, answering: bool) -> None:  # noqa: FBT001 -- the field's value
+        """Show that an answer is on its way, or that it failed and is asked for again."""
+        with self._lock:
+            self._update_form(interrupt, {"answering": answering}, send=True)
+
+    def set_stopping(self) -> None:
+        """Show that the run is being stopped, until it has ended."""
+        with self._lock:
+            if self._fold.status in ("running", "interrupted"):
+                self._fold.frame.stopping = self._board.head_dirty = True
+
+    def set_note(self, note: str) -> None:
+        """Replace the quiet line in the footer."""
+        with self._lock:
+            self._fold.frame.note, self._board.head_dirty = note, True
+
+    def notice(self, key: str, item: NoticeItem | None) -> None:
+        """Show a line of the notebook layer's own at the end, replace it, or (None) take it away."""
+        with self._lock:
+            entries, known = self._board.root.entries, self._noticed(key)
+            if known is not None and item is not None:
+                known.replace(item.model_copy(update={"key": key}))
+                self._board.touch(known)
+            elif known is not None:
+                self._board.drop(entries, known)
+            elif item is not None:
+                self._board.add(entries, FixedNode(item.model_copy(update={"key": key})))
+
+    def offers(self, key: str, action: str) -> bool:
+        """Whether the notice of this key is there and has this button."""
+        with self._lock:
+            known = self._noticed(key)
+            item = None if known is None else known.item
+            return isinstance(item, NoticeItem) and any(a.name == action for a in item.actions)
+
+    def _noticed(self, key: str) -> FixedNode | None:
+        entries = self._board.root.entries
+        return next((n for n in entries if isinstance(n, FixedNode) and n.key == key), None)
+
+    def _update_form(self, interrupt: str, update: dict[str, Any], *, send: bool) -> None:
+        asked = self._fold.asked.get(interrupt)
+        if asked is None or not isinstance(asked.node.item, FormItem):
+            return
+        item = asked.node.item.model_copy(update=update)
+        if send:
+            asked.node.replace(item)
+            self._board.touch(asked.node)
+        else:
+            asked.node.item = item

@@ -1,0 +1,61 @@
+"""One tree of exceptions, and the signal that stands apart from it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base import errors
+
+
+def drawn() -> dict[str, str]:
+    """Class to parent, as the tree at the top of the module draws it."""
+    parents: dict[str, str] = {}
+    stack: list[tuple[int, str]] = []
+    for line in inspect.getdoc(errors).splitlines():
+        match = re.match(r"^([│├└─\s]*)([A-Z]\w+)(\s{2,}|$)", line)
+        if match and (match[1] or match[2] == "NbagentError"):
+            depth = len(match[1])
+            while stack and stack[-1][0] >= depth:
+                stack.pop()
+            if stack:
+                parents[match[2]] = stack[-1][1]
+            stack.append((depth, match[2]))
+    return parents
+
+
+def defined() -> dict[str, str]:
+    """Class to parent, as it is."""
+    found = [
+        c
+        for c in vars(errors).values()
+        if isinstance(c, type) and issubclass(c, errors.NbagentError)
+    ]
+    return {c.__name__: c.__bases__[0].__name__ for c in found if c is not errors.NbagentError}
+
+
+def test_the_drawn_tree_is_the_tree():
+    """The picture at the top of the module cannot go stale."""
+    assert drawn() == defined()
+
+
+def test_the_interrupt_signal_is_no_error():
+    """``except Exception`` in a tool lets it pass."""
+    assert issubclass(nb.Interrupt, BaseException)
+    assert not issubclass(nb.Interrupt, Exception)
+
+
+@pytest.mark.parametrize(
+    ("ours", "builtin"),
+    [
+        (nb.InvalidAnswer, ValueError),
+        (nb.NotPending, LookupError),
+        (errors.MessagesError, ValueError),
+    ],
+)
+def test_some_errors_are_also_what_python_calls_them(ours, builtin):
+    """So that a plain except works."""
+    assert issubclass(ours, builtin)

@@ -1,0 +1,178 @@
+"""Messages: immutable plain data that no model may receive malformed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from nbagent.core.base.errors import MessagesError
+from nbagent.core.base.messages import (
+    FrozenDict,
+    FrozenList,
+    Message,
+    canonical,
+    check,
+    dumps,
+    freeze,
+    load,
+    message,
+    user,
+)
+
+CALL = {"type": "tool_call", "id": "c", "name": "t", "input": {"a": [1]}}
+RESULT = {"type": "tool_result", "id": "c", "name": "t", "output": None}
+TEXT = {"type": "text", "text": "x"}
+
+
+def of(role: str, *parts: Any) -> dict[str, Any]:
+    """A message as plain data."""
+    return {"role": role, "content": list(parts)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.update(role="x"),
+        lambda m: m.__setitem__("role", "x"),
+        lambda m: m.__delitem__("role"),
+        lambda m: m.__ior__({"role": "x"}),
+        lambda m: m.pop("role"),
+        lambda m: m.popitem(),
+        lambda m: m.clear(),
+        lambda m: m.setdefault("k", 1),
+        lambda m: m["content"].append(1),
+        lambda m: m["content"].__iadd__([1]),
+        lambda m: m["content"].__imul__(2),
+        lambda m: m["content"].__setitem__(0, 1),
+        lambda m: m["content"].__delitem__(0),
+        lambda m: m["content"].sort(),
+        lambda m: m["content"].reverse(),
+        lambda m: m["content"].insert(0, 1),
+        lambda m: m["content"].extend([1]),
+        lambda m: m["content"].remove(1),
+        lambda m: m["content"][0]["input"]["a"].append(2),
+    ],
+)
+def test_a_message_never_changes(change):
+    """Not at any depth, by any mutator."""
+    made = message("assistant", CALL)
+    with pytest.raises(TypeError, match="never changes"):
+        change(made)
+    assert made == of("assistant", CALL)
+
+
+@pytest.mark.parametrize(
+    "through",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda m: pickle.loads(pickle.dumps(m)),
+        lambda m: load(json.loads(json.dumps([m])))[0],
+        lambda m: load([m])[0],
+    ],
+)
+def test_a_message_is_itself_after_a_round_trip(through):
+    """Equal, of its own type, and as unchangeable as before."""
+    made = message("assistant", CALL)
+    made.wire = ("x", b"x")
+    back = through(made)
+    assert back == made
+    assert type(back) is Message
+    assert type(back["content"]) is FrozenList
+    assert type(back["content"][0]["input"]) is FrozenDict
+
+
+def test_a_pickled_message_leaves_its_wire_bytes_behind():
+    """They are a cache of this process."""
+    made = user("x")
+    made.wire = ("openai", b"x")
+    assert pickle.loads(pickle.dumps(made)).wire is None
+
+
+def test_freezing_twice_copies_nothing():
+    """What is frozen is shared."""
+    once = freeze({"a": [{"b": 1}]})
+    assert freeze(once) is once
+
+
+MALFORMED = {
+    "a text": "hello",
+    "one message": {"role": "user", "content": "x"},
+    "no message": [5],
+    "no role": [{"content": "x"}],
+    "another role": [of("robot", TEXT)],
+    "no content": [{"role": "user"}],
+    "content is a number": [{"role": "user", "content": 5}],
+    "part is a text": [of("user", "x")],
+    "part without a type": [of("user", {"text": "x"})],
+    "unknown part": [of("user", {"type": "video"})],
+    "text is no text": [of("user", {"type": "text", "text": None})],
+    "call without an id": [of("assistant", {"type": "tool_call", "name": "t", "input": {}})],
+    "call with a list": [of("assistant", {**CALL, "input": []})],
+    "call id is a number": [of("assistant", {**CALL, "id": 5})],
+    "result without output": [
+        of("user"),
+        of("tool", {"type": "tool_result", "id": "c", "name": "t"}),
+    ],
+    "no json": [of("user", {"type": "text", "text": "x", "more": object()})],
+    "nan": [of("user", {"type": "text", "text": "x", "more": float("nan")})],
+    "a dangling call": [of("assistant", CALL), of("user", TEXT)],
+    "a call answered twice": [of("assistant", CALL), of("tool", RESULT, RESULT)],
+    "answered in two messages": [of("assistant", CALL), of("tool", RESULT), of("tool", RESULT)],
+    "an answer to nothing": [of("user", TEXT), of("tool", RESULT)],
+    "another answer": [of("assistant", CALL), of("tool", {**RESULT, "id": "d"})],
+    "out of order": [
+        of("assistant", CALL, {**CALL, "id": "d"}),
+        of("tool", {**RESULT, "id": "d"}, RESULT),
+    ],
+    "one id twice": [of("assistant", CALL, CALL), of("tool", RESULT, RESULT)],
+    "a user calls a tool": [of("user", CALL)],
+    "a user answers": [of("assistant", CALL), of("tool", RESULT), of("user", RESULT)],
+}
+
+
+@pytest.mark.parametrize("values", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_history_is_refused(values):
+    """With an error that says which message is wrong."""
+    with pytest.raises(MessagesError, match="messages"):
+        load(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        ["hello"],
+        [of("system", TEXT), of("user", TEXT)],
+        [of("user", TEXT), of("assistant", TEXT, CALL)],
+        [
+            of("assistant", CALL),
+            of("tool", RESULT),
+            of("assistant", {"type": "reasoning", "text": ""}),
+        ],
+        [{"role": "user", "content": "x"}],
+        (of("user", TEXT),),
+    ],
+)
+def test_a_whole_history_is_loaded(values):
+    """Also with an open turn at its end, which is a pause."""
+    loaded = load(values)
+    check(loaded)
+    assert all(type(m) is Message for m in loaded)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1: object()}])
+@pytest.mark.parametrize("encode", [dumps, canonical])
+def test_the_encoding_is_strict(encode, value):
+    """What is no JSON never gets into a journal."""
+    with pytest.raises((TypeError, ValueError)):
+        encode(value)
+
+
+def test_canonical_knows_no_order():
+    """For digests."""
+    assert canonical({"b": 1, "a": {"d": 1, "c": "é"}}) == '{"a":{"c":"é","d":1},"b":1}'

@@ -1,0 +1,139 @@
+"""Two handles on one run: both may drive, neither does what the other is doing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.journal.journal import Journal
+from nbagent.core.run.answers import resolved
+
+call = nb.ScriptedModel.call
+
+
+class Works:
+    """An agent inside that works on one call while it asks about another."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.go = asyncio.Event()
+
+    def agent(self) -> nb.Agent:
+        """As each process makes it."""
+
+        def inner_says(messages: Any) -> Any:
+            ended = messages[-1]["role"] == "tool"
+            return "inner done" if ended else [call("slow"), call("gate")]
+
+        inner = nb.Agent(nb.ScriptedModel(inner_says), name="inner")
+
+        @inner.tool
+        async def slow() -> str:
+            await self.go.wait()
+            self.done.append("slow")
+            return "slow"
+
+        @inner.tool
+        async def gate(ctx: nb.ToolContext) -> str:
+            if not ctx.resumed:
+                ctx.interrupt()
+            self.done.append("gate")
+            return "gate"
+
+        def says(messages: Any) -> Any:
+            return "done" if messages[-1]["role"] == "tool" else call("inner", prompt="p")
+
+        return nb.Agent(nb.ScriptedModel(says), tools=[inner.as_tool()])
+
+
+async def asked(run: nb.Run) -> None:
+    """Wait until it asks."""
+    async for event in run.events():
+        if getattr(event, "type", "") == "interrupted":
+            return
+
+
+async def test_what_another_handle_runs_inside_an_agent_is_waited_for_and_not_driven_in_circles():
+    """An answer from elsewhere runs its own call; the loop stays free, and each body runs once."""
+    works, store = Works(), nb.MemoryStore()
+    run = works.agent().run("go", store=store)
+    await asked(run)
+    other = await nb.open_run(run.id, agent=works.agent(), store=store)
+    other.restart(other.interrupts[0])
+
+    async def gate_has_run() -> None:
+        while works.done != ["gate"]:  # noqa: ASYNC110 - what is tested is that the loop goes round
+            await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    await asyncio.wait_for(gate_has_run(), 10)
+    assert other.status == "running"
+    works.go.set()
+    results = await asyncio.wait_for(asyncio.gather(run._wait(), other._wait()), 10)
+    assert [result.text for result in results] == ["done", "done"]
+    assert works.done == ["gate", "slow"]
+
+
+async def test_a_cancel_that_comes_after_a_failure_does_not_stand_in_the_way_of_a_retry():
+    """It did nothing: the run had failed, and may be tried again by the same handle."""
+    agent = nb.Agent(nb.ScriptedModel([RuntimeError("down"), "done"]))
+    run = agent.run("go")
+    with pytest.raises(nb.ModelError):
+        await run
+    await run.cancel()
+    assert run.status == "failed"
+    run.retry()
+    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+
+
+async def test_a_body_goes_on_with_an_answer_from_elsewhere_though_one_from_here_came_too_late(
+    tmp_path,
+):
+    """Who is told of the conflict has read the answer by then; the body that waits hears of it too."""
+
+    def agent() -> nb.Agent:
+        made = nb.Agent(nb.ScriptedModel([[call("asks"), call("plain")], "done"]))
+
+        @made.tool
+        async def plain() -> str:
+            return "plain"
+
+        @made.tool
+        async def asks(ctx: nb.ToolContext) -> str:
+            return str(await ctx.ask("Which?"))
+
+        return made
+
+    path = tmp_path / "runs.db"
+    run = agent().run("go", store=nb.SQLiteStore(path), attended=True, show=False)
+    await run.settled()
+    (question,) = run.interrupts
+    elsewhere = Journal(run.id, nb.SQLiteStore(path))
+    elsewhere.catch_up()
+    answer = resolved(
+        elsewhere.state, question.id, nb.Respond(output="there"), run._spec.tools, ("B", 0.0)
+    )
+    elsewhere.append(answer.model_copy(update={"owner": elsewhere.driver}))
+    with pytest.raises(nb.Conflict):
+        run.respond(question, "here")
+    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert run.calls["asks"][0].output == "there"
+
+
+async def test_a_call_that_another_handle_ended_before_its_task_began_is_nothing_to_do():
+    """Between a step and its tasks the journal may move on to another turn."""
+    agent = nb.Agent(nb.ScriptedModel([[call("plain"), call("plain")], "done"]))
+
+    @agent.tool
+    async def plain() -> str:
+        return "plain"
+
+    run = agent.run("go")
+    await run
+    run._drive._drive()  # a driver on a journal whose turn is over
+    await run._drive._driver._attempt("call_0")
+    assert [one.output for one in run.calls["plain"]] == ["plain", "plain"]

@@ -1,0 +1,538 @@
+"""``ctx.ask``, ``ctx.ask_sync`` and ``ctx.step``: going on at the line, or meeting earlier answers."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, SecretStr, TypeAdapter
+
+import nbagent as nb
+from nbagent.core.base.errors import Misuse
+from nbagent.core.call.threads import MAX_THREADS
+from nbagent.core.journal.journal import Journal
+from nbagent.core.run import session as drive_module
+from nbagent.core.run.host import Place, ScriptHost
+from nbagent.core.run.run import Run
+from nbagent.core.tools.values import holds_secret
+
+call = nb.ScriptedModel.call
+
+
+class Flight(BaseModel):
+    """A typed answer."""
+
+    seat: str
+    price: float
+
+
+class Wizard:
+    """A tool that asks twice, with a side effect in between that must happen once."""
+
+    def __init__(self, *, is_async: bool = True) -> None:
+        self.entered = 0
+        self.reserved = 0
+        self._is_async = is_async
+
+    def __call__(self, agent: nb.Agent) -> None:
+        """Define wizard."""
+
+        def reserve() -> dict[str, int]:
+            self.reserved += 1
+            return {"number": self.reserved}
+
+        @agent.tool
+        async def wizard(ctx: nb.ToolContext) -> str:
+            self.entered += 1
+            where = await ctx.ask("where to?")
+            reservation = await ctx.step("reserve", reserve)
+            flight = await ctx.ask(nb.Ask(message=f"{where}?"), reply=Flight)
+            return f"{where} {flight.seat} {reservation['number']}"
+
+        if self._is_async:
+            return
+
+        @agent.tool(name="wizard_sync")
+        def wizard_sync(ctx: nb.ToolContext) -> str:
+            self.entered += 1
+            where = ctx.ask_sync("where to?")
+            reservation = ctx.step_sync("reserve", reserve)
+            flight = ctx.ask_sync(nb.Ask(message=f"{where}?"), reply=Flight)
+            return f"{where} {flight.seat} {reservation['number']}"
+
+
+SEAT = {"seat": "1A", "price": 5}
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_body_asks_several_times_and_steps_between_are_done_once(play, is_async):
+    """Step by step, live and through JSON: the same result, one reservation."""
+    wizard = Wizard(is_async=is_async)
+    s = await play([call("wizard" if is_async else "wizard_sync"), "done"], wizard)
+    (i,) = s.interrupts
+    assert (i.kind, i.metadata, i.restartable) == ("ask", {"message": "where to?"}, False)
+    await s.answer(respond={0: "Rome"})
+    (i,) = s.interrupts
+    assert i.metadata == {"message": "Rome?"}
+    assert i.reply_schema["properties"].keys() == {"seat", "price"}
+    await s.answer(respond={0: SEAT})
+    assert (s.results, s.text, wizard.reserved) == (["Rome 1A 1"], "done", 1)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_live_a_body_goes_on_at_its_very_line_with_its_locals(is_async):
+    """It is entered once."""
+    wizard = Wizard(is_async=is_async)
+    agent = nb.Agent(nb.ScriptedModel([call("wizard" if is_async else "wizard_sync"), "done"]))
+    wizard(agent)
+    run = await agent.run("go").settled()
+    run.respond(run.interrupts[0], "Rome")
+    await run.settled()
+    run.respond(run.interrupts[0], SEAT)
+    await run
+    assert wizard.entered == 1
+    assert [e.attempt for e in run.journal if e.type == "tool_started"] == [1, 1, 1]
+
+
+async def test_a_cold_start_enters_again_with_the_earlier_answers():
+    """A new Run over the same journal, in the middle of the questions."""
+    store, wizard = nb.MemoryStore(), Wizard()
+    model = nb.ScriptedModel([call("wizard"), "done"])
+    agent = nb.Agent(model)
+    wizard(agent)
+    first = await agent.run("go", store=store).settled()
+    first.respond(first.interrupts[0], "Rome")
+    await first.settled()
+    again = nb.Agent(model)
+    wizard(again)
+    copied = nb.MemoryStore()
+    copied.append("cold", store.read(first.id), 0)
+    journal = Journal("cold", copied)
+    journal.catch_up()
+    cold = Run(again._spec(again.tools), journal, Place(ScriptHost(), attended=False)).take_up()
+    assert cold.interrupts == first.interrupts
+    cold.respond(cold.interrupts[0], SEAT)
+    assert (await cold).text == "done"
+    assert cold.calls["wizard"][0].output == "Rome 1A 1"
+    assert (wizard.entered, wizard.reserved) == (2, 1)
+    await first.cancel()
+
+
+async def test_settled_and_headless_await_work_while_a_body_waits_at_its_line():
+    """The run is interrupted, and ``await run`` says what it needs."""
+    agent = nb.Agent(nb.ScriptedModel([call("wizard"), "done"]))
+    Wizard()(agent)
+    run = agent.run("go")
+    with pytest.raises(nb.HumanInputRequired, match="where to") as caught:
+        await run
+    assert (run.status, len(caught.value.interrupts)) == ("interrupted", 1)
+    assert run.executing == []
+    run.respond(run.interrupts[0], "Rome")
+    run = await run.settled()
+    run.respond(run.interrupts[0], SEAT)
+    assert (await run).text == "done"
+
+
+async def test_settled_comes_when_a_slow_sibling_of_a_waiting_body_has_ended():
+    """Whatever settles it last."""
+    go = asyncio.Event()
+    agent = nb.Agent(nb.ScriptedModel([[call("wizard"), call("slow")], "done"]))
+    Wizard()(agent)
+
+    @agent.tool
+    async def slow() -> str:
+        await go.wait()
+        return "slow"
+
+    run = agent.run("go")
+    settled = asyncio.ensure_future(run.settled())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert (len(run.interrupts), run.status, settled.done()) == (1, "running", False)
+    go.set()
+    await asyncio.wait_for(settled, 10)
+    assert run.status == "interrupted"
+    await run.cancel()
+
+
+async def test_answers_given_beforehand_reach_questions_in_the_middle():
+    """A list in order."""
+    agent = nb.Agent(nb.ScriptedModel([call("wizard"), "done"]))
+    Wizard()(agent)
+    run = agent.run("go", answers=["Rome", SEAT])
+    assert (await run).text == "done"
+    assert run.calls["wizard"][0].output == "Rome 1A 1"
+
+
+async def test_one_call_may_have_several_open_questions(play):
+    """``asyncio.gather``: all are asked at once, answered in any order, each at its own line."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def both(ctx: nb.ToolContext) -> list[Any]:
+            return list(
+                await asyncio.gather(ctx.ask("a?"), ctx.ask("b?", reply=int), ctx.ask("c?"))
+            )
+
+    s = await play([call("both"), "done"], define)
+    assert [i.metadata["message"] for i in s.interrupts] == ["a?", "b?", "c?"]
+    await s.answer(respond={2: "C"})
+    assert [i.metadata["message"] for i in s.interrupts] == ["a?", "b?"]
+    assert s.status == "interrupted"
+    await s.answer(respond={1: 2, 0: "A"})
+    assert s.results == [["A", 2, "C"]]
+
+
+async def test_a_rejection_raises_at_that_line(play):
+    """The body may catch it; if not, it is the call's result and no failure."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def careful(ctx: nb.ToolContext) -> str:
+            try:
+                await ctx.ask("really?", reply=bool)
+            except nb.Rejected as no:
+                return f"left it ({no})"
+            return "did it"
+
+        @agent.tool
+        async def careless(ctx: nb.ToolContext) -> str:
+            await ctx.ask("really?", reply=bool)
+            return "did it"
+
+    s = await play([[call("careful"), call("careless")], "done"], define, on_tool_error="raise")
+    await s.answer(reject={0: "too late", 1: None})
+    assert "too late" in s.results[0]
+    assert s.results[0].startswith("left it")
+    assert "a person said no" in s.results[1]
+
+
+REPLIES: list[tuple[Any, Any, Any, list[Any]]] = [
+    # metadata, reply=, a good answer, bad ones
+    ("how?", None, "well", [5, None, {}]),
+    (nb.Confirm(message="sure?"), None, True, ["yes!", None, {}, "maybe"]),
+    (nb.Ask(message="n?"), int, 5, ["five", None, 1.5]),
+    (nb.Choose(message="?", choices=["a", "b"]), None, "b", ["c", 1, None, ["a"]]),
+    (nb.Choose(message="?", choices=["a", "b"], multiple=True), None, ["a"], ["a", ["c"]]),
+    (nb.Choose(message="?", choices=["a"], allow_other=True), None, "zebra", [5, None]),
+    (nb.Choose(message="?", choices=[nb.Option(value=1), nb.Option(value=2)]), None, 2, [3, "x"]),
+    ({"my": "own"}, Literal["x"], "x", ["y", 5]),
+    ({"my": "own"}, None, {"any": "thing"}, []),
+]
+
+
+@pytest.mark.parametrize(("metadata", "reply", "good", "bad"), REPLIES)
+async def test_the_reply_type_is_derived_or_given_and_bad_answers_change_nothing(
+    play, metadata, reply, good, bad
+):
+    """P4, live and cold: validated before anything is written; the question stays."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def asks(ctx: nb.ToolContext) -> Any:
+            return [await ctx.ask(metadata, reply=reply)]
+
+    s = await play([call("asks"), "done"], define)
+    for wrong in bad:
+        with pytest.raises(nb.InvalidAnswer):
+            await s.answer(respond={0: wrong})
+    with pytest.raises(nb.InvalidAnswer, match="respond"):
+        await s.answer(restart={0: {}})
+    await s.answer(respond={0: good})
+    assert s.results == [[good]]
+
+
+async def test_a_question_may_be_prefilled():
+    """``value=`` is in the event that the form is made of."""
+    agent = nb.Agent(nb.ScriptedModel([call("asks"), "done"]))
+
+    @agent.tool
+    async def asks(ctx: nb.ToolContext) -> str:
+        return (await ctx.ask("seat?", reply=Flight, value=Flight(seat="1A", price=3))).seat
+
+    run = await agent.run("go").settled()
+    assert run.journal[-1].prefill == {"seat": "1A", "price": 3.0}
+    await run.cancel()
+
+
+async def test_an_answer_counts_for_the_question_it_was_given_to_and_no_other():
+    """A body that asks something else when it is entered again is not answered by that."""
+    asked = iter(["delete the draft?", "delete everything?"])
+    did: list[str] = []
+    agent = nb.Agent(nb.ScriptedModel([call("sly"), "done"]))
+
+    @agent.tool
+    async def sly(ctx: nb.ToolContext) -> str:
+        question = next(asked)
+        if await ctx.ask(nb.Confirm(message=question)):
+            did.append(question)
+        return "ok"
+
+    paused = await agent.generate("go")
+    again = await agent.generate(
+        messages=paused.messages, tool_responses=[nb.tool_response(paused.interrupts[0], True)]
+    )
+    assert did == []
+    assert again.interrupts[0].metadata["message"] == "delete everything?"
+
+
+async def test_a_body_that_swallows_its_question_waits_all_the_same():
+    """A pause is sticky, also where the body ends well."""
+    agent = nb.Agent(nb.ScriptedModel([call("sly"), "done"]))
+
+    @agent.tool
+    async def sly(ctx: nb.ToolContext) -> str:
+        try:
+            return await ctx.ask("well?")
+        except BaseException:
+            return "as if it had been answered"
+
+    paused = await agent.generate("go")
+    assert len(paused.interrupts) == 1
+    done = await agent.generate(
+        messages=paused.messages, tool_responses=[nb.tool_response(paused.interrupts[0], "b")]
+    )
+    assert done.messages[2]["content"][0]["output"] == "b"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_cancel_reaches_a_waiting_question_at_once(monkeypatch, is_async):
+    """No grace period is used up, and a body in a thread cannot go on from there."""
+    monkeypatch.setattr(drive_module, "GRACE", 20.0)
+    ended: list[Any] = []
+    over = threading.Event()
+    agent = nb.Agent(nb.ScriptedModel([call("asks")]))
+
+    if is_async:
+
+        @agent.tool
+        async def asks(ctx: nb.ToolContext) -> str:
+            try:
+                ended.append(await ctx.ask("well?"))
+            finally:
+                over.set()
+            return "did"
+
+    else:
+
+        @agent.tool(name="asks")
+        def asks_sync(ctx: nb.ToolContext) -> str:
+            try:
+                try:
+                    ended.append(ctx.ask_sync("well?"))
+                except Exception as error:
+                    ended.append(error)
+            finally:
+                over.set()
+            return "did"
+
+    run = await agent.run("go").settled()
+    await asyncio.wait_for(run.cancel(), 10)
+    assert run.status == "cancelled"
+    assert run.journal[-1].still_running == ()
+    await asyncio.to_thread(over.wait, 10)
+    assert ended == []
+
+
+async def test_threads_that_wait_for_a_person_take_no_slot():
+    """More sync tools than slots may ask, and others still run."""
+    names = [call("asks", n=n) for n in range(MAX_THREADS + 5)]
+    agent = nb.Agent(nb.ScriptedModel([[*names, call("quick")], "done"]))
+
+    @agent.tool
+    def asks(n: int, ctx: nb.ToolContext) -> int:
+        return ctx.ask_sync(f"{n}?", reply=int)
+
+    @agent.tool
+    def quick() -> str:
+        return "quick"
+
+    run = await asyncio.wait_for(agent.run("go").settled(), 30)
+    assert len(run.interrupts) == MAX_THREADS + 5
+    assert run.calls["quick"][0].output == "quick"
+    for i in run.interrupts:
+        run.respond(i, 1)
+    assert (await asyncio.wait_for(run._wait(), 30)).text == "done"
+
+
+async def _later() -> int:
+    return 1
+
+
+async def bad_question(ctx: nb.ToolContext) -> Any:
+    """Metadata that is no JSON."""
+    await ctx.ask({"x": object()})
+
+
+async def bad_step(ctx: nb.ToolContext) -> Any:
+    """A value that is no JSON."""
+    await ctx.step("s", object)
+
+
+def ask_on_the_loop(ctx: nb.ToolContext) -> Any:
+    """A wait that would wait for itself."""
+    ctx.ask_sync("?")
+
+
+def async_step(ctx: nb.ToolContext) -> Any:
+    """Async work in a thread."""
+    ctx.step_sync("s", _later)
+
+
+@pytest.mark.parametrize("misuse", [bad_question, bad_step, ask_on_the_loop, async_step])
+async def test_misuse_fails_the_run_and_never_becomes_text(play, misuse):
+    """Also where the tool and the middleware swallow exceptions."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool(thread=misuse is async_step)
+        def bad_sync(ctx: nb.ToolContext) -> str:
+            try:
+                misuse(ctx)
+            except Exception:
+                return "never mind"
+            return "ok"
+
+        @agent.tool
+        async def bad(ctx: nb.ToolContext) -> str:
+            try:
+                await misuse(ctx)
+            except Exception:
+                return "never mind"
+            return "ok"
+
+    name = "bad" if inspect.iscoroutinefunction(misuse) else "bad_sync"
+    with pytest.raises(Misuse):
+        await play([call(name)], define, middleware=[nb.ToolErrorsToText()])
+
+
+class Account(BaseModel):
+    """An answer with a secret in it."""
+
+    user: str
+    password: SecretStr | None = None
+
+
+class Plain(BaseModel):
+    """What only looks like a schema with a secret."""
+
+    format: str = "password"
+    kind: Literal["password"] = "password"
+    more: dict[str, Any] = {"writeOnly": True, "format": "password"}
+
+
+@pytest.mark.parametrize("name", ["login", "login_sync"])
+async def test_an_answer_with_a_secret_is_refused_where_it_is_asked_for(play, name):
+    """It would be written to the journal; nothing is asked, and the message names the way."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def login(ctx: nb.ToolContext) -> str:
+            return (await ctx.ask("who?", reply=Account)).user
+
+        @agent.tool
+        def login_sync(ctx: nb.ToolContext) -> str:
+            return ctx.ask_sync("who?", reply=list[Account])[0].user
+
+    with pytest.raises(Misuse, match=r"hold a secret.*ask with `await nb.form\(...\)`"):
+        await play([call(name), "done"], define)
+
+
+def test_a_tool_that_only_a_person_answers_takes_no_secret():
+    """Its answers are written down too; a value or a name that says password is no secret."""
+    with pytest.raises(nb.ToolError, match="hold a secret"):
+        nb.interrupt_tool("login", output=dict[str, Account])
+    nb.interrupt_tool("plain", output=Plain)
+    assert not holds_secret(TypeAdapter(Plain).json_schema())
+
+
+async def test_a_failing_sibling_does_not_hang_on_a_body_that_asks():
+    """With ``on_tool_error="raise"``: the run fails, and a retry asks again."""
+    go, failing = asyncio.Event(), [True]
+    agent = nb.Agent(
+        nb.ScriptedModel([[call("fails"), call("asks")], "done"]), on_tool_error="raise"
+    )
+
+    @agent.tool
+    async def fails() -> str:
+        if failing:
+            failing.clear()
+            raise OSError("line is down")
+        return "through"
+
+    @agent.tool
+    async def asks(ctx: nb.ToolContext) -> str:
+        await go.wait()
+        return await ctx.ask("well?")
+
+    run = agent.run("go")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(nb.RunError, match="line is down"):
+        await asyncio.wait_for(run._wait(), 10)
+    run.retry()
+    await run.settled()
+    assert run.calls["fails"][0].output == "through"
+    run.respond(run.interrupts[0], "b")
+    assert (await run).text == "done"
+
+
+async def test_a_step_beside_open_questions_survives_their_answers(play):
+    """Values come back as plain JSON, whoever asked meanwhile."""
+    did: list[int] = []
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def mixed(ctx: nb.ToolContext) -> Any:
+            async def work() -> Flight:
+                did.append(1)
+                return Flight(seat="2B", price=1)
+
+            first = await ctx.step("book", work)
+            answer = await ctx.ask("ok?")
+            return [await ctx.step("book", work), first, answer]
+
+    s = await play([call("mixed"), "done"], define)
+    await s.answer(respond={0: "yes"})
+    assert s.results == [[{"seat": "2B", "price": 1.0}] * 2 + ["yes"]]
+    assert did == [1]
+
+
+async def test_asks_and_interrupts_in_one_body(play):
+    """A restart keeps the answers, an answer keeps the restart."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def mixed(ctx: nb.ToolContext) -> Any:
+            name = await ctx.ask("name?")
+            if not ctx.resumed:
+                ctx.interrupt({"name": name}, state={"kept": name})
+            more = await ctx.ask("more?")
+            return [name, ctx.state, more]
+
+    s = await play([call("mixed"), "done"], define)
+    await s.answer(respond={0: "Ada"})
+    assert s.interrupts[0].metadata == {"name": "Ada"}
+    await s.answer(restart={0: {}})
+    assert s.interrupts[0].metadata == {"message": "more?"}
+    await s.answer(respond={0: "no"})
+    assert s.results == [["Ada", {"kept": "Ada"}, "no"]]
+
+
+async def test_a_streaming_tool_may_ask_in_its_middle():
+    """Its chunks before and after belong together."""
+    agent = nb.Agent(nb.ScriptedModel([call("stream"), "done"]))
+
+    @agent.tool
+    async def stream(ctx: nb.ToolContext):
+        yield "a"
+        yield await ctx.ask("?")
+        yield "c"
+
+    run = await agent.run("go").settled()
+    run.respond(run.interrupts[0], "b")
+    await run
+    assert run.calls["stream"][0].output == "abc"

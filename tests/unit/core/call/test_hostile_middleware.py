@@ -1,0 +1,139 @@
+"""Whatever surrounds a call makes of it: a pause, a refusal and misuse count all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import Misuse
+
+call = nb.ScriptedModel.call
+
+
+def gated(agent: nb.Agent, ran: list[Any]) -> None:
+    """A tool that asks first."""
+
+    @agent.tool
+    def gate(n: int, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt({"n": n})
+        ran.append(n)
+        return f"did {n}"
+
+
+class Swallow:
+    """Takes whatever comes for success."""
+
+    async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
+        """Never mind."""
+        try:
+            return await nxt(c)
+        except BaseException:
+            return "all went well"
+
+
+class Again:
+    """Calls next over and over, whatever comes."""
+
+    async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
+        """Insist."""
+        for _ in range(3):
+            try:
+                await nxt(c)
+            except BaseException:
+                await asyncio.sleep(0)
+        return "all went well"
+
+
+class Elsewhere:
+    """Calls next in a task group of its own."""
+
+    async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
+        """Wrap what comes in an exception group."""
+        async with asyncio.TaskGroup() as group:
+            return await group.create_task(_as_task(nxt, c))
+
+
+async def _as_task(nxt: Any, c: nb.ToolCall) -> Any:
+    return await nxt(c)
+
+
+HOSTILE = [Swallow(), Again(), Elsewhere()]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
+async def test_a_pause_is_sticky_whatever_surrounds_it(play, hostile):
+    """It stays a pause, the body acts once after the answer, and its result counts once."""
+    ran: list[Any] = []
+    s = await play(
+        [[call("gate", n=1), call("act", n=2)], "done"],
+        lambda a: (gated(a, ran), acting(a, ran))[1],
+        middleware=[hostile],
+    )
+    assert [i.kind for i in s.interrupts] == ["tool", "approval"]
+    assert ran == []
+    await s.answer(restart={0: {}}, reject={1: "no"})
+    assert ran == [1]
+
+
+def acting(agent: nb.Agent, ran: list[Any]) -> None:
+    """A tool that is approved first."""
+
+    @agent.tool(approval=True)
+    def act(n: int) -> str:
+        ran.append(n)
+        return f"did {n}"
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
+async def test_a_refusal_by_rule_is_sticky_too(play, hostile):
+    """The body never runs, and the model is told of the refusal."""
+    ran: list[Any] = []
+    s = await play(
+        [call("act", n=2), "done"],
+        lambda a: acting(a, ran),
+        middleware=[nb.Retry(3), hostile],
+        policy=[nb.deny("*")],
+    )
+    assert ran == []
+    assert "A rule refuses" in s.results[0]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
+async def test_a_misused_context_fails_the_run_whatever_surrounds_it(play, hostile):
+    """It never becomes text for the model."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def gate(ctx: nb.ToolContext) -> str:
+            await ctx.ask(object())
+            return "?"
+
+    with pytest.raises(Misuse, match="no JSON"):
+        await play([call("gate")], define, middleware=[hostile])
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_p3_next_called_twice_at_once_runs_the_body_once(asks):
+    """The second waits for the first, and gets what it got; a question is asked once, too."""
+    ran: list[int] = []
+
+    class Twice:
+        async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
+            return (await asyncio.gather(nxt(c), nxt(c)))[0]
+
+    agent = nb.Agent(nb.ScriptedModel([call("act", n=1), "done"]), middleware=[Twice()])
+
+    @agent.tool
+    async def act(n: int, ctx: nb.ToolContext) -> str:
+        told = await ctx.ask("Sure?") if asks else "told"
+        await asyncio.sleep(0)
+        ran.append(n)
+        return str(told)
+
+    run = agent.run("go", answers=["told"])
+    await asyncio.wait_for(run._wait(), 20)
+    assert (ran, run.calls["act"][0].output) == ([1], "told")

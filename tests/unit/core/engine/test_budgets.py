@@ -1,0 +1,272 @@
+"""Turns, tokens, cost and time: over the whole run, its pauses and what runs inside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.messages import user
+from nbagent.core.base.model import Usage
+from nbagent.core.journal.journal import Journal
+from nbagent.core.journal.memory import MemoryStore
+from nbagent.core.run.host import Place, ScriptHost
+from nbagent.core.run.run import Run
+
+call = nb.ScriptedModel.call
+
+
+def loops(*, pausing: bool = False, **budget: Any) -> nb.Agent:
+    """An agent whose model calls a tool each turn: 10 + 1 tokens and 1 cent a response."""
+    model = nb.ScriptedModel(lambda _m: call("work"), usage=Usage(10, 1, 0.01))
+    agent = nb.Agent(model, budget=nb.Budget(**budget), max_turns=1000)
+
+    @agent.tool
+    def work(ctx: nb.ToolContext) -> str:
+        if pausing and not ctx.resumed:
+            ctx.interrupt()
+        return "worked"
+
+    return agent
+
+
+BUDGETS = [({"tokens": 25}, "tokens", 3, 22, 2), ({"cost": 0.025}, "cost", 3, 0.02, 2)]
+
+
+@pytest.mark.parametrize(("budget", "name", "turns", "more", "extra"), BUDGETS)
+async def test_p10_live_a_person_is_asked_whether_to_go_on(budget, name, turns, more, extra):
+    """How much more is the answer; anything else is refused; a no fails the run."""
+    agent = loops(**budget)
+    run = await agent.run("go").settled()
+    (i,) = run.interrupts
+    assert (i.kind, i.call_id, i.restartable) == ("budget", "", False)
+    assert run.journal[-1].budget == name
+    assert len(agent.model.requests) == turns
+    for wrong in (0, -1, "3", None, True, [], 1.5 if name == "tokens" else "x"):
+        with pytest.raises(nb.InvalidAnswer):
+            run.respond(i, wrong)
+    run.respond(i, more)
+    await run.settled()
+    assert len(agent.model.requests) == turns + extra
+    run.reject(run.interrupts[0])
+    with pytest.raises(nb.BudgetExceeded, match=name) as caught:
+        await run
+    assert caught.value.messages == run.messages
+    assert run.status == "failed"
+
+
+@pytest.mark.parametrize(("budget", "name", "turns"), [b[:3] for b in BUDGETS])
+async def test_step_by_step_it_raises_with_the_history_so_far(budget, name, turns):
+    """Nothing is lost, and nothing is open."""
+    agent = loops(**budget)
+    with pytest.raises(nb.BudgetExceeded, match=name) as caught:
+        await agent.generate("go")
+    assert len(agent.model.requests) == turns
+    assert caught.value.messages[-1]["role"] == "tool"
+
+
+@pytest.mark.parametrize("through_json", [True, False])
+async def test_p10_a_budget_over_five_pauses_step_by_step(through_json):
+    """What was used before a pause counts after it, in another process too."""
+    agent = loops(pausing=True, tokens=50)
+    response = await agent.generate("go")
+    for _ in range(4):
+        messages = json.loads(json.dumps(response.messages)) if through_json else response.messages
+        found = agent.interrupts(messages)
+        response = await agent.generate(
+            messages=messages, tool_restarts=[nb.tool_restart(i) for i in found]
+        )
+    assert response.usage.total_tokens == 55
+    with pytest.raises(nb.BudgetExceeded, match="tokens"):
+        await agent.generate(
+            messages=response.messages,
+            tool_restarts=[nb.tool_restart(i) for i in response.interrupts],
+        )
+    assert len(agent.model.requests) == 5
+
+
+async def test_p10_a_budget_over_five_pauses_live():
+    """The same."""
+    agent = loops(pausing=True, tokens=50)
+    run = await agent.run("go").settled()
+    for _ in range(5):
+        run.restart(run.interrupts[0])
+        await run.settled()
+    assert [i.kind for i in run.interrupts] == ["budget"]
+    assert len(agent.model.requests) == 5
+
+
+class Clock:
+    """A clock that tools move."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def clocked(agent: nb.Agent, clock: Clock) -> Run:
+    """A run on that clock."""
+    spec = replace(agent._spec(agent.tools), clock=clock)
+    return Run(spec, Journal("r", MemoryStore()), Place(ScriptHost(), attended=False))
+
+
+async def test_p10_time_counts_work_and_not_waiting():
+    """A night between question and answer costs nothing; also after a slow sibling has ended."""
+    clock = Clock()
+    model = nb.ScriptedModel([[call("gate"), call("slow")], call("slow"), call("slow"), "never"])
+    agent = nb.Agent(model, budget=nb.Budget(seconds=25))
+
+    @agent.tool
+    async def slow() -> str:
+        clock.now += 10
+        return "slow"
+
+    @agent.tool
+    async def gate(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt()
+        return "ok"
+
+    run = clocked(agent, clock).start([user("go")])
+    await run.settled()
+    clock.now += 60 * 60 * 12
+    run.restart(run.interrupts[0])
+    await run.settled()
+    assert run.journal[-1].budget == "seconds"
+    assert len(model.requests) == 3
+    clock.now += 60 * 60 * 12
+    run.respond(run.interrupts[0], 100.5)
+    assert (await run).text == "never"
+
+
+async def test_p10_time_before_a_failure_counts_after_a_retry_and_time_between_does_not():
+    """A run that had failed is not working."""
+    clock = Clock()
+    model = nb.ScriptedModel([call("slow"), RuntimeError("down"), "done"])
+    agent = nb.Agent(model, budget=nb.Budget(seconds=15))
+
+    @agent.tool
+    async def slow() -> str:
+        clock.now += 10
+        return "slow"
+
+    run = clocked(agent, clock).start([user("go")])
+    with pytest.raises(nb.ModelError):
+        await run
+    clock.now += 60 * 60 * 12
+    assert (await run.retry()).text == "done"
+
+
+async def test_time_is_counted_step_by_step_over_pauses():
+    """It rides in the messages."""
+    agent = loops(pausing=True, seconds=30)
+    response = await agent.generate("go")
+    last = json.loads(json.dumps(response.messages))
+    run = last[-1]["content"][0]["nbagent"]["run"]
+    assert run["seconds"] >= 0
+    run["seconds"] = 31.0
+    with pytest.raises(nb.BudgetExceeded, match="time"):
+        await agent.generate(
+            messages=last, tool_restarts=[nb.tool_restart(i) for i in agent.interrupts(last)]
+        )
+
+
+async def test_p10_a_no_ends_the_run_while_an_agent_inside_asks_in_a_bodys_middle():
+    """That body is left off; nobody has to answer it first."""
+
+    def inner_says(messages: Any) -> Any:
+        started = messages[0]["content"][0]["text"]
+        return call("asks") if started == "ask" else call("work")
+
+    inner = nb.Agent(nb.ScriptedModel(inner_says, usage=Usage(5, 5)), name="inner")
+
+    @inner.tool
+    async def asks(ctx: nb.ToolContext) -> str:
+        return await ctx.ask("well?")
+
+    @inner.tool
+    def work() -> str:
+        return "worked"
+
+    first = [call("inner", prompt=what) for what in ("ask", "work")]
+    middle = nb.Agent(nb.ScriptedModel([first]), name="middle", tools=[inner.as_tool()])
+    model = nb.ScriptedModel([call("middle", prompt="p")])
+    agent = nb.Agent(model, tools=[middle.as_tool()], budget=nb.Budget(tokens=40))
+    run = await agent.run("go").settled()
+    (budget,) = [i for i in run.interrupts if i.kind == "budget"]
+    run.reject(budget)
+    with pytest.raises(nb.BudgetExceeded, match="tokens"):
+        await asyncio.wait_for(run._wait(), 10)
+    assert run.status == "failed"
+
+
+async def test_p10_a_run_is_not_settled_while_a_body_inside_runs_past_the_budget():
+    """It is asked about at once, and awaiting says so when that body has ended."""
+    go = asyncio.Event()
+
+    def inner_says(messages: Any) -> Any:
+        started = messages[0]["content"][0]["text"]
+        return "inner done" if messages[-1]["role"] == "tool" else call(started)
+
+    inner = nb.Agent(nb.ScriptedModel(inner_says, usage=Usage(5, 5)), name="inner")
+
+    @inner.tool
+    async def slow() -> str:
+        await go.wait()
+        return "slow"
+
+    @inner.tool
+    def work() -> str:
+        return "worked"
+
+    first = [call("inner", prompt=what) for what in ("slow", "work")]
+    model = nb.ScriptedModel([first, "done"])
+    agent = nb.Agent(model, tools=[inner.as_tool()], budget=nb.Budget(tokens=20))
+    run = agent.run("go")
+    while not run.interrupts:  # noqa: ASYNC110 - events() would do, at more length
+        await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert run.status == "running"
+    go.set()
+    with pytest.raises(nb.HumanInputRequired):
+        await asyncio.wait_for(run._wait(), 10)
+    run.respond(run.interrupts[0], 1000)
+    assert (await run).text == "done"
+
+
+async def test_turns_tokens_and_cost_are_separate_budgets():
+    """More of one is not more of another."""
+    agent = loops(tokens=25)
+    agent.max_turns = 2
+    run = await agent.run("go").settled()
+    kinds = []
+    for more in (100, 100):
+        kinds.append(run.journal[-1].budget or "turns")
+        run.respond(run.interrupts[0], more)
+        await run.settled()
+    assert kinds == ["turns", "tokens"]
+    await run.cancel()
+
+
+async def test_a_new_message_starts_a_new_count():
+    """A conversation may go on for ever."""
+    model = nb.ScriptedModel(["one", "two"], usage=Usage(10, 1))
+    agent = nb.Agent(model, budget=nb.Budget(tokens=15))
+    first = await agent.generate("a")
+    assert (await agent.generate("b", messages=first.messages)).text == "two"
+
+
+async def test_a_malformed_record_of_what_was_used_is_refused():
+    """No model call on a history that was tampered with."""
+    agent = loops(pausing=True, tokens=50)
+    last = json.loads(json.dumps((await agent.generate("go")).messages))
+    last[-1]["content"][0]["nbagent"]["run"]["usage"] = ["many", None]
+    with pytest.raises(nb.NbagentError):
+        agent.interrupts(last)

@@ -1,0 +1,180 @@
+"""Agents as tools: failures, budgets, cancel and events go through all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.events import dump, parse
+from nbagent.core.base.model import Usage
+from nbagent.core.state.fold import apply
+from nbagent.core.state.state import RunState
+from tests.unit.core.family import Family, asked, outer
+
+call = nb.ScriptedModel.call
+
+
+async def test_inner_failures_are_that_calls_result_or_fail_the_run(play):
+    """As for any other tool."""
+    family = Family(RuntimeError("model is down"))
+    s = await play(outer(), family)
+    assert "model is down" in s.results[0]
+    with pytest.raises(nb.RunError, match="model is down"):
+        await play(outer(), Family(RuntimeError("model is down")), on_tool_error="raise")
+
+
+async def test_a_failed_inner_run_is_tried_again_from_its_last_good_state(play):
+    """``Retry`` around an agent does not repeat what the agent had done."""
+    family = Family(call("look", n=1), RuntimeError("model is down"), call("look", n=2), "at last")
+    s = await play(outer(), family, middleware=[nb.Retry(2)])
+    assert s.results == ["at last"]
+    assert family.log == [("look", 1), ("look", 2)]
+
+
+async def test_run_retry_goes_on_inside():
+    """The inner agent's finished steps are kept by ``run.retry()`` too."""
+    family = Family(call("look", n=1), RuntimeError("model is down"), "at last")
+    agent = nb.Agent(nb.ScriptedModel(outer()), on_tool_error="raise")
+    family(agent)
+    run = agent.run("go")
+    with pytest.raises(nb.RunError, match="model is down"):
+        await run
+    assert (await run.retry()).text == "done"
+    assert family.log == [("look", 1)]
+
+
+async def test_the_outer_budget_counts_what_inner_agents_use():
+    """Inner tokens are outer tokens, and nobody inside can go past the outer limit."""
+    family = Family(*(call("look", n=n) for n in range(50)))
+    agent = nb.Agent(
+        nb.ScriptedModel(outer(), usage=Usage(10, 1)), budget=nb.Budget(tokens=50), name="outer"
+    )
+    family(agent)
+    run = await agent.run("go").settled()
+    (i,) = run.interrupts
+    assert (i.kind, i.path) == ("budget", ("outer",))
+    assert run.usage.total_tokens == 55
+    assert run.status == "interrupted"
+    run.respond(i, 20)
+    await run.settled()
+    assert run.usage.total_tokens == 77
+    run.reject(run.interrupts[0])
+    with pytest.raises(nb.BudgetExceeded, match="tokens"):
+        await run
+    assert len(family.log) == len(set(family.log))
+
+
+async def test_the_outer_budget_stops_inner_agents_step_by_step_without_losing_them():
+    """The error's messages go on inside, where the budget allows it."""
+    family = Family(call("look", n=1), call("look", n=2), call("look", n=3), "in")
+    agent = nb.Agent(nb.ScriptedModel(outer(), usage=Usage(10, 1)), budget=nb.Budget(tokens=30))
+    family(agent)
+    with pytest.raises(nb.BudgetExceeded, match="tokens") as caught:
+        await agent.generate("go")
+    assert family.log == [("look", 1), ("look", 2)]
+    messages = json.loads(json.dumps(caught.value.messages))
+    agent.budget = nb.Budget(tokens=1000)
+    done = await agent.generate(messages=messages)
+    assert (done.text, family.log) == ("done", [("look", 1), ("look", 2), ("look", 3)])
+    assert done.usage.total_tokens == 66
+
+
+async def test_the_inner_turn_limit_is_asked_about_with_its_path():
+    """It is the inner agent that may go on, in the run or from the run's messages."""
+    family = Family(
+        *(call("look", n=n) for n in range(3)), "in", call("look", n=3), "in", max_turns=2
+    )
+    agent = nb.Agent(nb.ScriptedModel([*outer(), "done"]), name="outer")
+    family(agent)
+    run = await agent.run("go").settled()
+    (i,) = run.interrupts
+    assert (i.kind, i.path) == ("budget", ("outer", "banker"))
+    saved = json.loads(json.dumps(run.messages))
+    assert agent.interrupts(saved) == [i]
+    run.respond(i, 10)
+    assert (await run).text == "done"
+    replies = [nb.tool_response(agent.interrupts(saved)[0], 10)]
+    branch = await agent.generate(messages=saved, tool_responses=replies)
+    assert (branch.text, [n for _, n in family.log]) == ("done", [0, 1, 2, 3])
+
+
+async def test_an_inner_turn_limit_holds_over_pauses(play):
+    """Also from saved messages: step by step the outer model is told, live a person is asked."""
+    family = Family(call("look", n=1), call("transfer", amount=5), "never said", max_turns=2)
+    s = await play(outer(), family)
+    await s.answer(restart={0: {}})
+    if s.live:
+        assert [(i.kind, i.path) for i in s.interrupts] == [("budget", ("agent", "banker"))]
+    else:
+        assert "2 turns" in s.results[0]
+    assert len(family.model.requests) == 2
+
+
+async def test_cancel_goes_down_the_tree(short_grace):
+    """Inner bodies are stopped, inner asks end, and nothing inside goes on."""
+    stopped: list[str] = []
+    started = asyncio.Event()
+    inner = nb.Agent(nb.ScriptedModel([[call("slow"), call("asks")]]), name="inner")
+
+    @inner.tool
+    async def slow() -> str:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            stopped.append("slow")
+        return "slow"
+
+    @inner.tool
+    async def asks(ctx: nb.ToolContext) -> str:
+        try:
+            return await ctx.ask("well?")
+        finally:
+            stopped.append("asks")
+
+    agent = nb.Agent(nb.ScriptedModel([call("inner", prompt="p")]), tools=[inner.as_tool()])
+    run = agent.run("go")
+    await started.wait()
+    await asked(run)
+    await run.cancel()
+    assert (run.status, sorted(stopped), run.interrupts) == ("cancelled", ["asks", "slow"], [])
+    with pytest.raises(nb.Cancelled):
+        await run
+
+
+async def test_events_of_inner_runs_carry_their_scope_and_replay():
+    """One journal holds all; its JSON gives the same state."""
+    family = Family([call("look", n=1), call("transfer", amount=5)], "all sent", depth=3)
+    agent = nb.Agent(nb.ScriptedModel(outer()))
+    family(agent)
+    run = await agent.run("go").settled()
+    state = RunState()
+    for event in run.journal:
+        state = apply(state, parse(dump(event)))
+    assert state == run._journal.state
+    depths = {len(e.scope) for e in run.journal if e.type == "model_responded"}
+    assert depths == {0, 1, 2, 3}
+    assert next(e.scope for e in run.journal if e.type == "interrupted")[0] == "call_1"
+
+
+async def test_headless_answers_reach_inner_questions():
+    """By the inner tool's name."""
+    family = Family(call("transfer", amount=5), "all sent")
+    agent = nb.Agent(nb.ScriptedModel(outer()))
+    family(agent)
+    assert (await agent.run("go", answers={"transfer": True})).text == "done"
+    assert family.log == [("transfer", 5.0, {"asked": 5.0})]
+
+
+async def test_an_inner_agent_may_have_a_typed_output(play):
+    """It is JSON for the outer model."""
+
+    def define(agent: nb.Agent) -> None:
+        inner = nb.Agent(nb.ScriptedModel(["[1, 2]"]), name="inner", output_type=list[int])
+        agent.add(inner.as_tool(description="numbers"))
+
+    s = await play([call("inner", prompt="p"), "done"], define)
+    assert s.results == [[1, 2]]

@@ -1,0 +1,269 @@
+"""Stores that fail for a moment: the run is loud, goes on once they work, and does nothing twice."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.events import RunFailed, StoredEvent
+
+call = nb.ScriptedModel.call
+Fails = Callable[[StoredEvent], bool]
+
+
+def of(kind: str, *, inside: bool = False) -> Fails:
+    """Whether an event is of this type, and of the run inside a call or not."""
+    return lambda event: event.type == kind and bool(event.scope) == inside
+
+
+class Shaky(nb.MemoryStore):
+    """Fails once, at the first append of such an event: before or after it was done."""
+
+    def __init__(self, fails: Fails, when: Literal["before", "after"] = "before") -> None:
+        super().__init__()
+        self.fails: Fails | None = fails
+        self.when = when
+        self.down = False
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        if self.down:
+            raise OSError("no space left on device")
+        now = self.fails is not None and any(map(self.fails, events))
+        if now:
+            self.fails = None
+        if now and self.when == "before":
+            raise OSError("no space left on device")
+        super().append(run_id, events, expected)
+        if now:
+            raise OSError("the connection broke")
+
+
+def banker(store: nb.MemoryStore, sent: list[float]) -> nb.Agent:
+    """Sends money, once a person says so."""
+
+    def script(messages: Sequence[Any]) -> Any:
+        done = any(message["role"] == "tool" for message in messages)
+        return "done" if done else [call("transfer", amount=5.0)]
+
+    agent = nb.Agent(nb.ScriptedModel(script), policy=[nb.review("transfer")], store=store)
+
+    @agent.tool
+    def transfer(amount: float) -> str:
+        sent.append(amount)
+        return "sent"
+
+    return agent
+
+
+async def approved(agent: nb.Agent) -> nb.Run:
+    """A run whose transfer a person approved, as far as it gets."""
+    run = agent.run("go", attended=True)
+    await run.settled()
+    run.restart(run.interrupts[0])
+    return await run.settled()
+
+
+def types(run: nb.Run) -> list[str]:
+    """The types of its events."""
+    return [event.type for event in run.journal]
+
+
+async def test_a_result_that_could_not_be_stored_is_stored_by_the_retry() -> None:
+    """A transfer that was made is not made again: its result is kept in the process."""
+    sent: list[float] = []
+    run = await approved(banker(Shaky(of("tool_finished")), sent))
+    assert (run.status, sent) == ("failed", [5.0])
+    assert (await run.retry()).text == "done"
+    assert sent == [5.0]
+    assert types(run)[-4:] == ["run_retried", "tool_finished", "model_responded", "run_completed"]
+
+
+async def test_another_handle_of_the_process_stores_it_as_well() -> None:
+    """What is kept belongs to the run, not to the handle."""
+    sent: list[float] = []
+    store = Shaky(of("tool_finished"))
+    agent = banker(store, sent)
+    run = await approved(agent)
+    other = await nb.open_run(run.id, agent=agent, store=store, attended=True)
+    assert (await other.retry()).text == "done"
+    assert sent == [5.0]
+
+
+async def test_nothing_that_comes_of_such_a_run_does_it_again() -> None:
+    """A fork takes the result over; the messages say that it is not known."""
+    sent: list[float] = []
+    agent = banker(Shaky(of("tool_finished")), sent)
+    run = await approved(agent)
+    assert (await run.fork()).text == "done"
+    with pytest.raises(nb.StoreError) as error:
+        await run
+    for messages in (error.value.messages, run.messages):
+        with pytest.raises(nb.MessagesError, match="whether it took effect is not known"):
+            await agent.generate(messages=list(messages))
+    assert sent == [5.0]
+
+
+async def test_another_process_does_not_run_again_what_may_have_been_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There it is not known what the body came to, and the refusal names it."""
+    sent: list[float] = []
+    run = await approved(banker(Shaky(of("tool_finished")), sent))
+    monkeypatch.setattr("nbagent.core.journal.journal.owner", lambda: "elsewhere:1:1")
+    with pytest.raises(nb.UsageError, match="ran these calls: 'transfer'"):
+        run.retry()
+    assert (run.status, sent) == ("failed", [5.0])
+
+
+async def test_a_store_that_was_down_takes_the_run_up_where_it_was(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Neither the result nor the failure could be stored; both are with the retry that can be."""
+    caplog.set_level(logging.CRITICAL, "nbagent")
+    sent: list[float] = []
+    store = Shaky(lambda event: False)
+    agent = banker(store, sent)
+    run = agent.run("go", attended=True)
+    await run.settled()
+    store.fails = lambda event: setattr(store, "down", event.type == "tool_finished") or store.down
+    run.restart(run.interrupts[0])
+    await run.settled()
+    assert run.status == "failed"
+    assert types(run)[-1] == "run_failed"
+    with pytest.raises(nb.StoreError, match="no space left"):
+        run.retry()
+    assert run.status == "failed"
+    store.down = False
+    assert (await run.retry()).text == "done"
+    assert sent == [5.0]
+    assert types(run)[-5:-3] == ["run_failed", "run_retried"]
+    assert run.journal == store.read(run.id)
+    assert (await nb.open_run(run.id, agent=agent, store=store)).status == "completed"
+
+
+async def test_an_end_that_was_never_stored_gives_way_to_what_others_did(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The store is the truth: who could not write his end there finds the run as it is."""
+    caplog.set_level(logging.CRITICAL, "nbagent")
+    store = Shaky(lambda event: False)
+    agent = banker(store, [])
+    run = agent.run("go", attended=True)
+    await run.settled()
+    store.down = True
+    await run.cancel()
+    assert run.status == "cancelled"
+    store.down = False
+    other = await nb.open_run(run.id, agent=agent, store=store, attended=True)
+    assert other.status == "interrupted"
+    other.restart(other.interrupts[0])
+    assert (await other).text == "done"
+    await run.cancel()
+    assert run.status == "completed"
+    assert run.journal == other.journal == store.read(run.id)
+    assert run._journal.state == other._journal.state
+
+
+@pytest.mark.parametrize("kind", ["tool_started", "interrupted", "step_finished"])
+@pytest.mark.parametrize("swallows", [False, True])
+async def test_c121_what_a_tool_does_and_cannot_be_stored_fails_the_run(
+    kind: str, swallows: bool
+) -> None:
+    """It is no failure of the tool that a model is told of, whatever the tool makes of it."""
+    done: list[str] = []
+    model = nb.ScriptedModel([call("pay"), "done"])
+    agent = nb.Agent(model, store=Shaky(of(kind)))
+
+    @agent.tool
+    async def pay(ctx: nb.ToolContext) -> str:
+        try:
+            await ctx.step("pay", lambda: done.append("paid"))
+            return str(await ctx.ask("Which account?", reply=str))
+        except nb.StoreError:
+            if swallows:
+                return "never mind"
+            raise
+
+    run = agent.run("go", attended=True)
+    with pytest.raises(nb.StoreError, match="no space left"):
+        await run
+    assert (run.status, len(model.requests)) == ("failed", 1)
+    run.retry()
+    await run.settled()
+    assert run.interrupts[0].metadata["message"] == "Which account?"
+    assert done == ["paid"]
+
+
+async def test_c121_a_run_inside_a_call_fails_the_run_around_it() -> None:
+    """A response that could not be stored is not told as the failure of an agent."""
+    inner = nb.Agent(nb.ScriptedModel(["lost", "found"]), name="inner")
+    model = nb.ScriptedModel([call("inner", prompt="x"), "done"])
+    agent = nb.Agent(
+        model, tools=[inner.as_tool()], store=Shaky(of("model_responded", inside=True))
+    )
+    run = agent.run("go")
+    with pytest.raises(nb.StoreError, match="no space left"):
+        await run
+    assert [e.error for e in run.journal if isinstance(e, RunFailed)] == ["StoreError"] * 2
+    assert (await run.retry()).text == "done"
+    assert "found" in str(run.result.messages)
+
+
+async def test_a_store_error_of_the_tools_own_is_its_own_failure() -> None:
+    """A tool that uses another store fails as tools do, and the model is told."""
+    agent = nb.Agent(nb.ScriptedModel([call("archive"), "done"]))
+
+    @agent.tool
+    def archive() -> str:
+        raise nb.StoreError("the archive is closed")
+
+    result = await agent.run("go")
+    assert "The tool archive failed: StoreError: the archive is closed" in str(result.messages)
+
+
+KINDS = ["model_responded", "tool_started", "tool_finished", "interrupted", "resolved"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "run_completed"])
+async def test_an_append_that_was_done_and_raised_counts(kind: str) -> None:
+    """As when a connection breaks after the commit: what is there is there, and nothing hangs."""
+    sent: list[float] = []
+    store = Shaky(of(kind), "after")
+    run = await approved(banker(store, sent))
+    assert store.fails is None
+    assert (await run).text == "done"
+    assert sent == [5.0]
+    assert run.journal == store.read(run.id)
+    assert types(run).count(kind) == (2 if kind == "model_responded" else 1)
+
+
+async def test_an_answer_of_which_it_was_not_known_that_it_is_stored_is_found_later() -> None:
+    """Who answers is told of the failure; the run goes on as soon as the store can be read again."""
+
+    class Cut(Shaky):
+        cut = False
+
+        def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+            try:
+                super().append(run_id, events, expected)
+            except OSError:
+                self.cut = True
+                raise
+
+        def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+            if self.cut:
+                self.cut = False
+                raise OSError("no connection")
+            return super().read(run_id, start)
+
+    sent: list[float] = []
+    run = banker(Cut(of("resolved"), "after"), sent).run("go", attended=True)
+    await run.settled()
+    with pytest.raises(nb.StoreError, match="the connection broke"):
+        run.restart(run.interrupts[0])
+    assert (await run).text == "done"
+    assert sent == [5.0]

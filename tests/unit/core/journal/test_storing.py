@@ -1,0 +1,175 @@
+"""Runs and their stores: what fails to be stored did not happen, and handles on one run agree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.events import Interrupted, Resolved, StoredEvent, ToolStarted
+from nbagent.core.run.follow import POLL
+
+call = nb.ScriptedModel.call
+
+
+class FailingStore(nb.MemoryStore):
+    """Fails at one append, counted from 0, and ever after."""
+
+    def __init__(self, fails_at: int) -> None:
+        super().__init__()
+        self.left = fails_at
+        self.reads = 0
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        if self.left == 0:
+            raise OSError("no space left on device")
+        self.left -= 1
+        super().append(run_id, events, expected)
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        self.reads += 1
+        return super().read(run_id, start)
+
+
+def make_agent(done: list[str], steps: Any = None) -> nb.Agent:
+    """Calls a plain tool and a gate, and says so."""
+    calls = [[call("plain"), call("gate", amount=5)], "done"]
+    agent = nb.Agent(nb.ScriptedModel(steps or calls))
+
+    @agent.tool
+    async def plain() -> str:
+        done.append("plain")
+        return "plain"
+
+    @agent.tool
+    async def gate(amount: int, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm(message="Go on?"), state={"quote": amount * 2})
+        done.append("gate")
+        return f"{amount} {ctx.state}"
+
+    return agent
+
+
+# RunStarted, ModelResponded, two ToolStarted, ToolFinished and Interrupted, Resolved, ToolStarted,
+# ToolFinished, ModelResponded, RunCompleted
+APPENDS = 11
+
+
+@pytest.mark.parametrize("fails_at", range(APPENDS))
+async def test_c121_c123_whichever_append_fails_nothing_happens_that_is_not_stored(
+    fails_at: int,
+) -> None:
+    """No tool runs on an unstored claim or answer, no unstored pause is shown, and all is loud."""
+    done: list[str] = []
+    heard: list[Any] = []
+    store = FailingStore(fails_at)
+    agent = make_agent(done)
+
+    async def go() -> None:
+        run = agent.run("go", store=store, attended=True)
+        heard.extend(run.subscribe(heard.append))
+        await run.settled()
+        if run.status == "interrupted":
+            run.restart(run.interrupts[0])
+        await run
+
+    with pytest.raises(nb.StoreError, match="no space left"):
+        await go()
+    stored = [e for run_id in store.run_ids() for e in store.read(run_id)]
+    assert len(done) <= sum(isinstance(e, ToolStarted) for e in stored)
+    assert ("gate" in done) <= any(isinstance(e, Resolved) for e in stored)
+    shown = [e for e in heard if isinstance(e, Interrupted)]
+    assert all(e in stored for e in shown)
+
+
+async def test_c123_an_answer_that_could_not_be_stored_leaves_the_question_open() -> None:
+    """Who answers is told, and may answer again once there is room."""
+    done: list[str] = []
+    store = FailingStore(6)
+    run = make_agent(done).run("go", store=store, attended=True)
+    await run.settled()
+    with pytest.raises(nb.StoreError, match="no space left"):
+        run.restart(run.interrupts[0])
+    assert run.status == "interrupted"
+    assert "gate" not in done
+    store.left = 100
+    run.restart(run.interrupts[0])
+    assert (await run).text == "done"
+    assert sorted(done) == ["gate", "plain"]
+
+
+async def test_all_appends_are_among_those_that_were_made_to_fail() -> None:
+    """Guards the number above."""
+    store = FailingStore(1000)
+    await make_agent([]).run("go", store=store, answers={"gate": True})
+    assert 1000 - store.left == APPENDS
+
+
+async def test_two_handles_in_one_process_follow_each_other_without_asking_the_store() -> None:
+    """A memory store tells: a paused run costs nothing, and whoever answers, both know."""
+    done: list[str] = []
+    store = FailingStore(1000)
+    agent = make_agent(done)
+    one = agent.run("go", store=store, attended=True)
+    await one.settled()
+    two = await nb.open_run(one.id, agent=agent, store=store, attended=True)
+    assert [i.id for i in two.interrupts] == [i.id for i in one.interrupts]
+    assert two.interrupts[0].state == {"quote": 10}
+    await asyncio.sleep(POLL / 10)
+    reads = store.reads
+    await asyncio.sleep(3 * POLL)
+    assert store.reads == reads
+    two.restart(two.interrupts[0])
+    assert (await one).text == (await two).text == "done"
+    assert one.journal == two.journal
+    assert sorted(done) == ["gate", "plain"]
+    with pytest.raises(nb.Conflict, match="by code at"):
+        one.restart(next(e.id for e in one.journal if isinstance(e, Interrupted)))
+
+
+async def test_an_ended_run_opens_with_its_result() -> None:
+    """It is there to read, and nothing runs."""
+    store = nb.MemoryStore()
+    first = make_agent([]).run("go", store=store, answers={"gate": True})
+    await first
+    opened = await nb.open_run(first.id, agent=make_agent([], ["never"]), store=store)
+    assert opened.status == "completed"
+    assert (await opened).text == "done"
+    assert opened.messages == first.messages
+
+
+async def test_answers_given_when_opening_settle_what_waits_already() -> None:
+    """A script finishes what a notebook left open."""
+    store = nb.MemoryStore()
+    done: list[str] = []
+    agent = make_agent(done)
+    with pytest.raises(nb.HumanInputRequired) as error:
+        await agent.run("go", store=store)
+    run = await nb.open_run(error.value.run_id, agent=agent, store=store, answers={"gate": True})
+    assert (await run).text == "done"
+    assert sorted(done) == ["gate", "plain"]
+
+
+async def test_c122_opening_an_unknown_run_names_the_store() -> None:
+    """Most often it is the wrong store."""
+    with pytest.raises(nb.NbagentError, match=r"MemoryStore\(0 runs\) has no run 'nope'"):
+        await nb.open_run("nope", agent=make_agent([]), store=nb.MemoryStore())
+
+
+async def test_c59_opening_a_run_whose_answered_tool_is_gone_names_the_tool() -> None:
+    """The model is not asked, the call is not failed: add the tool and open again."""
+    store = nb.MemoryStore()
+    agent = make_agent([])
+    run = agent.run("go", store=store, attended=True)
+    await run.settled()
+    run._drive.go_on = lambda: None  # type: ignore[method-assign]  # stored, and the process is gone
+    run.restart(run.interrupts[0])
+    other = nb.Agent(nb.ScriptedModel([]))
+    with pytest.raises(nb.NbagentError, match="no tool 'gate'"):
+        await nb.open_run(run.id, agent=other, store=store)
+    opened = await nb.open_run(run.id, agent=agent, store=store)
+    assert (await opened).text == "done"

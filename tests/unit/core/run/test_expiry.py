@@ -1,0 +1,320 @@
+"""The end of a question's time: applied once, by whoever notices first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import ToolError
+from tests.unit.core.clock import Clock
+
+call = nb.ScriptedModel.call
+
+
+def timed(agent: nb.Agent, ran: list[Any], *, seconds: Any = 60, on_expire: Any = "reject") -> None:
+    """A gate whose question expires."""
+
+    @agent.tool
+    def gate(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt({"m": 1}, expires_in=seconds, on_expire=on_expire)
+        ran.append(1)
+        return "ran"
+
+
+def make(ran: list[Any], *more: Any, **options: Any) -> nb.Agent:
+    """An agent that asks with a time limit."""
+    agent = nb.Agent(nb.ScriptedModel([[call("gate"), *more], "done"]))
+    timed(agent, ran, **options)
+    return agent
+
+
+def clocked(agent: nb.Agent, clock: Clock) -> nb.Run:
+    """A run on that clock."""
+    return clock.on(agent).run("go")
+
+
+def asked(run: nb.Run) -> str:
+    """The id of the first question, whether or not it is still open."""
+    return next(e.id for e in run.journal if e.type == "interrupted")
+
+
+EXPIRED = [
+    ("reject", "Nobody answered in time"),
+    (nb.Respond(output="the default"), "the default"),
+]
+
+
+@pytest.mark.parametrize(("on_expire", "told"), EXPIRED)
+@pytest.mark.parametrize("seconds", [60, timedelta(minutes=1)])
+async def test_c133_past_its_deadline_the_default_is_applied_once_and_recorded(
+    on_expire, told, seconds
+):
+    """Refused or answered, by "expiry"; the body never runs; a later answer is told so."""
+    ran: list[Any] = []
+    clock = Clock()
+    run = await clocked(make(ran, on_expire=on_expire, seconds=seconds), clock).settled()
+    i = asked(run)
+    await clock.go_on(59)
+    assert run.status == "interrupted"
+    await clock.go_on(2)
+    assert run.status == "completed"
+    assert told in run.calls["gate"][0].output
+    answers = [e for e in run.journal if e.type == "resolved"]
+    assert ([e.by for e in answers], ran) == (["expiry"], [])
+    with pytest.raises(nb.Conflict, match="expiry"):
+        run.restart(i)
+
+
+async def test_c133_a_deadline_may_fail_the_run_and_a_retry_waits_as_long_again():
+    """``Expired`` names the tool and carries the history; finished siblings are kept."""
+    ran: list[Any] = []
+    clock = Clock()
+    agent = make(ran, call("plain"), on_expire="fail", seconds=60)
+    plain: list[int] = []
+
+    agent.add(nb.tool(name="plain")(lambda: plain.append(1)))
+    run = await clocked(agent, clock).settled()
+    clock.now += 61
+    with pytest.raises(nb.Expired, match="'gate'") as caught:
+        await run
+    assert (run.status, ran, plain) == ("failed", [], [1])
+    assert caught.value.messages[-1]["role"] == "assistant"
+    run.retry()
+    await run.settled()
+    (i,) = run.interrupts
+    assert i.expires_at == clock.now + 60
+    run.restart(i)
+    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert (ran, plain) == ([1], [1])
+
+
+async def test_a_failing_deadline_waits_for_calls_that_still_run():
+    """Their results are kept, and a retry does not run them again."""
+    did: list[int] = []
+    go = asyncio.Event()
+    clock = Clock()
+    agent = make([], call("slow"), on_expire="fail", seconds=60)
+
+    @agent.tool
+    async def slow() -> str:
+        await go.wait()
+        did.append(1)
+        return "slow"
+
+    run = clocked(agent, clock)
+    async for event in run.events():
+        if getattr(event, "type", "") == "interrupted":
+            break
+    clock.now += 61
+    run._deadlines.apply()
+    assert run.status == "running"
+    with pytest.raises(nb.Conflict, match="expired"):
+        run.restart(run.interrupts[0])
+    go.set()
+    with pytest.raises(nb.Expired):
+        await asyncio.wait_for(run._wait(), 10)
+    assert run.calls["slow"][0].output == "slow"
+    run.retry()
+    await run.settled()
+    run.respond(run.interrupts[0], "b")
+    await asyncio.wait_for(run._wait(), 10)
+    assert did == [1]
+
+
+@pytest.mark.parametrize("on_expire", ["reject", "fail", nb.Respond(output="default")])
+async def test_the_deadline_of_a_question_in_the_middle_of_a_body(on_expire):
+    """A live ask: Rejected at the line, the default at the line, or the run fails and the body ends."""
+    ended: list[str] = []
+    agent = nb.Agent(nb.ScriptedModel([call("asks"), "done"]))
+
+    @agent.tool
+    async def asks(ctx: nb.ToolContext) -> str:
+        try:
+            return await ctx.ask("well?", expires_in=60, on_expire=on_expire)
+        except nb.Rejected:
+            return "rejected"
+        finally:
+            ended.append("body")
+
+    clock = Clock()
+    run = await clock.on(agent).run("go", attended=True, show=False).settled()
+    await clock.go_on(61)
+    if on_expire == "fail":
+        with pytest.raises(nb.Expired):
+            await asyncio.wait_for(run._wait(), 10)
+    else:
+        await asyncio.wait_for(run._wait(), 10)
+        expected = "rejected" if on_expire == "reject" else "default"
+        assert run.calls["asks"][0].output == expected
+    assert ended == ["body"]
+
+
+async def test_an_answer_in_time_wins_and_the_deadline_does_nothing():
+    """No event but the answer."""
+    ran: list[Any] = []
+    clock = Clock()
+    run = await clocked(make(ran, seconds=60), clock).settled()
+    clock.now += 59
+    run.restart(run.interrupts[0])
+    clock.now += 59
+    await run
+    run._deadlines.apply()
+    assert [e.by for e in run.journal if e.type == "resolved"] == ["code"]
+    assert ran == [1]
+
+
+@pytest.mark.parametrize("on_expire", ["reject", "fail"])
+async def test_of_the_deadline_and_many_answers_at_once_exactly_one_wins(on_expire):
+    """Whoever it is, the body runs at most once and the journal has one outcome."""
+    for _ in range(10):
+        ran: list[Any] = []
+        clock = Clock()
+        run = await clocked(make(ran, seconds=60, on_expire=on_expire), clock).settled()
+        (i,) = run.interrupts
+        start = threading.Barrier(6)
+
+        def attempt(late: bool, run: Any = run, i: Any = i, start: Any = start) -> str:
+            start.wait()
+            try:
+                if late:
+                    clock.now += 61  # noqa: B023 - this round's
+                    run._deadlines.apply()
+                else:
+                    run.restart(i)
+            except nb.NbagentError as error:
+                return type(error).__name__
+            return "late" if late else "won"
+
+        with ThreadPoolExecutor(6) as pool:
+            waiting = [
+                asyncio.wrap_future(pool.submit(attempt, late)) for late in (True, *[False] * 5)
+            ]
+            outcomes = await asyncio.gather(*waiting)
+        await run.settled()
+        settled = [e for e in run.journal if e.type == "resolved"]
+        failed = [e for e in run.journal if e.type == "run_failed"]
+        assert len(settled) + len(failed) == 1
+        won = outcomes.count("won")
+        assert won == len([e for e in settled if e.by == "code"]) == len(ran)
+
+
+def test_a_deadline_that_passed_while_no_loop_ran_is_applied_when_somebody_looks():
+    """The loop of the run is gone; a late answer is refused, and the default takes its place."""
+    ran: list[Any] = []
+    clock = Clock()
+
+    async def begin() -> nb.Run:
+        return await clocked(make(ran), clock).settled()
+
+    async def late(run: nb.Run) -> str:
+        with pytest.raises(nb.Conflict, match="expiry"):
+            run.restart(i)
+        return (await run).text
+
+    run = asyncio.run(begin())
+    i = asked(run)
+    clock.now += 61
+    assert asyncio.run(late(run)) == "done"
+    assert ran == []
+
+
+def test_awaiting_alone_applies_a_deadline_that_has_passed():
+    """Nobody needs to answer for that."""
+    clock = Clock()
+
+    async def begin() -> nb.Run:
+        return await clocked(make([]), clock).settled()
+
+    async def wait(run: nb.Run) -> str:
+        return (await run).text
+
+    run = asyncio.run(begin())
+    clock.now += 61
+    assert asyncio.run(wait(run)) == "done"
+
+
+@pytest.mark.parametrize("on_expire", ["reject", nb.Respond(output="default"), "fail"])
+async def test_step_by_step_an_expired_call_never_runs(on_expire):
+    """P1: a late answer is refused; without it the default is applied, also through JSON."""
+    ran: list[Any] = []
+    clock = Clock()
+    agent = clock.on(make(ran, on_expire=on_expire))
+    paused = await agent.generate("go")
+    clock.now += 61
+    messages = json.loads(json.dumps(paused.messages))
+    (i,) = agent.interrupts(messages)
+    with pytest.raises(nb.Conflict, match="expired"):
+        await agent.generate(messages=messages, tool_restarts=[nb.tool_restart(i)])
+    if on_expire == "fail":
+        with pytest.raises(nb.Expired, match="'gate'"):
+            await agent.generate(messages=messages)
+    else:
+        done = await agent.generate(messages=messages)
+        assert done.text == "done"
+        record = done.messages[2]["content"][0]["nbagent"][0]
+        assert record["by"] == "expiry"
+    assert ran == []
+
+
+async def test_a_nested_deadline_is_applied_inside():
+    """The inner model is told."""
+    model = nb.ScriptedModel([call("gate"), "understood"])
+    inner = nb.Agent(model, name="inner")
+    timed(inner, [])
+    agent = nb.Agent(nb.ScriptedModel([call("inner", prompt="p"), "done"]), tools=[inner.as_tool()])
+    clock = Clock()
+    run = await clock.on(agent).run("go", attended=True, show=False).settled()
+    await clock.go_on(61)
+    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert "in time" in model.requests[-1].messages[-1]["content"][0]["output"]
+
+
+async def test_two_handles_on_one_run_apply_a_deadline_once():
+    """As two processes would: one store, two runs of it."""
+    ran: list[Any] = []
+    store = nb.MemoryStore()
+    clock = Clock()
+    agent = clock.on(make(ran))
+    run = await agent.run("go", store=store).settled()
+    other = await nb.open_run(run.id, agent=agent, store=store)
+    await clock.go_on(61)
+    await asyncio.wait_for(asyncio.gather(run.settled(), other.settled()), 10)
+    assert [e.by for e in store.read(run.id) if e.type == "resolved"] == ["expiry"]
+    assert (run.status, other.status, ran) == ("completed", "completed", [])
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"expires_in": 0}, "positive"),
+        ({"expires_in": -1}, "positive"),
+        ({"expires_in": 1, "on_expire": "explode"}, "'reject', 'fail'"),
+        ({"expires_in": 1, "on_expire": nb.Restart()}, "'reject', 'fail'"),
+    ],
+)
+async def test_a_deadline_that_makes_no_sense_is_the_tools_failure(play, options, problem):
+    """The message says what is possible; nothing can make an expiry run a tool."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        def gate(ctx: nb.ToolContext) -> str:
+            ctx.interrupt(**options)
+
+    s = await play([call("gate"), "done"], define)
+    assert problem in s.results[0]
+
+
+def test_the_raised_interrupt_takes_what_the_context_takes():
+    """``raise nb.Interrupt(…, expires_in=…)``."""
+    raised = nb.Interrupt({"m": 1}, expires_in=timedelta(minutes=1), on_expire="fail")
+    assert (raised.expiry.seconds, raised.expiry.then) == (60.0, "fail")
+    assert issubclass(ToolError, nb.NbagentError)
+    assert not issubclass(nb.Interrupt, Exception)

@@ -1,0 +1,339 @@
+"""Forks and retries: independent runs, and nothing that was done is done again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import ToolFailed, UsageError
+from nbagent.core.base.model import Usage
+
+call = nb.ScriptedModel.call
+
+
+class Shop:
+    """Tools with side effects that are written down; gates, asks, one that fails at first."""
+
+    def __init__(self, **fails: int) -> None:
+        self.log: list[Any] = []
+        self.fails = fails
+        self.go = asyncio.Event()
+        self.go.set()
+
+    def __call__(self, agent: nb.Agent) -> None:
+        """Define the tools."""
+
+        @agent.tool
+        async def plain(n: int = 0) -> str:
+            await self.go.wait()
+            if self.fails.get("plain", 0) > 0:
+                self.fails["plain"] -= 1
+                raise OSError("line is down")
+            self.log.append(("plain", n))
+            return f"plain {n}"
+
+        @agent.tool
+        def gate(n: int, ctx: nb.ToolContext) -> str:
+            if not ctx.resumed:
+                ctx.interrupt({"n": n})
+            self.log.append(("gate", n))
+            return f"gate {n}"
+
+        @agent.tool
+        async def asks(ctx: nb.ToolContext) -> str:
+            first = await ctx.ask("first?")
+            second = await ctx.ask("second?")
+            return f"{first} {second}"
+
+
+def talk(messages: Any) -> Any:
+    """A model that works by how many answers there are, so that forks can share it."""
+    turns = sum(m["role"] == "tool" for m in messages)
+    return [[call("plain", n=1), call("gate", n=2), call("gate", n=3)], call("plain", n=4), "done"][
+        turns
+    ]
+
+
+async def test_c99_a_fork_at_an_interrupt_is_an_independent_run():
+    """Its own ids, its own journal; what was done is reused and not repeated."""
+    shop = Shop()
+    agent = nb.Agent(nb.ScriptedModel(talk))
+    shop(agent)
+    run = await agent.run("go").settled()
+    gate2, gate3 = run.interrupts
+    fork = await run.fork(at=gate2).settled()
+    assert fork.id != run.id
+    assert [i.input for i in fork.interrupts] == [{"n": 2}, {"n": 3}]
+    assert not {i.id for i in fork.interrupts} & {gate2.id, gate3.id}
+    with pytest.raises(nb.NotPending):
+        fork.restart(gate2)
+    before = run.journal
+    fork.restart(fork.interrupts[0])
+    fork.reject(fork.interrupts[0])
+    assert (await fork).text == "done"
+    assert run.journal == before
+    run.reject(gate2)
+    run.restart(gate3)
+    assert (await run).text == "done"
+    assert shop.log.count(("plain", 1)) == 1
+    assert [e for e in shop.log if e[0] == "gate"] == [("gate", 2), ("gate", 3)]
+    assert run.calls["plain"][0].value == fork.calls["plain"][0].value == "plain 1"
+
+
+async def test_c99_a_fork_at_an_earlier_interrupt_keeps_what_siblings_did_since():
+    """Their results and answers; not what came of the answer itself."""
+    shop = Shop()
+    agent = nb.Agent(nb.ScriptedModel(talk))
+    shop(agent)
+    run = await agent.run("go").settled()
+    gate2, gate3 = run.interrupts
+    run.restart(gate3)
+    await run.settled()
+    run.restart(gate2)
+    assert (await run).text == "done"
+    fork = await run.fork(at=gate2.id).settled()
+    assert [i.input for i in fork.interrupts] == [{"n": 2}]
+    assert fork.calls["gate"][1].output == "gate 3"
+    fork.respond(fork.interrupts[0], "by hand")
+    assert (await fork).text == "done"
+    assert shop.log.count(("gate", 3)) == shop.log.count(("gate", 2)) == 1
+    assert [c.output for c in fork.calls["gate"]] == ["by hand", "gate 3"]
+
+
+async def test_a_fork_of_a_question_in_the_middle_keeps_earlier_answers():
+    """The body is entered again there."""
+    agent = nb.Agent(
+        nb.ScriptedModel(lambda m: "done" if m[-1]["role"] == "tool" else call("asks"))
+    )
+    Shop()(agent)
+    run = await agent.run("go").settled()
+    run.respond(run.interrupts[0], "a")
+    await run.settled()
+    second = run.interrupts[0]
+    run.respond(second, "b")
+    await run
+    fork = await run.fork(at=second).settled()
+    assert fork.interrupts[0].metadata == {"message": "second?"}
+    fork.respond(fork.interrupts[0], "B")
+    await fork
+    assert [r.calls["asks"][0].output for r in (run, fork)] == ["a b", "a B"]
+
+
+async def test_a_fork_inside_an_agent_keeps_what_its_siblings_inside_and_outside_did():
+    """At any depth."""
+    log: list[Any] = []
+
+    def inner_talk(messages: Any) -> Any:
+        if messages[-1]["role"] == "tool":
+            return "inner done"
+        return [call("act", n=1), call("act", n=2)]
+
+    inner = nb.Agent(nb.ScriptedModel(inner_talk), name="inner")
+
+    @inner.tool(approval=True)
+    def act(n: int) -> str:
+        log.append(n)
+        return f"act {n}"
+
+    def outer_talk(messages: Any) -> Any:
+        if messages[-1]["role"] == "tool":
+            return "done"
+        return [call("inner", prompt="p"), call("gate", n=9)]
+
+    agent = nb.Agent(nb.ScriptedModel(outer_talk), tools=[inner.as_tool()])
+    shop = Shop()
+    shop(agent)
+    run = await agent.run("go").settled()
+    first, second, gate = run.interrupts
+    for i in (second, first, gate):
+        run.restart(i)
+        await run.settled()
+    assert (await run).text == "done"
+    fork = await run.fork(at=first).settled()
+    assert [i.path for i in fork.interrupts] == [("agent", "inner", "act")]
+    fork.reject(fork.interrupts[0])
+    assert (await fork).text == "done"
+    assert (sorted(log), shop.log) == ([1, 2], [("gate", 9)])
+
+
+async def test_a_fork_is_refused_while_calls_run():
+    """It could neither take their results nor run them again."""
+    shop = Shop()
+    shop.go.clear()
+    agent = nb.Agent(nb.ScriptedModel(talk))
+    shop(agent)
+    run = agent.run("go")
+    async for event in run.events():
+        if getattr(event, "type", "") == "interrupted":
+            break
+    with pytest.raises(UsageError, match="'plain'"):
+        run.fork(at=run.interrupts[0])
+    shop.go.set()
+    await run.settled()
+    assert run.fork().interrupts
+    with pytest.raises(nb.NotPending, match="nonsense"):
+        run.fork(at="nonsense")
+
+
+async def test_a_fork_of_an_external_question_is_not_answered_by_its_token():
+    """One token, one answer."""
+    tokens: list[str] = []
+    agent = nb.Agent(nb.ScriptedModel(lambda m: "done" if m[-1]["role"] == "tool" else call("pay")))
+
+    @agent.tool
+    def pay(ctx: nb.ToolContext) -> str:
+        tokens.append(ctx.external_token)
+        ctx.interrupt(external=True)
+
+    run = await agent.run("go").settled()
+    fork = await run.fork(at=run.interrupts[0]).settled()
+    nb.answer_external(tokens[0], "paid")
+    assert (await run).text == "done"
+    assert fork.status == "interrupted"
+
+
+async def test_forks_of_ended_runs_go_on_where_they_were():
+    """A failed one tries again, a completed one is complete."""
+    shop = Shop(plain=1)
+    agent = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), on_tool_error="raise")
+    shop(agent)
+    run = agent.run("go")
+    with pytest.raises(ToolFailed):
+        await run
+    fork = run.fork()
+    assert (await fork).text == "done"
+    assert run.status == "failed"
+    assert (await fork.fork()).text == "done"
+
+
+# --- retry
+
+
+async def test_c102_a_retry_goes_on_from_the_last_good_state():
+    """Finished calls and answers are kept; only the call that failed runs again."""
+    shop = Shop(plain=1)
+    agent = nb.Agent(
+        nb.ScriptedModel([[call("gate", n=1), call("plain", n=5), call("gate", n=2)], "done"]),
+        on_tool_error="raise",
+    )
+    shop(agent)
+    shop.go.clear()
+    run = agent.run("go")
+    while len(run.interrupts) < 2:  # noqa: ASYNC110 - events() would do, at more length
+        await asyncio.sleep(0)
+    run.restart(run.interrupts[0])
+    for _ in range(50):
+        await asyncio.sleep(0)
+    shop.go.set()
+    with pytest.raises(ToolFailed, match="line is down"):
+        await run
+    assert run.status == "failed"
+    await run.retry().settled()
+    assert [i.input for i in run.interrupts] == [{"n": 2}]
+    run.respond(run.interrupts[0], "by hand")
+    assert (await run).text == "done"
+    assert shop.log == [("gate", 1), ("plain", 5)]
+
+
+async def test_c102_a_model_that_failed_is_asked_again():
+    """The history is as it was."""
+    model = nb.ScriptedModel([call("plain"), RuntimeError("down"), RuntimeError("down"), "done"])
+    agent = nb.Agent(model)
+    shop = Shop()
+    shop(agent)
+    run = agent.run("go")
+    for _ in range(2):
+        with pytest.raises(nb.ModelError):
+            await run
+        run.retry()
+    assert (await run).text == "done"
+    assert shop.log == [("plain", 0)]
+    assert model.requests[1].messages == model.requests[3].messages
+
+
+async def test_a_retried_run_whose_agent_inside_asks_about_its_budget_waits_for_that_answer():
+    """It is interrupted, and the call that failed inside runs again after the answer."""
+    spent = Usage(5, 5)
+
+    def deep_says(messages: Any) -> Any:
+        return "deep done" if messages[-1]["role"] == "tool" else call("work")
+
+    def inner_says(messages: Any) -> Any:
+        first = [call("broken"), call("deep", prompt="p")]
+        return "inner done" if messages[-1]["role"] == "tool" else first
+
+    deep = nb.Agent(nb.ScriptedModel(deep_says, usage=spent), name="deep")
+    options: dict[str, Any] = {"on_tool_error": "raise", "budget": nb.Budget(tokens=15)}
+    inner = nb.Agent(nb.ScriptedModel(inner_says, usage=spent), name="inner", **options)
+    inner.add(deep.as_tool())
+    tries: list[int] = []
+
+    @deep.tool
+    async def work() -> str:
+        return "worked"
+
+    @inner.tool
+    async def broken() -> str:
+        tries.append(1)
+        while len(tries) == 1 and not run.interrupts:  # noqa: ASYNC110 - until it is asked about
+            await asyncio.sleep(0)
+        if len(tries) == 1:
+            raise OSError("line is down")
+        return "mended"
+
+    model = nb.ScriptedModel([call("inner", prompt="p"), "done"])
+    run = nb.Agent(model, tools=[inner.as_tool()], on_tool_error="raise").run("go")
+    with pytest.raises(nb.RunError, match="line is down"):
+        await asyncio.wait_for(run._wait(), 10)
+    await asyncio.wait_for(run.retry().settled(), 10)
+    assert [i.kind for i in run.interrupts] == ["budget"]
+    run.respond(run.interrupts[0], 1000)
+    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert len(tries) == 2
+
+
+async def test_only_a_failed_run_is_retried():
+    """A clear error for all others."""
+    agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
+    Shop()(agent)
+    run = await agent.run("go").settled()
+    with pytest.raises(UsageError, match="interrupted"):
+        run.retry()
+    run.reject(run.interrupts[0])
+    await run
+    with pytest.raises(UsageError, match="completed"):
+        run.retry()
+
+
+async def test_c102_step_by_step_the_errors_messages_are_the_starting_point():
+    """For a model that failed, too."""
+    agent = nb.Agent(nb.ScriptedModel([call("plain"), RuntimeError("down"), "done"]))
+    shop = Shop()
+    shop(agent)
+    with pytest.raises(nb.ModelError) as caught:
+        await agent.generate("go")
+    assert (await agent.generate(messages=caught.value.messages)).text == "done"
+    assert shop.log == [("plain", 0)]
+
+
+async def test_a_retry_runs_nothing_again_that_another_process_was_running():
+    """What became of it is not known here; what the failing process itself ran has ended, and is."""
+    shop = Shop(plain=1)
+    agent = nb.Agent(nb.ScriptedModel([call("plain")]), on_tool_error="raise")
+    shop(agent)
+    run = agent.run("go", store=nb.MemoryStore())
+    with pytest.raises(ToolFailed):
+        await run
+    (started,) = [e for e in run.journal if e.type == "tool_started"]
+    events = [
+        e.model_copy(update={"owner": "elsewhere:1:1"}) if e is started else e for e in run.journal
+    ]
+    store = nb.MemoryStore()
+    store.append("r", events, 0)
+    other = await nb.open_run("r", agent=agent, store=store)
+    with pytest.raises(UsageError, match=r"'plain' \(by process 1 on elsewhere\)"):
+        other.retry()
+    assert (other.status, shop.log) == ("failed", [])

@@ -1,0 +1,51 @@
+"""What a paused run holds in memory."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import nbagent as nb
+from nbagent.core.base.events import CallRequested, Interrupted, ModelResponded, dump, slim
+
+RUNS = 200
+
+
+async def test_many_paused_runs_are_little_more_than_their_messages():
+    """A live paused run takes some 5 KiB: a person may leave hundreds of questions open."""
+    model = nb.ScriptedModel(lambda _messages: nb.ScriptedModel.call("pay", amount=12.5))
+    agent = nb.Agent(model)
+
+    @agent.tool
+    async def pay(amount: float, ctx: nb.ToolContext) -> str:
+        return str(amount) if ctx.resumed else ctx.interrupt(nb.Confirm(message="Go on?"))
+
+    async def paused(count: int) -> list[nb.Run]:
+        runs = [await agent.run("go", attended=True, show=False).settled() for _ in range(count)]
+        model.requests.clear()
+        gc.collect()
+        return runs
+
+    first = await paused(20)
+    tracemalloc.start()
+    try:
+        held = await paused(RUNS)
+        size = tracemalloc.get_traced_memory()[0] / RUNS
+    finally:
+        tracemalloc.stop()
+    assert {run.status for run in [*first, *held]} == {"interrupted"}
+    assert size < 6.5 * 1024  # twice as much with pydantic's own dicts and sets
+
+
+def test_a_slim_event_is_the_same_event():
+    """It is equal, is written as the same JSON, and can be copied with changes."""
+    call = CallRequested(id="c", name="pay", input={"amount": 1})
+    for event in (
+        ModelResponded(at=1.0, text="hm", calls=(call,)),
+        Interrupted(at=2.0, id="i", call_id="c", tool_name="pay", kind="tool", input={"amount": 1}),
+    ):
+        kept = slim(event)
+        assert kept == event
+        assert dump(kept) == dump(event)
+        assert repr(kept) == repr(event)
+        assert kept.model_copy(update={"at": 3.0}).at == 3.0

@@ -1,0 +1,668 @@
+"""A live run: loops, threads, cancelling, listeners, and going on with a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import nbagent as nb
+from nbagent.core.base.errors import MessagesError, StoreError, UsageError
+from nbagent.core.base.model import TextDelta
+from nbagent.core.call import threads
+from nbagent.core.call.threads import MAX_THREADS, private_loop, run_in_thread
+from nbagent.core.run import session as drive_module
+from nbagent.core.run.host import ScriptHost
+
+call = nb.ScriptedModel.call
+
+
+def asking(*more: Any, calls: int = 1) -> nb.Agent:
+    """An agent whose model asks, then says done."""
+    agent = nb.Agent(nb.ScriptedModel([[call("ask") for _ in range(calls)], *more, "done"]))
+    agent.add(nb.interrupt_tool("ask", output=str))
+    return agent
+
+
+# --- loops
+
+
+def test_a_run_in_a_script_lives_on_the_callers_loop():
+    """Its tools may use what belongs to that loop."""
+    seen = []
+
+    async def main() -> None:
+        agent = nb.Agent(nb.ScriptedModel([call("where"), "done"]))
+
+        @agent.tool
+        async def where() -> str:
+            seen.append(asyncio.get_running_loop())
+            return "here"
+
+        await agent.run("go")
+        seen.append(asyncio.get_running_loop())
+
+    asyncio.run(main())
+    assert seen[0] is seen[1]
+
+
+def test_a_paused_run_is_answered_in_a_second_asyncio_run():
+    """Its first loop is closed by then; it goes on where it is answered."""
+
+    async def begin() -> nb.Run:
+        return await asking(call("ask")).run("go").settled()
+
+    async def finish(run: nb.Run) -> str:
+        run.respond(run.interrupts[0], "x")
+        return (await run).text
+
+    run = asyncio.run(begin())
+    first = asyncio.run(_answered(run))
+    assert first.status == "interrupted"
+    assert asyncio.run(finish(run)) == "done"
+
+
+async def _answered(run: nb.Run) -> nb.Run:
+    run.respond(run.interrupts[0], "x")
+    return await run.settled()
+
+
+def test_a_paused_run_is_answered_with_no_loop_at_all():
+    """It goes on on the private loop, and can be waited for without one."""
+
+    async def begin() -> nb.Run:
+        return await asking().run("go").settled()
+
+    run = asyncio.run(begin())
+    run.respond(run.interrupts[0], "x")
+    assert run.wait().text == "done"
+
+
+def test_an_answer_given_as_the_loop_ends_is_not_lost():
+    """Accepted in one asyncio.run that ends at once, acted on in the next."""
+    slow = [nb.ScriptedModel.slow("done", delay=0.01) for _ in range(2)]
+
+    async def begin() -> nb.Run:
+        run = await asking(*slow).run("go").settled()
+        run.respond(run.interrupts[0], "x")
+        return run
+
+    async def finish(run: nb.Run) -> str:
+        return (await asyncio.wait_for(asyncio.ensure_future(_wait(run)), 10)).text
+
+    run = asyncio.run(begin())
+    assert run.interrupts == []
+    assert asyncio.run(finish(run)) == "done"
+
+
+async def _wait(run: nb.Run) -> nb.Result:
+    return await run
+
+
+def test_a_run_whose_loop_stops_under_it_says_so():
+    """Instead of hanging whoever awaits it in the next loop."""
+    agent = nb.Agent(nb.ScriptedModel([call("slow")]))
+
+    @agent.tool
+    async def slow() -> str:
+        await asyncio.sleep(60)
+        return "never"
+
+    async def begin() -> nb.Run:
+        run = agent.run("go")
+        await asyncio.sleep(0.01)
+        return run
+
+    async def wait(run: nb.Run) -> None:
+        await asyncio.wait_for(_wait(run), 10)
+
+    run = asyncio.run(begin())
+    with pytest.raises(nb.RunError, match="loop"):
+        asyncio.run(wait(run))
+
+
+async def test_a_cancelled_run_of_a_closed_loop_is_cancelled():
+    """Cancelling needs no loop where nothing runs."""
+    run = await asyncio.to_thread(lambda: asyncio.run(_paused()))
+    await asyncio.wait_for(run.cancel(), 10)
+    assert run.status == "cancelled"
+
+
+async def _paused() -> nb.Run:
+    return await asking().run("go").settled()
+
+
+@pytest.mark.parametrize("where", ["script", "thread", "running loop"])
+def test_run_sync_works_wherever_it_is_called(where):
+    """In a script, in a thread, and inside a running loop, which it blocks."""
+
+    def work() -> str:
+        return asking().run_sync("go", answers={"ask": "x"}).text
+
+    async def inside() -> str:
+        return work()
+
+    match where:
+        case "script":
+            text = work()
+        case "thread":
+            with ThreadPoolExecutor(1) as pool:
+                text = pool.submit(work).result(20)
+        case _:
+            text = asyncio.run(inside())
+    assert text == "done"
+
+
+def test_run_sync_raises_what_awaiting_raises():
+    """Nobody is attached, so it does not hang."""
+    with pytest.raises(nb.HumanInputRequired):
+        asking().run_sync("go")
+
+
+async def test_waiting_without_await_on_the_runs_own_loop_is_refused():
+    """It would wait for itself."""
+    run = await asking().run("go").settled()
+    with pytest.raises(UsageError, match="await run"):
+        run.wait()
+
+
+def test_run_sync_inside_a_tool_on_the_private_loop_is_refused():
+    """A clear error instead of a deadlock."""
+    inner = asking()
+    outer = nb.Agent(nb.ScriptedModel([call("nested"), "done"]))
+
+    @outer.tool
+    async def nested() -> str:
+        return inner.run_sync("go").text
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(outer.run_sync, "go")
+        result = future.result(20)
+    (told,) = [p["output"] for m in result.messages for p in m["content"] if "output" in p]
+    assert "UsageError" in told
+    assert "await run" in told
+
+
+# --- answers while the loop runs
+
+
+async def test_answers_from_threads_while_the_loop_runs_all_count():
+    """Forty questions, answered from many threads in any order: each call gets its own."""
+    agent = asking(calls=40)
+    run = await agent.run("go").settled()
+    found = run.interrupts
+    with ThreadPoolExecutor(8) as pool:
+        jobs = [
+            asyncio.wrap_future(pool.submit(run.respond, i, i.call_id)) for i in reversed(found)
+        ]
+        await asyncio.gather(*jobs)
+    assert (await asyncio.wait_for(_wait(run), 20)).text == "done"
+    assert [c.output for c in run.calls["ask"]] == [i.call_id for i in found]
+
+
+async def test_an_answer_given_by_a_listener_counts():
+    """At the very moment the question is asked; others hear the question before the answer."""
+    agent = asking(calls=3)
+    run = agent.run("go")
+    heard: list[str] = []
+
+    def answer(event: Any) -> None:
+        if getattr(event, "type", "") == "interrupted":
+            run.respond(event.id, "at once")
+
+    run.subscribe(answer)
+    run.subscribe(lambda event: heard.append(getattr(event, "type", "")))
+    assert (await asyncio.wait_for(_wait(run), 10)).text == "done"
+    told = [h for h in heard if h in ("interrupted", "resolved")]
+    assert told[0] == "interrupted"
+    assert told.count("interrupted") == told.count("resolved") == 3
+
+
+async def test_whoever_waits_is_not_woken_between_an_answer_and_what_it_starts():
+    """settled() after an answer means settled after what the answer caused."""
+    agent = nb.Agent(nb.ScriptedModel([[call("gate"), call("gate")], "done"]))
+    ran = []
+
+    @agent.tool
+    async def gate(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt()
+        await asyncio.sleep(0.01)
+        ran.append(ctx.call_id)
+        return "ok"
+
+    run = await agent.run("go").settled()
+    for n in (1, 2):
+        run.restart(run.interrupts[0])
+        assert run.status == "running"
+        await run.settled()
+        assert len(ran) == n
+    assert run.status == "completed"
+
+
+# --- cancelling
+
+
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give cancelled tools little time."""
+    monkeypatch.setattr(drive_module, "GRACE", 0.2)
+
+
+async def test_whoever_awaits_a_cancelled_run_is_told(short_grace):
+    """And not that it has not finished."""
+    agent = nb.Agent(nb.ScriptedModel([call("slow")]))
+    entered = asyncio.Event()
+
+    @agent.tool
+    async def slow() -> str:
+        entered.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    run = agent.run("go")
+    waiting = asyncio.ensure_future(_wait(run))
+    await entered.wait()
+    await asyncio.gather(run.cancel(by="ada"), run.cancel(by="bob"))
+    with pytest.raises(nb.Cancelled, match=r"by (ada|bob)"):
+        await waiting
+    assert [e.type for e in run.journal].count("run_cancelled") == 1
+
+
+async def test_no_answer_is_taken_while_a_run_is_being_cancelled(short_grace):
+    """An approval that races the stop button does not run the tool."""
+    agent = nb.Agent(nb.ScriptedModel([[call("gate"), call("stubborn")]]))
+    ran, entered, leave = [], threading.Event(), threading.Event()
+
+    @agent.tool
+    def gate(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt()
+        ran.append(1)
+        return "ran"
+
+    @agent.tool
+    def stubborn() -> str:
+        entered.set()
+        leave.wait(30)
+        return "late"
+
+    run = agent.run("go")
+    await asyncio.to_thread(entered.wait)
+    while not run.interrupts:  # noqa: ASYNC110 - seen from outside
+        await asyncio.sleep(0.001)
+    (i,) = run.interrupts
+    stopping = asyncio.ensure_future(run.cancel())
+    await asyncio.sleep(0.02)
+    assert not stopping.done()
+    with pytest.raises(nb.Conflict, match="being cancelled"):
+        run.restart(i)
+    await stopping
+    leave.set()
+    with pytest.raises(nb.Conflict, match="cancelled"):
+        run.restart(i)
+    assert ran == []
+
+
+async def test_a_tool_that_swallows_its_cancellation_does_not_go_on_to_the_model(short_grace):
+    """Its result is kept, and the model is not called again."""
+    model = nb.ScriptedModel([call("deaf"), "never"])
+    agent = nb.Agent(model)
+    entered = asyncio.Event()
+
+    @agent.tool
+    async def deaf() -> str:
+        entered.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "finished all the same"
+        return "slept"
+
+    run = agent.run("go")
+    await entered.wait()
+    await run.cancel()
+    assert run.status == "cancelled"
+    assert run.calls["deaf"][0].output == "finished all the same"
+    await asyncio.sleep(0.02)
+    assert len(model.requests) == 1
+
+
+async def test_a_tool_may_cancel_its_own_run():
+    """The stop goes through although the tool that waits for it is stopped too."""
+    agent = nb.Agent(nb.ScriptedModel([call("stop")]))
+
+    @agent.tool
+    async def stop() -> str:
+        await run.cancel(by="its own tool")
+        return "unreachable"
+
+    run = agent.run("go")
+    with pytest.raises(nb.Cancelled, match="its own tool"):
+        await asyncio.wait_for(_wait(run), 10)
+
+
+async def test_giving_up_waiting_does_not_stop_the_run():
+    """A timeout around ``await run`` is about the waiting."""
+    go = asyncio.Event()
+    agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]))
+
+    @agent.tool
+    async def slow() -> str:
+        await go.wait()
+        return "ok"
+
+    run = agent.run("go")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(_wait(run), 0.02)
+    assert run.status == "running"
+    go.set()
+    assert (await run).text == "done"
+
+
+async def test_cancelling_generate_stops_its_tools():
+    """The bodies see the cancellation."""
+    agent = nb.Agent(nb.ScriptedModel([[call("slow"), call("slow")]]))
+    stopped = []
+
+    @agent.tool
+    async def slow(ctx: nb.ToolContext) -> str:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            stopped.append(ctx.call_id)
+        return "never"
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(agent.generate("go"), 0.05)
+    await asyncio.sleep(0)
+    assert sorted(stopped) == ["call_1", "call_2"]
+
+
+# --- going on
+
+
+async def test_a_conversation_goes_on_after_a_run():
+    """The history is the one before, and the new prompt."""
+    model = nb.ScriptedModel(["one", "two"])
+    agent = nb.Agent(model)
+    first = agent.run("a")
+    with pytest.raises(nb.RunNotFinished):
+        agent.run("b", after=first)
+    await first
+    second = agent.run("b", after=first)
+    assert (await second).text == "two"
+    assert [m["role"] for m in model.requests[1].messages] == ["user", "assistant", "user"]
+    assert second.journal[0].after == first.id
+
+
+async def test_a_conversation_after_a_cancelled_run_knows_what_was_done():
+    """Finished work is told, so that the model does not repeat it; no call dangles."""
+    model = nb.ScriptedModel([[call("send"), call("slow")], "I had sent it already"])
+    agent = nb.Agent(model)
+    entered = asyncio.Event()
+
+    @agent.tool
+    async def send() -> str:
+        return "sent"
+
+    @agent.tool
+    async def slow() -> str:
+        entered.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    run = agent.run("go")
+    await entered.wait()
+    await asyncio.sleep(0.01)
+    await run.cancel()
+    assert (await agent.run("and?", after=run)).text == "I had sent it already"
+    outputs = [p["output"] for p in model.requests[1].messages[2]["content"]]
+    assert outputs[0] == "sent"
+    assert "not known" in outputs[1]
+
+
+async def test_a_result_before_the_end_says_what_to_do():
+    """With Run All the next cell runs at once."""
+    run = asking().run("go")
+    with pytest.raises(nb.RunNotFinished, match="await run"):
+        _ = run.result
+    await run.settled()
+    with pytest.raises(nb.RunNotFinished, match="interrupted"):
+        _ = run.result
+
+
+class Plan(BaseModel):
+    """A typed answer."""
+
+    dish: str
+
+
+async def test_a_typed_answer_is_an_instance_of_its_type():
+    """Live and step by step; what does not fit fails the run."""
+    agent = nb.Agent(nb.ScriptedModel(['{"dish": "x"}', '{"dish": "y"}', "soup"]), output_type=Plan)
+    assert (await agent.run("go")).output == Plan(dish="x")
+    assert (await agent.generate("go")).output == Plan(dish="y")
+    with pytest.raises(nb.ModelError, match="output_type"):
+        await agent.run("go")
+
+
+# --- watching
+
+
+async def test_events_tell_everything_in_order_with_unread_text_joined():
+    """From the first on, whenever one begins to read."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.slow("a long text", pieces=11)]))
+    run = agent.run("go")
+    live = [event async for event in run.events()]
+    late = [event async for event in run.events()]
+    assert late == run.journal
+    assert [e for e in live if hasattr(e, "type")] == run.journal
+    texts = [e.text for e in live if isinstance(e, TextDelta)]
+    assert "".join(texts) == "a long text"
+    types = [getattr(e, "type", "delta") for e in live]
+    assert types[0] == "run_started"
+    assert types[-2:] == ["model_responded", "run_completed"]
+
+
+async def test_a_reader_that_sleeps_finds_the_text_joined():
+    """So nothing unread piles up piece by piece."""
+    agent = nb.Agent(nb.ScriptedModel([[TextDelta("x") for _ in range(1000)]]))
+    run = agent.run("go")
+    reader = run.events()
+    first = await anext(reader)
+    await run
+    rest = [event async for event in reader]
+    assert first.type == "run_started"
+    deltas = [e for e in rest if isinstance(e, TextDelta)]
+    assert [d.text for d in deltas] == ["x" * 1000]
+
+
+async def test_a_listener_that_fails_is_dropped_and_the_run_goes_on(caplog):
+    """Logged once; the others hear everything."""
+    agent = asking()
+    run = agent.run("go")
+    heard, failed = [], []
+
+    def broken(event: Any) -> None:
+        failed.append(event)
+        raise RuntimeError("the view broke")
+
+    run.subscribe(broken)
+    run.subscribe(heard.append)
+    await run.settled()
+    run.respond(run.interrupts[0], "x")
+    assert (await run).text == "done"
+    assert len(failed) == 1
+    assert [h for h in heard if hasattr(h, "type")] == run.journal[1:]
+    errors = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert len(errors) == 1
+    assert "the view broke" in caplog.text
+
+
+class Full(nb.MemoryStore):
+    """A store whose disk is full from some event on."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def append(self, run_id: str, events: Any, expected: int) -> None:
+        """Take events while there is room."""
+        if expected + len(events) > self.room:
+            raise OSError("disk full")
+        super().append(run_id, events, expected)
+
+
+async def test_c121_c123_what_cannot_be_stored_fails_loudly_and_runs_nothing():
+    """The answer is refused and still pending; a run that goes on by itself fails."""
+    ran = []
+    agent = nb.Agent(nb.ScriptedModel([call("gate"), "done"]))
+
+    @agent.tool
+    def gate(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt()
+        ran.append(1)
+        return "ran"
+
+    store = Full(room=4)
+    run = await agent.run("go", store=store).settled()
+    (i,) = run.interrupts
+    with pytest.raises(StoreError, match="disk full"):
+        run.restart(i)
+    assert ran == []
+    assert [p.id for p in run.interrupts] == [i.id]
+    store.room = 5
+    run.restart(i)
+    with pytest.raises(StoreError, match="disk full"):
+        await asyncio.wait_for(_wait(run), 10)
+    assert run.status == "failed"
+    assert ran == []
+
+
+# --- threads of our own
+
+
+async def test_a_tools_thread_has_the_callers_context_and_no_more_than_64_run():
+    """Context variables are copied; further tools wait their turn."""
+    variable = contextvars.ContextVar("variable", default="outside")
+    variable.set("inside")
+    running, most, lock = 0, 0, threading.Lock()
+    full, leave = threading.Event(), threading.Event()
+
+    def work() -> str:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+            if running == MAX_THREADS:
+                full.set()
+        leave.wait(30)
+        with lock:
+            running -= 1
+        return variable.get()
+
+    jobs = [asyncio.ensure_future(run_in_thread(work)) for _ in range(MAX_THREADS + 10)]
+    assert await asyncio.to_thread(full.wait, 30)
+    await asyncio.sleep(0.02)
+    leave.set()
+    assert set(await asyncio.gather(*jobs)) == {"inside"}
+    assert most == MAX_THREADS
+
+
+async def test_cancelling_leaves_the_thread_and_frees_its_place():
+    """What it returns later is nobody's."""
+    leave, left = threading.Event(), threading.Event()
+
+    def work() -> str:
+        leave.wait(30)
+        left.set()
+        return "late"
+
+    job = asyncio.ensure_future(run_in_thread(work))
+    await asyncio.sleep(0.01)
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+    assert await run_in_thread(lambda: "next") == "next"
+    leave.set()
+    assert await asyncio.to_thread(left.wait, 30)
+
+
+@pytest.mark.parametrize("error", [StopIteration, SystemExit, KeyboardInterrupt])
+async def test_what_a_future_cannot_carry_is_wrapped(error):
+    """And does not take the loop down."""
+
+    def work() -> None:
+        raise error("x")
+
+    with pytest.raises(threads.ThreadStopped, match=error.__name__):
+        await run_in_thread(work)
+
+
+def test_there_is_one_private_loop():
+    """However many threads ask for it at once."""
+    with ThreadPoolExecutor(8) as pool:
+        found = {id(loop) for loop in pool.map(lambda _: private_loop(), range(32))}
+    assert len(found) == 1
+
+
+async def test_sync_tools_of_one_turn_run_side_by_side():
+    """Two that need each other come through."""
+    agent = nb.Agent(nb.ScriptedModel([[call("meet"), call("meet")], "done"]))
+    barrier = threading.Barrier(2)
+
+    @agent.tool
+    def meet() -> str:
+        barrier.wait(20)
+        return "met"
+
+    run = agent.run("go")
+    await run
+    assert [c.output for c in run.calls["meet"]] == ["met", "met"]
+
+
+async def test_messages_taken_while_a_body_runs_do_not_run_it_again():
+    """Whether it takes effect is not known to who resumes them; after a failure it has ended."""
+    acted, go = [], asyncio.Event()
+    agent = nb.Agent(nb.ScriptedModel([call("act"), "done"]))
+
+    @agent.tool
+    async def act() -> str:
+        acted.append("act")
+        await go.wait()
+        return "acted"
+
+    run = agent.run("go")
+    async for event in run.events():
+        if getattr(event, "type", "") == "tool_started":
+            break
+    taken = json.loads(json.dumps(run.messages))
+    with pytest.raises(MessagesError, match="'act' was running when these messages"):
+        await agent.generate(messages=taken)
+    go.set()
+    assert (await run).text == "done"
+    assert acted == ["act"]
+
+
+@pytest.mark.parametrize("where", ["show", "wait_sync"])
+def test_a_keyboard_interrupt_ends_a_blocking_run_wherever_it_comes(monkeypatch, where):
+    """Also before the waiting has begun: the run does not stay behind with its question."""
+    started: list[nb.Run] = []
+
+    def interrupted(_host: Any, run: nb.Run, *_: Any) -> None:
+        started.append(run)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ScriptHost, where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        asking().run_sync("go", attended=True)
+    started[0]._when(lambda: started[0].status == "cancelled").result(20)

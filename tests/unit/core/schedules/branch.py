@@ -1,0 +1,89 @@
+"""A run under test, its handles, and the store of a process that has died."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nbagent.core.base import events
+from nbagent.core.base.errors import StoreError
+from nbagent.core.run.run import Run
+from nbagent.core.state.state import RunState
+from nbagent.core.tools.output import Chunk
+from tests.unit.core.schedules.ledger import Ledger
+from tests.unit.core.schedules.world import Seat
+
+
+@dataclass(eq=False, repr=False)
+class Branch:
+    """A run, or a fork of it."""
+
+    number: int
+    run_id: str
+    forked: bool = False
+    seats: list[Seat] = field(default_factory=list)
+    past: list[events.StoredEvent] = field(default_factory=list)
+    """The journal when it was last looked at."""
+    inherited: set[int] = field(default_factory=set)
+    """The numbers of calls that were done before it was forked."""
+    shared: bool = False
+    """Whether two processes ever had it at once."""
+    chunks: dict[tuple[tuple[str, ...], str], str] = field(default_factory=dict)
+    """What streaming tools yielded, by scope and call id."""
+    acts_seen: int = 0
+    known: list[events.StoredEvent] = field(default_factory=list)
+    """The events that were read from the store."""
+    worked_out: Ledger = field(default_factory=lambda: Ledger([]))
+
+    def __repr__(self) -> str:
+        return f"<branch {self.number}: {self.run.status}>"
+
+    @property
+    def run(self) -> Run:
+        """Its first handle's."""
+        run: Run = self.seats[0].run
+        return run
+
+    @property
+    def state(self) -> RunState:
+        """Where it stands."""
+        return self.run._journal.state
+
+    @property
+    def journal(self) -> list[events.StoredEvent]:
+        """Its events, as they are in the store."""
+        store = self.run._journal.store
+        assert store is not None
+        self.known += store.read(self.run_id, len(self.known))
+        return list(self.known)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What they say."""
+        journal = self.journal
+        if len(journal) != len(self.worked_out.journal):
+            self.worked_out = Ledger(journal)
+        return self.worked_out
+
+    def hears(self, heard: Any) -> None:
+        """Keep what a streaming tool yields."""
+        if isinstance(heard, Chunk):
+            where = (heard.scope, heard.call_id)
+            self.chunks[where] = self.chunks.get(where, "") + heard.text
+
+
+class Dead:
+    """The store of a process that is dead: nothing is written or read any more."""
+
+    def append(self, run_id: str, events: Sequence[Any], expected: int) -> None:
+        """Nothing."""
+        raise StoreError("this process is dead")
+
+    def read(self, run_id: str, start: int = 0) -> list[Any]:
+        """Nothing."""
+        return []
+
+    def run_ids(self) -> list[str]:
+        """None."""
+        return []

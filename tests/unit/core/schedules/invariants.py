@@ -1,0 +1,182 @@
+"""What always holds, whatever has happened to a run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis.stateful import invariant
+
+import nbagent as nb
+from nbagent.core.base import events
+from nbagent.core.base.messages import load
+from nbagent.core.state.fold import apply
+from nbagent.core.state.history import restore
+from nbagent.core.state.next_step import next_step
+from nbagent.core.state.state import RunState
+from tests.unit.core.schedules.branch import Branch
+from tests.unit.core.schedules.ledger import Ledger
+from tests.unit.core.schedules.schedule import Schedule
+from tests.unit.core.schedules.world import GATED
+
+
+def replayed(journal: list[events.StoredEvent]) -> RunState:
+    """The state that the journal's JSON stands for."""
+    state = RunState()
+    for event in journal:
+        state = apply(state, events.parse(events.dump(event)))
+    return state
+
+
+class Promises(Schedule):
+    """The promises, looked at after every step and at the end."""
+
+    @invariant()
+    def nothing_wrong_reached_a_model(self) -> None:
+        """P9, P10, P12 at the door of every model, at every depth; no model is asked for nothing."""
+        assert self.wrong == []
+        for branch in self.branches:
+            assert "refuses the request" not in "".join(map(events.dump, branch.journal))
+
+    @invariant()
+    def p1_nothing_refused_or_unanswered_ran_and_p5_what_was_approved_is_what_ran(self) -> None:
+        """By the answers that were stored when it ran; at every depth, with any middleware."""
+        for branch in self.branches:
+            acts, stored = self.world.acts.get(branch.number, []), branch.journal
+            for act in acts[branch.acts_seen :]:
+                assert act.kind == self.kinds[act.n]
+                assert Ledger(stored[: act.position]).lets(act), act
+            branch.acts_seen = len(acts)
+
+    @invariant()
+    def p3_each_side_effect_happened_once(self) -> None:
+        """Also with Retry around, steps in bodies that ask, and what a fork took over."""
+        for branch in self.branches:
+            acts = [act.n for act in self.world.acts.get(branch.number, [])]
+            again = {n for n in acts if acts.count(n) > 1}
+            # a failure in one process does not wait for the bodies that another one runs
+            assert again <= (branch.ledger.cut_off() if branch.shared else set())
+            assert not branch.inherited & set(acts)
+
+    @invariant()
+    def c36_a_body_that_pauses_is_entered_once_and_once_more_for_each_restart(self) -> None:
+        """However often what surrounds it tries, and whoever drives."""
+        for branch in self.branches:
+            ledger = branch.ledger
+            for n, times in ledger.entered().items():
+                if self.kinds[n] in GATED:
+                    assert times <= 1 + len(ledger.approved(n))
+
+    @invariant()
+    def every_answer_in_a_journal_is_one_that_was_accepted(self) -> None:
+        """Or the end of a question's time, which had come."""
+        for branch in self.branches:
+            asked = branch.ledger.asked
+            for event in branch.journal:
+                if event.type == "resolved" and event.by == "expiry":
+                    assert event.at >= asked[event.id].expires_at
+                    assert event.resolution.type != "restart"
+                elif event.type == "resolved":
+                    given = self.given[event.id]
+                    assert event.resolution == given, (event, given)
+
+    @invariant()
+    def p9_results_and_questions_are_in_call_order(self) -> None:
+        """Each result is its own call's."""
+        for branch in self.branches:
+            state, ledger = branch.state, branch.ledger
+            assert list(self.misplaced(ledger, branch.run.messages)) == []
+            calls = list(state.calls)
+            by_call = [(e.scope or (e.call_id,))[0] for e in state.pending if e.call_id]
+            assert by_call == sorted(by_call, key=calls.index)
+
+    @invariant()
+    def the_journal_only_grows_and_replays_to_the_same_state_everywhere(self) -> None:
+        """Through JSON, and in every handle."""
+        for branch in self.branches:
+            journal, state = branch.run.journal, branch.state
+            grown = len(journal) > len(branch.past)
+            assert journal[: len(branch.past)] == branch.past
+            self._a_budget_is_asked_about_once_it_is_used_up(branch, journal)
+            branch.past = journal
+            again = replayed(journal) if grown else state
+            assert again == state
+            assert next_step(again) == next_step(state)
+            for seat in branch.seats:
+                assert seat.run._journal.state == state
+
+    def _a_budget_is_asked_about_once_it_is_used_up(self, branch: Branch, journal: Any) -> None:
+        for k in range(len(branch.past), len(journal)):
+            event = journal[k]
+            if event.type == "interrupted" and event.budget in ("tokens", "cost"):
+                ledger = Ledger(journal[:k])
+                allowed = self.budgets[bool(event.scope)][event.budget]
+                spent = ledger.spent(event.budget, event.scope)
+                assert spent >= allowed + ledger.granted(event.budget, event.scope)
+
+    @invariant()
+    def a_run_that_does_nothing_waits_for_somebody(self) -> None:
+        """Nothing that could be done is left undone."""
+        for branch in self.branches:
+            if branch.run.status == "running":
+                assert self.world.open_slow(branch.number), branch.state
+
+    @invariant()
+    def what_is_paused_is_the_same_after_its_messages_went_through_json(self) -> None:
+        """The same questions, at every depth."""
+        for branch in self.branches:
+            state = branch.state
+            if state.outcome is None and not self.world.open_slow(branch.number) and state.calls:
+                again = restore(load(json.loads(json.dumps(branch.run.messages))))
+                assert again.pending == [e for e in state.pending if e != state.budget]
+                assert next_step(again) == next_step(replace(state, budget=None))
+
+    @invariant()
+    def c72_what_a_tool_streamed_is_its_result(self) -> None:
+        """The pieces of each call, never mixed."""
+        for branch in self.branches:
+            called = branch.ledger.called()
+            for event in branch.journal:
+                if event.type == "tool_finished" and not event.error:
+                    made = called[event.scope, event.call_id]
+                    known = made.name == "inner" or made.input["n"] in branch.inherited
+                    if made.name.startswith("stream") and not known:
+                        assert branch.chunks[event.scope, event.call_id] == event.output
+
+    @invariant()
+    def p7_headless_never_hangs(self) -> None:
+        """A settled run says so, and awaiting one that is paused raises."""
+        for branch in self.branches:
+            if branch.run.status == "interrupted":
+                with pytest.raises(nb.HumanInputRequired) as caught:
+                    self.loop.run_until_complete(asyncio.wait_for(branch.run._wait(), 30))
+                assert list(caught.value.interrupts) == branch.run.interrupts
+
+    def teardown(self) -> None:
+        """Every run comes to its end, and all that held on the way holds there."""
+        try:
+            if self.branches:
+                self.finish()
+                for branch in self.branches:
+                    self._ended_well(branch)
+                self.nothing_wrong_reached_a_model()
+                self.p1_nothing_refused_or_unanswered_ran_and_p5_what_was_approved_is_what_ran()
+                self.p3_each_side_effect_happened_once()
+                self.every_answer_in_a_journal_is_one_that_was_accepted()
+                self.p9_results_and_questions_are_in_call_order()
+                self.the_journal_only_grows_and_replays_to_the_same_state_everywhere()
+        finally:
+            self.closed()
+
+    def _ended_well(self, branch: Branch) -> None:
+        run = branch.run
+        assert run.status == "completed" or (self.cancels and run.status == "cancelled"), (
+            run.journal[-1]
+        )
+        if run.status == "completed":
+            queued = [e.text for e in run.journal if e.type == "message_queued"]
+            told = [m["content"][0]["text"] for m in run.messages if m["role"] == "user"]
+            assert told == ["go", *queued]

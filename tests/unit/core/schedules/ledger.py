@@ -1,0 +1,181 @@
+"""What a journal says of a run, worked out from its events alone: the oracle of the state machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import nbagent as nb
+from nbagent.core.base import events
+from tests.unit.core.schedules.turns import said
+from tests.unit.core.schedules.world import EDIT, FREE, GATED, NEEDED, REVIEWED, Act
+
+Scope = tuple[str, ...]
+
+
+def number_of(input_: Any) -> int:
+    """The number of the call with this input."""
+    return int(input_["n"]) % EDIT
+
+
+class Ledger:
+    """Questions, answers, results and expenses of a run."""
+
+    def __init__(self, journal: Sequence[events.StoredEvent]) -> None:
+        self.journal = journal
+        self.asked = {e.id: e for e in journal if e.type == "interrupted"}
+        self.resolved = [e for e in journal if e.type == "resolved"]
+
+    # --- answers
+
+    def answers(self, n: int) -> list[tuple[Any, Any]]:
+        """The questions of a call that have answers, each with it, in the answers' order."""
+        found = [(self.asked[e.id], e.resolution) for e in self.resolved]
+        return [(i, r) for i, r in found if i.kind != "budget" and number_of(i.input) == n]
+
+    def approved(self, n: int) -> list[int]:
+        """The inputs that were let through, round by round."""
+        return [
+            i.input["n"] if r.input is None else r.input["n"]
+            for i, r in self.answers(n)
+            if isinstance(r, nb.Restart)
+        ]
+
+    def replies(self, n: int) -> dict[int, Any]:
+        """What was answered in a body's middle, by the question's place."""
+        return {i.ask: r for i, r in self.answers(n) if i.kind == "ask"}
+
+    def lets(self, act: Act) -> bool:
+        """Whether a call may act as it did, with the answers so far."""
+        approved = self.approved(act.n)
+        if act.kind in GATED:
+            return len(approved) == (2 if act.kind == "twice" else 1) and approved[-1] == act.input
+        if act.kind in REVIEWED:
+            known = (act.depth, act.kind) in act.seat.remembered
+            return approved[-1:] == [act.input] or known
+        if act.kind in NEEDED:
+            replies = self.replies(act.n).values()
+            return sum(isinstance(r, nb.Respond) for r in replies) >= NEEDED[act.kind]
+        return act.kind in FREE and act.input == act.n
+
+    # --- results
+
+    def fits(self, kind: str, n: int, told: Any) -> bool:
+        """Whether a call's result is what came of it, and of nothing else."""
+        told = str(told)
+        settled = [r for i, r in self.answers(n) if i.kind != "ask"]
+        if settled:
+            if kind in REVIEWED and isinstance(
+                settled[-1], nb.Restart
+            ):  # ``lets`` has seen its input
+                return int(told.rpartition("did ")[2]) % EDIT == n
+            return self._fits_answer(n, settled[-1], told)
+        if kind in NEEDED:
+            return self._fits_replies(n, told)
+        outcomes = {
+            "flaky": ("line is down", f"did {n}"),
+            "slow": ("slowly", "gone"),
+            "denied": ("refuses this call",),
+            "guarded": ("refuses this call",),
+        }
+        if kind in GATED or kind == "ask":
+            return False
+        return any(outcome in told for outcome in outcomes.get(kind, (f"did {n}",)))
+
+    def _fits_answer(self, n: int, answer: Any, told: str) -> bool:
+        match answer:
+            case nb.Respond(output=output):
+                return told.endswith(output)
+            case nb.Reject():
+                return "rejected this call" in told
+            case _:
+                return told.endswith(f"did {self.approved(n)[-1]}")
+
+    def _fits_replies(self, n: int, told: str) -> bool:
+        replies = self.replies(n)
+        if any(isinstance(r, nb.Reject) for r in replies.values()):
+            return "said no" in told or "stopped in its middle" in told
+        return told == " | ".join(str(replies[k].output) for k in sorted(replies))
+
+    def called(self) -> dict[tuple[Scope, str], Any]:
+        """Every call, by where it was made and its id."""
+        return {
+            (e.scope, c.id): c for e in self.journal if e.type == "model_responded" for c in e.calls
+        }
+
+    def unfinished(self) -> set[str]:
+        """The tools whose bodies began, and of which no end is known."""
+        ends = ("tool_finished", "interrupted")
+        over = {(e.scope, e.call_id) for e in self.journal if e.type in ends}
+        called = self.called()
+        began = {(e.scope, e.call_id) for e in self.journal if e.type == "tool_started"}
+        return {called[where].name for where in began - over}
+
+    def entered(self) -> dict[int, int]:
+        """How often the body of each call was started."""
+        called = self.called()
+        began = [called[e.scope, e.call_id] for e in self.journal if e.type == "tool_started"]
+        return Counter(number_of(call.input) for call in began if call.name != "inner")
+
+    def cut_off(self) -> set[int]:
+        """The numbers of calls whose bodies had begun, and not ended, when the run failed."""
+        open_: dict[tuple[Scope, str], int] = {}
+        cut: set[int] = set()
+        for event in self.journal:
+            if event.type == "tool_started":
+                made = self.called()[event.scope, event.call_id]
+                if made.name != "inner":
+                    open_[event.scope, event.call_id] = number_of(made.input)
+            elif event.type in ("tool_finished", "interrupted"):
+                open_.pop((event.scope, event.call_id), None)
+            elif event.type == "run_failed":
+                cut |= set(open_.values())
+        return cut
+
+    def finished(self) -> set[int]:
+        """The numbers of calls that are done, or have done the step in which they act."""
+        called = self.called()
+        ends = [e for e in self.journal if e.type in ("tool_finished", "step_finished")]
+        made = [called[e.scope, e.call_id] for e in ends]
+        return {number_of(c.input) for c in made if c.name != "inner"}
+
+    # --- what it cost
+
+    def scope_of(self, prompt: str) -> Scope:
+        """Where the run with this prompt runs."""
+        for event in self.journal:
+            if event.type == "run_started" and event.messages[-1]["content"][0]["text"] == prompt:
+                return event.scope
+        raise LookupError(prompt)
+
+    def spent(self, name: str, scope: Scope) -> float:
+        """The tokens or dollars of a run, those inside included."""
+        made = [e for e in self.journal if e.type == "model_responded"]
+        within = [e for e in made if e.scope[: len(scope)] == scope]
+        if name == "cost":
+            return sum(e.cost or 0.0 for e in within)
+        return sum(e.input_tokens + e.output_tokens for e in within)
+
+    def granted(self, name: str, scope: Scope) -> float:
+        """What a person added to a run's own budget."""
+        found = [(self.asked[e.id], e.resolution) for e in self.resolved]
+        return sum(
+            r.output
+            for i, r in found
+            if (i.kind, i.budget, i.scope) == ("budget", name, scope) and isinstance(r, nb.Respond)
+        )
+
+
+def turns_of(history: Any) -> int:
+    """Model responses since the last message of a person."""
+    last = max(k for k, m in enumerate(history) if m["role"] == "user")
+    return said(history[last:])
+
+
+def results_in(history: Any) -> Iterator[tuple[Any, list[Any]]]:
+    """Each message that asks for calls, with the results that follow it."""
+    for k, item in enumerate(history):
+        calls = [p for p in item["content"] if p.get("type") == "tool_call"]
+        if calls and k + 1 < len(history):
+            yield calls, list(history[k + 1]["content"])

@@ -1,0 +1,384 @@
+"""A run under test, its branches and their handles, and how the test lets things happen to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize
+
+import nbagent as nb
+from nbagent.core.base.messages import user
+from nbagent.core.base.model import Request
+from nbagent.core.engine.spec import RunSpec
+from nbagent.core.journal.journal import Journal
+from nbagent.core.run import run as run_module
+from nbagent.core.run.host import Place, ScriptHost
+from nbagent.core.run.run import Run
+from nbagent.core.state.next_step import Wait, next_step
+from nbagent.core.state.state import RunState
+from tests.unit.core.schedules.branch import Branch, Dead
+from tests.unit.core.schedules.ledger import Ledger, number_of, results_in, turns_of
+from tests.unit.core.schedules.turns import (
+    TURNS,
+    USAGE,
+    Watched,
+    kinds_in,
+    named,
+    numbered,
+    said,
+    speaker,
+)
+from tests.unit.core.schedules.world import (
+    EDIT,
+    FLAT,
+    IN_THREADS,
+    MIDDLEWARE,
+    Seat,
+    World,
+    middleware,
+)
+
+MORE = {"turns": 1, "tokens": 15, "cost": 0.015, "seconds": 6}
+"""How much more of a budget is granted."""
+BUDGETS: list[dict[str, float]] = [
+    {},
+    {},
+    {"tokens": 20},
+    {"seconds": 7},
+    {"tokens": 30, "cost": 0.025},
+]
+
+
+class Schedule(RuleBasedStateMachine):
+    """A live run and its forks, each with one handle or two, as other processes would have them."""
+
+    files: tuple[nb.SQLiteStore, ...]
+    """Two stores of one file."""
+    tools: Sequence[str] = FLAT
+    """What is called."""
+    around: Sequence[str] = MIDDLEWARE
+    """What surrounds the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.world = World()
+        self.world.at_door = {}
+        self.branches: list[Branch] = []
+        self.given: dict[str, Any] = {}
+        """Answers that were accepted, by interrupt id."""
+        self.wrong: list[str] = []
+        """What a model or a tool saw that it must not."""
+        self.failed: set[int] = set()
+        """Branches whose model has failed once."""
+
+    @initialize(
+        turns=TURNS,
+        place=st.integers(0, len(MIDDLEWARE) - 1),
+        max_turns=st.sampled_from([50, 2, 1]),
+        budget=st.sampled_from(BUDGETS),
+        inner_budget=st.sampled_from([{}, {}, {"tokens": 6}]),
+        raises=st.booleans(),
+        fails_at=st.sampled_from([None, None, 0, 1]),
+        in_file=st.booleans(),
+        cancels=st.booleans(),
+        handles=st.sampled_from([1, 2]),
+        eager=st.booleans(),
+    )
+    def start(self, turns: Any, place: int, max_turns: int, **drawn: Any) -> None:
+        """Begin a run."""
+        counter, kind = iter(range(EDIT)), self.around[place % len(self.around)]
+        self.script = [numbered(turn, counter) for turn in named(turns, self.tools)]
+        self.kinds = {n: kind for turn in self.script for n, kind in kinds_in(turn).items()}
+        self.hostile, self.max_turns = kind == "hostile", max_turns
+        self.budgets = (drawn["budget"], drawn["inner_budget"])
+        self.fails_at, self.cancels = drawn["fails_at"], drawn["cancels"]
+        self.eager = drawn["eager"]
+        memory = nb.MemoryStore()
+        self.stores = self.files if drawn["in_file"] else (memory, memory)
+        self.options = {
+            "middleware": middleware(kind),
+            "on_tool_error": "raise" if drawn["raises"] else "tell",
+        }
+        branch = Branch(0, nb.core.engine.spec.new_id())
+        self.branches.append(branch)
+        seat = self.seated(branch)
+        self.loop.run_until_complete(self._started(seat.run))
+        for _ in range(1, drawn["handles"]):
+            self.opened(branch)
+        self.quiet()
+
+    async def _started(self, run: Run) -> None:
+        run.start([user("go")])
+
+    # --- handles
+
+    def spec(self, seat: Seat) -> RunSpec:
+        """What runs at this seat: an agent of its own."""
+        budget, inner = ({"budget": nb.Budget(**b)} for b in self.budgets)
+        agent = self.world.agent(
+            seat,
+            lambda depth: self._model(seat, depth),
+            max_turns=self.max_turns,
+            **self.options,
+            **budget,
+            inner={**self.options, **inner},
+        )
+        return replace(agent._spec(agent.tools), clock=lambda: self.world.now)
+
+    def _model(self, seat: Seat, depth: int) -> Watched:
+        answer = speaker(None if depth else self.script, depth)
+
+        def step(messages: Any) -> Any:
+            if not depth and said(messages) == self.fails_at and seat.branch not in self.failed:
+                self.failed.add(seat.branch)
+                return RuntimeError("the model is down")
+            return answer(messages)
+
+        model = nb.ScriptedModel(step, usage=USAGE[depth])
+        return Watched(model, lambda request: self._looked(seat, depth, request))
+
+    def seated(self, branch: Branch) -> Seat:
+        """A new handle on a branch."""
+        seat = Seat(branch.number)
+        store = self.stores[len(branch.seats) % 2]
+        place = Place(ScriptHost(), attended=False, loop=self.loop)
+        seat.run = Run(self.spec(seat), Journal(branch.run_id, store), place)
+        seat.run.subscribe(branch.hears)
+        branch.seats.append(seat)
+        return seat
+
+    def opened(self, branch: Branch) -> Seat:
+        """Another handle, as another process opens the run."""
+        branch.shared |= bool(branch.seats)
+        seat = self.seated(branch)
+        seat.run._journal.catch_up()
+        seat.run.take_up()
+        self.pushed(seat.run)
+        return seat
+
+    def pushed(self, run: Run) -> None:
+        """What a handle does by itself a moment after nobody else has gone on with the run."""
+        if not isinstance(next_step(run._journal.state), Wait):
+            run._drive.go_on()
+
+    def killed(self, branch: Branch, seat: Seat) -> None:
+        """The end of a process, in which nothing is written any more."""
+        run = seat.run
+        branch.seats.remove(seat)
+        run._journal.store = Dead()
+        run_module._handles.discard(run)
+        drive = run._drive
+        drive.stopping = True
+        if drive._task is not None:
+            drive._task.cancel()
+            self.loop.run_until_complete(asyncio.wait([drive._task]))
+        if drive._follower is not None and drive._follower._timer is not None:
+            drive._follower._timer.cancel()
+
+    def forked(self, branch: Branch, seat: Seat, at: str | None) -> Branch:
+        """A fork, with an agent of its own.
+
+        Raises:
+            UsageError: calls run.
+        """
+        made, new = Branch(len(self.branches), "", forked=True), Seat(len(self.branches))
+        mine = seat.run._spec
+        seat.run._spec = self.spec(new)
+        try:
+            new.run = seat.run.fork(at=at)
+        finally:
+            seat.run._spec = mine
+        made.run_id = new.run.id
+        made.seats.append(new)
+        new.run.subscribe(made.hears)
+        made.inherited = made.ledger.finished()
+        if branch.number in self.failed:
+            self.failed.add(made.number)
+        self.branches.append(made)
+        self.pushed(new.run)
+        return made
+
+    # --- time
+
+    def quiet(self) -> None:
+        """Let everything happen that can happen by itself."""
+        self.loop.run_until_complete(asyncio.wait_for(self._quiet(), 60))
+
+    async def _quiet(self) -> None:
+        runs = [seat.run for seat in self.all_seats]
+        before: list[int] = []
+        while (now := [run._journal.state.position for run in runs]) != before:
+            before = now
+            await self._idle()
+            for run in runs:
+                # who works hears of others with its next event, who has failed with its next use
+                if run.status in ("running", "failed"):
+                    run._journal.catch_up()
+                run.follow()
+            await self._idle()
+
+    async def _idle(self) -> None:
+        calm = 0
+        while calm < 3:
+            await asyncio.sleep(0)
+            busy = bool(self.loop._ready) or any(
+                self._computes(b.number, seat.run._journal.state)
+                for b in self.branches
+                for seat in b.seats
+            )
+            calm = 0 if busy else calm + 1
+            if calm == 3 and self.world.let_in():
+                calm = 0
+
+    def _computes(self, branch: int, state: RunState) -> bool:
+        """Whether a body runs in a thread; the loop knows of all others."""
+        for one in state.calls.values() if state.outcome is None else ():
+            in_thread = one.status == "running" and one.name in IN_THREADS
+            if in_thread and (branch, number_of(one.input)) not in (self.world.at_door or ()):
+                return True
+            if one.child is not None and self._computes(branch, one.child):
+                return True
+        return False
+
+    def stopped(self, stops: list[Future[None]]) -> None:
+        """Wait for cancels to be over."""
+
+        async def over() -> None:
+            while not all(stop.done() for stop in stops):
+                self.world.let_in()
+                await asyncio.sleep(0.001)
+
+        self.loop.run_until_complete(asyncio.wait_for(over(), 30))
+        self.quiet()
+
+    def time_goes_on(self) -> None:
+        """A quarter of an hour and more; only branches that work use it up."""
+        self.world.now += 1000
+        for branch in self.branches:
+            if branch.run.status == "running":
+                self.world.worked[branch.number] = self.world.worked.get(branch.number, 0) + 1000
+
+    @property
+    def all_seats(self) -> list[Seat]:
+        """Every handle."""
+        return [seat for branch in self.branches for seat in branch.seats]
+
+    def deadlines_come(self, order: Iterable[int]) -> None:
+        """What the handles' timers do, in this order."""
+        for k in order:
+            self.all_seats[k].run._deadlines.apply()
+
+    # --- answers
+
+    def resolution(self, branch: Branch, i: nb.PendingInterrupt, answer: str, more: int = 1) -> Any:
+        """What an answer means for this interrupt."""
+        if answer == "reject":
+            return nb.Reject(reason="no")
+        if i.kind == "budget":
+            name = branch.ledger.asked[i.id].budget or ""
+            return nb.Respond(output=MORE[name] * more)
+        if answer == "respond" or not i.restartable:
+            return nb.Respond(output=f"answer to {i.id}")
+        if answer == "always" and i.kind == "approval":
+            return nb.Restart(remember="tool" if i.input["n"] % 2 else "tool_in_run")
+        return nb.Restart(input={"n": i.input["n"] % EDIT + EDIT} if answer == "edit" else None)
+
+    def took(self, branch: Branch, seat: Seat, i: nb.PendingInterrupt, resolution: Any) -> None:
+        """An answer was accepted: it counts at once."""
+        assert i.id not in [p.id for p in seat.run.interrupts]
+        self.given[i.id] = resolution
+        if isinstance(resolution, nb.Restart) and resolution.remember:
+            seat.remembered.add((len(i.path) - 2, i.tool_name))
+        for other in branch.seats if self.eager else ():  # each takes it on itself to go on
+            other.run._journal.catch_up()
+            self.pushed(other.run)
+        self.quiet()
+
+    # --- the oracle at a model's door
+
+    def _looked(self, seat: Seat, depth: int, request: Request) -> None:
+        ledger = Ledger(seat.run._journal.read()[: seat.position])
+        history = request.messages
+        prompt = history[0]["content"][0]["text"]
+        scope = ledger.scope_of(prompt) if depth else ()
+        self.wrong += self.misplaced(ledger, history)
+        self.wrong += self._overspent(ledger, scope, history, seat.branch)
+        if any(
+            p["name"] == "last" and not p.get("error")
+            for p in history[-1]["content"]
+            if "output" in p
+        ):
+            self.wrong.append("a model was called after a final tool was answered")
+
+    def misplaced(self, ledger: Ledger, history: Any) -> Iterator[str]:
+        """P9, P12: results that are not their call's, or not in the calls' order."""
+        for calls, results in results_in(history):
+            if [c["id"] for c in calls] != [r.get("id") for r in results]:
+                yield f"P9: {calls} got {results}"
+                continue
+            for asked, part in zip(calls, results, strict=True):
+                n = asked["input"].get("n")
+                fits = n is None or ledger.fits(self.kinds[n], n, part["output"])
+                if not fits and not (self.hostile and part["output"] == "all went well"):
+                    yield f"{self.kinds[n]} {n} has the result {part['output']!r}"
+
+    def _overspent(
+        self, ledger: Ledger, scope: tuple[str, ...], history: Any, branch: int
+    ) -> Iterator[str]:
+        limit = self.max_turns if not scope else 20
+        if turns_of(history) >= limit + ledger.granted("turns", scope):
+            yield f"P10: {turns_of(history)} turns at {scope}"
+        for depth in range(len(scope) + 1):
+            for name, allowed in self.budgets[min(depth, 1)].items():
+                spent = self.spent(ledger, name, scope[:depth], branch)
+                if spent >= allowed + ledger.granted(name, scope[:depth]):
+                    yield f"P10: {spent} {name} at {scope[:depth]}"
+
+    def spent(self, ledger: Ledger, name: str, scope: tuple[str, ...], branch: int) -> float:
+        """What a run has used, worked out from what the models said and the tools did."""
+        if name != "seconds":
+            return ledger.spent(name, scope)
+        return 0.0 if self.branches[branch].forked else self.world.worked.get(branch, 0.0)
+
+    # --- the end
+
+    def finish(self) -> None:
+        """Answer all that is open: every run comes to its end."""
+        for branch in self.branches:
+            for _ in range(60):
+                if branch.run.status in ("completed", "cancelled"):
+                    break
+                self._went_on(branch)
+
+    def _went_on(self, branch: Branch) -> None:
+        if branch.run.status == "failed":
+            branch.run.retry()
+            self.quiet()
+        for n in self.world.open_slow(branch.number):
+            if n in self.world.open_slow(branch.number):  # else left off as another process failed
+                self.world.slow[branch.number, n].set_result("slowly")
+                self.quiet()
+        for i in branch.run.interrupts:
+            if i.id in [p.id for p in branch.run.interrupts]:
+                resolution = self.resolution(branch, i, "respond", 1000)
+                branch.run.resolve(i, resolution)
+                self.took(branch, branch.seats[0], i, resolution)
+
+    def closed(self) -> None:
+        """Leave nothing behind."""
+        for future in self.world.slow.values():
+            if not future.done():
+                future.cancel()
+        left = [t for t in asyncio.all_tasks(self.loop) if not t.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            self.loop.run_until_complete(asyncio.wait(left))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()

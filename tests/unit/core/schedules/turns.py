@@ -1,0 +1,96 @@
+"""Turns that hypothesis draws, and the models that ask for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+import nbagent as nb
+from nbagent.core.base.model import ModelDelta, Request, Usage
+from tests.unit.core.schedules.world import FLAT
+
+USAGE = (Usage(10, 1, 0.01), Usage(5, 2, 0.005), Usage(1, 1, 0.001))
+"""What a response costs, by depth."""
+
+LEAVES = st.integers(0, 2 * len(FLAT) - 1)
+"""Places in a list of tools, which goes round."""
+TURN = st.lists(
+    LEAVES | st.lists(LEAVES | st.lists(LEAVES, min_size=1, max_size=2), min_size=1, max_size=3),
+    min_size=2,
+    max_size=4,
+)
+TURNS = st.lists(TURN, min_size=1, max_size=3)
+
+
+def named(turns: Any, tools: Sequence[str]) -> Any:
+    """Drawn turns with the tools' names for their places."""
+    return [
+        named(one, tools) if isinstance(one, list) else tools[one % len(tools)] for one in turns
+    ]
+
+
+def numbered(turns: Any, counter: Iterator[int]) -> Any:
+    """A drawn turn as ``[kind, number]`` with a number for each call; an agent's as ``[inner, turns]``."""
+    return [
+        ["inner", _two_turns(numbered(one, counter))]
+        if isinstance(one, list)
+        else [one, next(counter)]
+        for one in turns
+    ]
+
+
+def _two_turns(calls: list[Any]) -> list[Any]:
+    return [turn for turn in (calls[:2], calls[2:]) if turn]
+
+
+def kinds_in(turn: Any) -> dict[int, str]:
+    """Each call's tool by its number."""
+    found: dict[int, str] = {}
+    for kind, what in turn:
+        for one in what if kind == "inner" else ():
+            found |= kinds_in(one)
+        if kind != "inner":
+            found[what] = kind
+    return found
+
+
+def requested(turn: list[Any]) -> list[Any]:
+    """The calls of a turn of ``[kind, number or inner turns]``."""
+    call = nb.ScriptedModel.call
+    return [
+        call("inner", prompt=json.dumps(what)) if kind == "inner" else call(kind, n=what)
+        for kind, what in turn
+    ]
+
+
+def said(messages: Any) -> int:
+    """How often the model has answered in this history."""
+    return sum(m["role"] == "assistant" for m in messages)
+
+
+def speaker(turns: list[Any] | None, depth: int = 0) -> Callable[[Any], Any]:
+    """A model's answers: these turns, or at a depth those that the prompt lists; by the history."""
+
+    def speak(messages: Any) -> Any:
+        mine = json.loads(messages[0]["content"][0]["text"]) if turns is None else turns
+        number = said(messages)
+        return requested(mine[number]) if number < len(mine) else f"done at {depth}"
+
+    return speak
+
+
+class Watched:
+    """A model whose every request is looked at before it answers."""
+
+    def __init__(self, model: nb.ScriptedModel, look: Callable[[Request], None]) -> None:
+        self.name = model.name
+        self._model, self._look = model, look
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
+        """Look, then answer."""
+        self._look(request)
+        async for delta in self._model.stream(request):
+            yield delta

@@ -1,0 +1,387 @@
+"""Wrong arguments and names are refused where they are given, with what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import Misuse, ToolError, UsageError
+from nbagent.core.base.events import dump
+
+call = nb.ScriptedModel.call
+
+
+def danger(x: int = 0) -> str:
+    """Do it."""
+    return f"done {x}"
+
+
+def made(**options: Any) -> nb.Agent:
+    """An agent with a tool ``danger``."""
+    script = nb.ScriptedModel([call("danger"), "done"])
+    return nb.Agent(**{"model": script, "tools": [danger]} | options)
+
+
+WRONG = [
+    ({"policy": "danger"}, "policy is a list, such as"),
+    ({"policy": 5}, "policy is a list"),
+    ({"policy": ["danger"]}, "a rule of policy is made by nb.allow, nb.review or nb.deny"),
+    ({"middleware": [nb.Retry]}, r"Retry is a class: give Retry\(…\)"),
+    ({"middleware": nb.Retry}, "middleware is a list"),
+    ({"middleware": nb.Retry()}, "middleware is a list"),
+    ({"middleware": [5]}, "a middleware is an async callable"),
+    ({"budget": 5}, r"budget is nb.Budget\(tokens"),
+    ({"tools": print}, "tools is a list"),
+    ({"tools": danger}, "tools is a list"),
+    ({"tools": "danger"}, "tools is a list"),
+    ({"tools": [42]}, "42 is no tool"),
+    ({"instructions": 5}, "instructions is a text or None, not 5"),
+    ({"name": None}, "name is a text, not None"),
+    ({"max_turns": 0}, "max_turns is a whole number"),
+    ({"max_turns": "3"}, "max_turns is a whole number .* not '3'"),
+    ({"max_turns": True}, "max_turns is a whole number"),
+    ({"store": "runs.db"}, r"give nb.SQLiteStore\('runs.db'\)"),
+    ({"store": Path("runs.db")}, r"give nb.SQLiteStore\('runs.db'\)"),
+    ({"store": nb.MemoryStore}, "MemoryStore is a class, give an instance"),
+    ({"model": None}, "a model is a name or has a stream method"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), WRONG, ids=[str(n) for n in range(len(WRONG))])
+def test_an_agent_takes_no_wrong_argument(options, said):
+    """The error names the argument, what was given and what is expected."""
+    with pytest.raises(UsageError, match=said):
+        made(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"store": "runs.db"}, r"give nb.SQLiteStore\('runs.db'\)"),
+        ({"attended": "yes"}, "attended is True, False or None"),
+        ({"pending": "rejct"}, "pending is 'refuse', 'reject' or 'queue', not 'rejct'"),
+        ({"answers": {"dangr": True}}, "did you mean 'danger'"),
+    ],
+)
+async def test_a_run_takes_no_wrong_argument(options, said):
+    """Nothing has started by then."""
+    agent = made()
+    with pytest.raises(UsageError, match=said):
+        agent.run("go", **options)
+    assert agent.model.requests == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"pending": "rejct"}, "pending is 'refuse'"),
+        ({"max_turns": 0}, "max_turns is a whole number"),
+        ({"tools": "danger"}, "tools is a list"),
+        ({"tools": ["dangr"]}, "did you mean 'danger'"),
+    ],
+)
+async def test_generate_takes_no_wrong_argument(options, said):
+    """Nor does a step."""
+    agent = made()
+    with pytest.raises(UsageError, match=said):
+        await agent.generate("go", **options)
+    assert agent.model.requests == []
+
+
+@pytest.mark.parametrize("rule", [nb.deny("dangr"), nb.review("Danger"), nb.allow("dange")])
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_rule_that_names_no_tool_is_refused_when_a_run_starts(rule, live):
+    """A typo in a deny rule would let the call pass."""
+    agent = made(policy=[rule])
+    with pytest.raises(UsageError, match=r"names no tool of 'agent'; did you mean 'danger'\?"):
+        await (agent.run("go") if live else agent.generate("go"))
+    assert agent.model.requests == []
+
+
+async def test_rules_with_wildcards_and_of_registered_tools_pass():
+    """Also where the tool was added after the agent, or is left out of this step."""
+    agent = made(policy=[nb.deny("drop_*"), nb.deny("rm?"), nb.review("later"), nb.allow("danger")])
+    agent.tool(name="later")(lambda: "x")
+    assert (await agent.generate("go", tools=[danger])).finish_reason == "stop"
+
+
+async def test_rules_do_not_reach_into_an_agent_and_its_own_are_checked():
+    """The error of an outer rule says where it belongs; an inner typo is found before anything runs."""
+    inner = nb.Agent(nb.ScriptedModel(["x"]), name="inner", tools=[danger])
+    outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=nb.deny("danger"))
+    with pytest.raises(UsageError, match="one of the agent 'inner' inside: give the rule to that"):
+        outer.run("go")
+    inner.policy.append(nb.deny("dangr"))
+    outer.policy.clear()
+    with pytest.raises(UsageError, match="names no tool of 'inner'; did you mean 'danger'"):
+        outer.run("go")
+
+
+# --- metadata and answers with their first fields in place
+
+
+class Transfer(nb.Confirm):
+    """Metadata of a person's own."""
+
+    message: str = "Send?"
+    amount: int
+
+
+@pytest.mark.parametrize(
+    ("made", "same"),
+    [
+        (nb.Confirm("Sure?", danger=True), nb.Confirm(message="Sure?", danger=True)),
+        (nb.Ask("How many?"), nb.Ask(message="How many?")),
+        (nb.Choose("Which?", ["a"]), nb.Choose(message="Which?", choices=["a"])),
+        (nb.Choose("Which?", choices=["a"]), nb.Choose(message="Which?", choices=["a"])),
+        (nb.Edit("Look"), nb.Edit(message="Look")),
+        (nb.Option("a", "Ay"), nb.Option(value="a", label="Ay")),
+        (nb.Reject("no"), nb.Reject(reason="no")),
+        (nb.Respond("x"), nb.Respond(output="x")),
+        (nb.Restart({"x": 1}), nb.Restart(input={"x": 1})),
+        (Transfer("Sure?", amount=1), Transfer(message="Sure?", amount=1)),
+        (Transfer(amount=1), Transfer(message="Send?", amount=1)),
+    ],
+    ids=str,
+)
+def test_the_first_fields_need_no_name(made, same):
+    """Those that everybody gives; a subclass with fields of its own too, and its JSON reads back."""
+    assert made == same
+    assert type(made).model_validate_json(made.model_dump_json()) == made
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: nb.Confirm("Sure?", True), "Confirm takes message in place and the rest by name"),
+        (lambda: nb.Confirm("Sure?", message="?"), "'message' in place and by name"),
+        (lambda: nb.Choose("Which?", ["a"], True), "takes message, choices in place"),
+    ],
+    ids=["too many", "twice", "three"],
+)
+def test_what_needs_its_name_is_told(make, said):
+    """A bare True says nothing to who reads it."""
+    with pytest.raises(TypeError, match=said):
+        make()
+
+
+# --- nothing to choose from
+
+
+class Table:
+    """A DataFrame, as far as it is looked at."""
+
+    columns = ("city", "price")
+
+
+class Empty:
+    """A column without rows."""
+
+    def tolist(self) -> list[str]:
+        """No values."""
+        return []
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ([], "nothing to choose from"),
+        (list, "nothing to choose from"),
+        (Empty(), "nothing to choose from"),
+        (Table(), r"whole table: .*df\['city'\]"),
+    ],
+    ids=["list", "function", "column", "table"],
+)
+async def test_a_choice_of_nothing_fails_the_run_in_its_tool(choices, said, asks):
+    """It would be a form that cannot be answered, or an approval; the model could not mend it."""
+
+    async def pick(ctx: nb.ToolContext) -> str:
+        question = nb.Choose("Which?", choices)
+        if not asks:
+            ctx.interrupt(question)
+        try:
+            return str(await ctx.ask(question))
+        except Exception:
+            return "nothing"
+
+    agent = made(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
+    with pytest.raises(Misuse, match=said):
+        await agent.run("go")
+    assert len(agent.model.requests) == 1
+
+
+async def test_a_choice_of_nothing_but_the_persons_own_is_asked():
+    """With ``allow_other`` the person writes the answer."""
+
+    async def pick(ctx: nb.ToolContext) -> str:
+        return str(await ctx.ask(nb.Choose("Which?", [], allow_other=True)))
+
+    agent = made(model=nb.ScriptedModel([call("pick"), "done"]), tools=[pick])
+    run = agent.run("go", answers=["mine"])
+    await run
+    assert run.calls["pick"][0].output == "mine"
+
+
+# --- what is no tool, no script
+
+
+class Shop:
+    """Something with methods."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def price(self, item: str) -> str:
+        """Tell a price."""
+        return f"{item} at {self.name}"
+
+    @classmethod
+    def kinds(cls, item: str) -> str:
+        """Tell the kind."""
+        return f"{item} of {cls.__name__}"
+
+
+@pytest.mark.parametrize("method", ["price", "kinds"])
+async def test_a_method_of_an_object_is_a_tool(method):
+    """Without the object among its inputs."""
+    script = nb.ScriptedModel([call(method, item="tea"), "done"])
+    agent = nb.Agent(script, tools=[getattr(Shop("Rue"), method)])
+    assert list(agent.tools[method].input_schema["properties"]) == ["item"]
+    run = agent.run("go")
+    await run
+    assert run.calls[method][0].output == {"price": "tea at Rue", "kinds": "tea of Shop"}[method]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: nb.Agent("demo", tools=[Shop.price]), "is a method without its object"),
+        (lambda: nb.tool(Shop.price), r"agent.add\(an_object.price\)"),
+        (lambda: nb.Agent("demo", tools=[lambda x: x]), r"nb.tool\(name='add'\)"),
+        (lambda: nb.tool(name="two words")(danger), "a tool's name is made of letters"),
+        (lambda: nb.interrupt_tool("what?"), "a tool's name is made of letters"),
+    ],
+    ids=["unbound", "unbound tool", "lambda", "space", "question"],
+)
+def test_what_no_model_could_call_is_refused(make, said):
+    """When it is made, with what to do."""
+    with pytest.raises(ToolError, match=said):
+        make()
+
+
+@pytest.mark.parametrize("steps", ["hello", None, 5])
+def test_a_script_is_a_list(steps):
+    """A text would be one step for each of its letters."""
+    with pytest.raises(UsageError, match=r"ScriptedModel\(\["):
+        nb.ScriptedModel(steps)
+
+
+# --- a tool that raises
+
+
+def broken(n: int = 0) -> int:
+    """Divide."""
+    return 5 // n
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_where_a_tool_raised_is_kept_for_the_person(fails, caplog):
+    """In the call and the log; the model and the journal get the one line that they always did."""
+    caplog.set_level("INFO", "nbagent")
+    script = nb.ScriptedModel([call("broken", n=int(not fails)), "done"])
+    run = nb.Agent(script, tools=[broken]).run("go")
+    await run
+    (one,) = run.calls["broken"]
+    line = "The tool broken failed: ZeroDivisionError: integer division or modulo by zero"
+    assert (one.failed, one.error, one.value) == ((True, line, line) if fails else (False, None, 5))
+    if not fails:
+        assert (one.traceback, caplog.text) == (None, "")
+        return
+    assert "return 5 // n" in one.traceback
+    assert "nbagent/core" not in one.traceback
+    assert "return 5 // n" in caplog.text
+    told = "".join(map(dump, run.journal))
+    assert ("return 5" in told, "Traceback" in told, line in told) == (False, False, True)
+
+
+async def test_a_person_s_no_is_no_failure_with_a_traceback(caplog):
+    """It is refused, which the call says; nothing is logged."""
+
+    @nb.tool
+    async def pay(ctx: nb.ToolContext) -> str:
+        return str(await ctx.ask("Pay?"))
+
+    script = nb.ScriptedModel([call("pay"), "done"])
+    run = nb.Agent(script, tools=[pay]).run("go", answers=[nb.Reject("no")])
+    await run
+    (one,) = run.calls["pay"]
+    assert (one.failed, one.traceback, caplog.text) == (True, None, "")
+
+
+async def test_a_traceback_is_bounded():
+    """However deep it was and however much it says."""
+
+    def deep(n: int = 0) -> None:
+        if n == 40:
+            raise ValueError("x" * 50_000)
+        deep(n + 1)
+
+    script = nb.ScriptedModel([call("deep"), "done"])
+    run = nb.Agent(script, tools=[deep]).run("go")
+    await run
+    assert len(run.calls["deep"][0].traceback) < 4_100
+
+
+def test_an_agent_whose_name_is_for_people_is_a_tool():
+    """Its default name as a tool is one that a model can say."""
+    assert nb.Agent("demo", name="Travel planner").as_tool().name == "Travel_planner"
+
+
+async def test_a_run_in_a_file_that_was_not_there_is_told_so(tmp_path):
+    """A mistyped path is made, and holds nothing; a file that was there only lacks the run."""
+    path = tmp_path / "rnus.db"
+    for said in (r"rnus.db'\) has no run 'a': there was no such file", r"has no run 'a'$"):
+        with nb.SQLiteStore(path) as store, pytest.raises(UsageError, match=said):
+            await nb.open_run("a", agent=made(), store=store)
+
+
+# --- what a run says of itself
+
+
+async def test_a_run_says_what_it_asks_and_why_it_failed():
+    """In its ``repr``, bounded."""
+    asking = nb.interrupt_tool("pay", metadata=nb.Ask(f"Send this?{' x' * 500}"))
+    agent = made(
+        model=nb.ScriptedModel([[call("pay"), call("pay")], ValueError("too\nbad")]), tools=[asking]
+    )
+    run = await agent.run("go").settled()
+    assert repr(run).startswith('<Run of agent: interrupted, pay asks "Send this? x x')
+    assert repr(run).endswith('…" and 1 more>')
+    assert len(repr(run)) < 200
+    for interrupt in run.interrupts:
+        run.respond(interrupt, "yes")
+    await run.settled()
+    assert repr(run) == "<Run of agent: failed, ModelError: ValueError: too bad>"
+
+
+async def test_a_result_has_the_calls_of_its_run():
+    """With the tools' own objects, as the run has them; two equal results stay equal."""
+    made_here = object()
+    agent = made(model=nb.ScriptedModel([call("give"), "done"]))
+    agent.tool(name="give")(lambda: made_here)
+    run = agent.run("go")
+    result = await run
+    assert result.calls["give"][0].value is made_here
+    assert result == run.result
+
+
+async def test_an_answer_that_does_not_fit_is_quoted():
+    """In the error, bounded: what came says most about why."""
+    agent = nb.Agent(nb.ScriptedModel(["Sure! " + "x" * 900]), output_type=int)
+    with pytest.raises(nb.ModelError, match=r"it was 'Sure! x+'…$") as raised:
+        await agent.run("go")
+    assert len(str(raised.value)) < 400

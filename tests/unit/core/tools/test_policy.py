@@ -1,0 +1,536 @@
+"""Rules before a tool runs: what they allow, ask about and refuse, and what is remembered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.interrupts import SCHEMA_CHANGED
+
+call = nb.ScriptedModel.call
+
+
+class Bank:
+    """Two tools that write down what they did, one of them streaming, and a question."""
+
+    def __init__(self, **options: Any) -> None:
+        self.did: list[Any] = []
+        self._options = options
+
+    def __call__(self, agent: nb.Agent) -> None:
+        """Define send, stream and ask."""
+
+        @agent.tool(**self._options)
+        def send(amount: float, to: str = "A") -> str:
+            self.did.append((amount, to))
+            return f"sent {amount} to {to}"
+
+        @agent.tool(**self._options)
+        async def stream(amount: float):
+            self.did.append(amount)
+            yield "sent "
+            yield str(amount)
+
+        agent.add(nb.interrupt_tool("ask", output=str))
+
+
+def large(typed: Any) -> bool:
+    """A predicate on the typed input."""
+    return typed.amount > 100
+
+
+def broken(typed: Any) -> bool:
+    """A predicate that raises."""
+    return typed.nonsense > 1
+
+
+async def later(typed: Any) -> bool:
+    """A predicate that has to be awaited, and so would always count as true."""
+    return typed.amount < 0
+
+
+def promising(typed: Any) -> Any:
+    """A plain function that gives what has to be awaited."""
+    return later(typed)
+
+
+class Asynchronous:
+    """An object that is called like a function, and is async."""
+
+    async def __call__(self, typed: Any) -> bool:
+        """Say no, once awaited."""
+        return False
+
+
+RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
+    # rules, options of the tool, what becomes of send(amount=500), the verdict in the journal
+    ([], {}, "runs", None),
+    ([nb.allow("*")], {}, "runs", "allow *"),
+    ([nb.allow("send")], {"approval": True}, "runs", "allow send"),
+    ([nb.allow("other*")], {"approval": True}, "asks", "approval= of send"),
+    ([], {"approval": large}, "asks", "approval= of send"),
+    ([], {"approval": lambda a: a.amount < 100}, "runs", None),
+    ([], {"approval": broken}, "asks", "approval= of send"),
+    ([nb.review("*")], {}, "asks", "review *"),
+    ([nb.review("s?nd", when=large)], {}, "asks", "review s?nd"),
+    ([nb.review("send", when=lambda a: a.amount < 100)], {}, "runs", None),
+    ([nb.deny("send"), nb.allow("*")], {}, "denied", "deny send"),
+    ([nb.allow("send"), nb.deny("*")], {}, "runs", "allow send"),
+    ([nb.deny("SEN*")], {}, "runs", None),
+    ([nb.allow("send", when=broken)], {}, "asks", "allow send (its condition raised"),
+    ([nb.review("send", when=broken)], {}, "asks", "review send (its condition raised"),
+    ([nb.deny("send", when=broken)], {}, "denied", "deny send (its condition raised"),
+    ([nb.deny("send", when=lambda a: a.amount < 100), nb.review("*")], {}, "asks", "review *"),
+    ([nb.allow("send", when=promising)], {}, "asks", "allow send (its condition raised"),
+    ([nb.review("send", when=promising)], {}, "asks", "review send (its condition raised"),
+    ([nb.deny("send", when=promising)], {}, "denied", "deny send (its condition raised"),
+    ([], {"approval": promising}, "asks", "approval= of send"),
+]
+
+
+@pytest.mark.parametrize(("rules", "options", "expected", "verdict"), RULES)
+async def test_c73_c74_c75_c87_the_first_rule_that_matches_decides(
+    rules, options, expected, verdict
+):
+    """Runs, asks without running, or is refused; the verdict is in the journal. Fail closed."""
+    bank = Bank(**options)
+    agent = nb.Agent(nb.ScriptedModel([call("send", amount=500), "done"]), policy=rules)
+    bank(agent)
+    run = await agent.run("go").settled()
+    told = [e.verdict for e in run.journal if getattr(e, "verdict", None)]
+    assert [v.startswith(verdict or "") for v in told] == ([True] if verdict else [])
+    if expected == "asks":
+        (i,) = run.interrupts
+        assert (i.kind, i.input, bank.did) == ("approval", {"amount": 500}, [])
+        run.restart(i)
+    assert (await run).text == "done"
+    assert bank.did == ([] if expected == "denied" else [(500.0, "A")])
+    if expected == "denied":
+        assert "refuses this call of send" in run.calls["send"][0].output
+
+
+@pytest.mark.parametrize("make", [nb.allow, nb.review, nb.deny])
+@pytest.mark.parametrize("when", [later, Asynchronous(), True], ids=["async", "object", "bool"])
+def test_a_condition_that_is_no_plain_function_is_refused_at_the_door(make, when):
+    """What must be awaited is always true as a condition: an allow would let everything run."""
+    with pytest.raises(nb.UsageError, match=r"when= must be a plain function"):
+        make("send", when=when)
+    with pytest.raises(nb.UsageError, match="plain function"):
+        nb.tool(approval=later)
+
+
+async def test_c75_everything_pauses_streaming_tools_too(play):
+    """One approval each, in call order; a question without a body is asked once, not twice."""
+    bank = Bank()
+    s = await play(
+        [[call("send", amount=1), call("stream", amount=2), call("ask")], "done"],
+        bank,
+        policy=[nb.review("*")],
+    )
+    assert [(i.tool_name, i.kind) for i in s.interrupts] == [
+        ("send", "approval"),
+        ("stream", "approval"),
+        ("ask", "question"),
+    ]
+    assert bank.did == []
+    await s.answer(restart={0: {}, 1: {}}, respond={2: "b"})
+    assert s.results == ["sent 1.0 to A", "sent 2.0", "b"]
+    assert sorted(bank.did, key=str) == [(1.0, "A"), 2.0]
+
+
+async def test_c87_a_rule_is_evaluated_once_and_not_again_after_the_answer(play):
+    """Also when the tool pauses by itself afterwards, and when it is tried again."""
+    asked: list[float] = []
+    entered: list[Any] = []
+
+    def when(typed: Any) -> bool:
+        asked.append(typed.amount)
+        return True
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        def send(amount: float, ctx: nb.ToolContext) -> str:
+            entered.append(ctx.resumed)
+            if len(entered) == 1:
+                ctx.interrupt({"otp": True})
+            if len(entered) == 2:
+                raise OSError("line is down")
+            return "sent"
+
+    s = await play(
+        [call("send", amount=500), "done"],
+        define,
+        policy=[nb.review("send", when=when)],
+        middleware=[nb.Retry(2)],
+    )
+    assert [i.kind for i in s.interrupts] == ["approval"]
+    await s.answer(restart={0: {}})
+    assert [i.kind for i in s.interrupts] == ["tool"]
+    await s.answer(restart={0: {"data": 1}})
+    assert (s.results, s.text, asked) == (["sent"], "done", [500.0])
+
+
+@pytest.mark.parametrize("reason", [None, "not on a Sunday"])
+async def test_a_denied_call_tells_the_model_why_and_runs_no_body(play, reason):
+    """Its result is an error that names the tool."""
+    bank = Bank()
+    s = await play([call("send", amount=5), "done"], bank, policy=[nb.deny("send", reason=reason)])
+    (told,) = s.results
+    assert "send" in told
+    assert (reason or "The reason") in told or reason is None
+    assert (bank.did, s.text) == ([], "done")
+
+
+async def test_a_person_cannot_be_made_to_approve_what_a_rule_denies(play):
+    """Middleware that asks before the gate does not open it: the gate still judges."""
+    bank = Bank()
+
+    async def ask_first(call_: nb.ToolCall, next_: Any) -> Any:
+        if not call_.resumed:
+            call_.interrupt({"why": "second factor"})
+        return await next_(call_)
+
+    s = await play(
+        [call("send", amount=5), "done"], bank, policy=[nb.deny("send")], middleware=[ask_first]
+    )
+    await s.answer(restart={0: {}})
+    assert bank.did == []
+    assert "refuses this call" in s.results[0]
+
+
+async def test_what_a_person_edits_is_judged_by_the_rules_that_deny(play):
+    """Each input is judged once: the model's before the question, the person's own after it."""
+    judged: list[float] = []
+    bank = Bank()
+
+    def too_much(typed: Any) -> bool:
+        judged.append(typed.amount)
+        return typed.amount > 1000
+
+    policy = [nb.deny("send", when=too_much), nb.review("send", editable=True)]
+    s = await play([call("send", amount=5), "done"], bank, policy=policy)
+    await s.answer(restart={0: {"new_input": {"amount": 5000}}})
+    assert (bank.did, s.text) == ([], "done")
+    assert "refuses this call of send" in s.results[0]
+    assert judged == [5.0, 5000.0]
+
+
+async def test_c87_an_input_that_was_judged_in_this_run_is_not_judged_again():
+    """Neither after the approval, nor when the body, which asks by itself, is started again."""
+    judged: list[float] = []
+    agent = nb.Agent(
+        nb.ScriptedModel([call("send", amount=5), "done"]),
+        policy=[nb.deny("send", when=lambda a: judged.append(a.amount)), nb.review("send")],
+    )
+
+    @agent.tool
+    def send(amount: float, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed or ctx.resumed.data != "code":
+            ctx.interrupt({"otp": True})
+        return "sent"
+
+    run = await agent.run("go").settled()
+    run.restart(run.interrupts[0])
+    await run.settled()
+    run.restart(run.interrupts[0], data="code")
+    assert ((await run).text, judged) == ("done", [5.0])
+
+
+RECORDS: list[dict[str, Any]] = [
+    {"status": "ready", "attempt": 1},
+    {"status": "ready", "cleared": {"amount": 5}},
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+async def test_a_call_that_messages_say_was_let_pass_is_judged_by_the_rules_that_deny(record):
+    """Whoever wrote them; rules that come before the one that denies hold as ever."""
+    part = {"type": "tool_call", "id": "1", "name": "send", "input": {"amount": 5}}
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{**part, "nbagent": record}]},
+    ]
+    for rules, did in [
+        ([nb.deny("send")], []),
+        ([nb.review("s*"), nb.deny("send")], [(5.0, "A")]),
+    ]:
+        bank = Bank()
+        agent = nb.Agent(nb.ScriptedModel(["done"]), policy=rules)
+        bank(agent)
+        assert (await agent.generate(messages=messages)).text == "done"
+        assert bank.did == did
+
+
+async def test_a_review_and_middleware_that_asks_are_two_questions(play):
+    """An answer to one is no answer to the other."""
+    bank = Bank()
+
+    async def ask_first(call_: nb.ToolCall, next_: Any) -> Any:
+        if not call_.resumed:
+            call_.interrupt({"why": "second factor"})
+        return await next_(call_)
+
+    s = await play(
+        [call("send", amount=5), "done"], bank, policy=[nb.review("send")], middleware=[ask_first]
+    )
+    assert [i.kind for i in s.interrupts] == ["tool"]
+    await s.answer(restart={0: {}})
+    assert [i.kind for i in s.interrupts] == ["approval"]
+    assert bank.did == []
+    await s.answer(restart={0: {}})
+    assert bank.did == [(5.0, "A")]
+
+
+async def test_an_approval_shows_its_message_and_may_be_edited(play):
+    """``message=`` and ``editable=`` are the question's; the edit is told to the model."""
+    bank = Bank()
+    s = await play(
+        [call("send", amount=500), "done"],
+        bank,
+        policy=[nb.review("send", message="Large!", editable=["amount"])],
+    )
+    (i,) = s.interrupts
+    assert (i.metadata, i.editable) == ({"message": "Large!"}, ("amount",))
+    await s.answer(restart={0: {"new_input": {"amount": 50}}})
+    assert bank.did == [(50.0, "A")]
+    assert s.results[0].startswith("A person changed the arguments")
+
+
+async def test_a_tools_own_approval_may_be_edited():
+    """``@tool(approval=True, editable=True)``."""
+    agent = nb.Agent(nb.ScriptedModel([call("send", amount=5), "done"]))
+    Bank(approval=True, editable=True)(agent)
+    run = await agent.run("go").settled()
+    assert run.interrupts[0].editable is True
+
+
+async def test_a_rejected_approval_runs_no_middleware_and_no_body(play):
+    """Refusing is the end of the call."""
+    bank = Bank()
+    seen: list[str] = []
+
+    async def look(call_: nb.ToolCall, next_: Any) -> Any:
+        seen.append(call_.tool_name)
+        return await next_(call_)
+
+    s = await play(
+        [call("send", amount=5), "done"], bank, policy=[nb.review("*")], middleware=[look]
+    )
+    assert seen == ["send"]
+    await s.answer(reject={0: "no"})
+    assert (seen, bank.did) == (["send"], [])
+
+
+# --- remembered
+
+
+async def approved(agent: nb.Agent, remember: Any, **more: Any) -> nb.Run:
+    """A run whose first approval is remembered."""
+    run = await agent.run("go").settled()
+    run.resolve(run.interrupts[0], nb.Restart(remember=remember, **more))
+    return await run.settled()
+
+
+REMEMBERED: list[tuple[Any, bool, bool, bool]] = [
+    # what is remembered; asked again: same input same run, other input same run, next run
+    ("input_in_run", False, True, True),
+    ("tool_in_run", False, False, True),
+    ("input", False, True, False),
+    ("tool", False, False, False),
+    (None, True, True, True),
+]
+
+
+@pytest.mark.parametrize(("remember", "same", "other", "later"), REMEMBERED)
+@pytest.mark.parametrize("by_rule", [True, False])
+async def test_always_allow_covers_what_it_says_and_no_more(remember, same, other, later, by_rule):
+    """This input or this tool, in this run or in all of this agent object."""
+    steps = [
+        call("send", amount=5),
+        [call("send", amount=5), call("send", amount=6)],
+        "done",
+        call("send", amount=5),
+    ]
+    agent = nb.Agent(nb.ScriptedModel(steps), policy=[nb.review("*")] if by_rule else [])
+    Bank(approval=True)(agent)
+    run = await approved(agent, remember)
+    expected = ([5] if same else []) + ([6] if other else [])
+    assert [i.input["amount"] for i in run.interrupts] == expected
+    for i in run.interrupts:
+        run.restart(i)
+    await run
+    second = await agent.run("again").settled()
+    assert bool(second.interrupts) == later
+    assert len(agent.remembered) == (remember is not None)
+
+
+@pytest.mark.parametrize("remember", ["input", "tool"])
+async def test_what_is_remembered_holds_for_the_tool_as_it_was_then(remember):
+    """A tool of the same name that takes other parameters is asked about, and the person told."""
+    agent = nb.Agent(
+        nb.ScriptedModel([call("send", amount=5), "ok", call("send", amount=5), "done"])
+    )
+    Bank(approval=True)(agent)
+    await approved(agent, remember)
+
+    def send(amount: float, to: str = "A", target: str = "elsewhere") -> str:
+        return "sent"
+
+    agent.tools["send"] = nb.tool(approval=True)(send)
+    run = await agent.run("again").settled()
+    (i,) = run.interrupts
+    assert (i.kind, i.note) == ("approval", SCHEMA_CHANGED)
+    run.resolve(i, nb.Restart(remember=remember))
+    await run
+    assert len(agent.remembered) == 1
+    assert agent.remembered[0].digest == i.digest
+
+
+async def test_inputs_that_only_python_takes_for_the_same_are_remembered_each():
+    """``1`` and ``true`` are two inputs, and two rules."""
+    agent = nb.Agent(nb.ScriptedModel([[call("put", x=x) for x in (1, True, 1)], "done"]))
+
+    @agent.tool(approval=True)
+    def put(x: Any) -> str:
+        return "put"
+
+    run = await agent.run("go").settled()
+    for i in run.interrupts:
+        run.resolve(i, nb.Restart(remember="input"))
+    assert (await run).text == "done"
+    assert sorted(map(str, agent.remembered)) == [
+        'allow put with {"x":1}',
+        'allow put with {"x":true}',
+    ]
+
+
+async def test_what_is_remembered_is_listed_readable_and_revocable():
+    """Taking it out asks again; the journal says what was remembered."""
+    agent = nb.Agent(nb.ScriptedModel([call("send", amount=5), "ok", call("send", amount=5)]))
+    Bank(approval=True)(agent)
+    run = await approved(agent, "input")
+    (rule,) = agent.remembered
+    assert str(rule) == 'allow send with {"amount":5}'
+    (answer,) = [e for e in run.journal if e.type == "resolved"]
+    assert answer.resolution.remember == "input"
+    agent.remembered.clear()
+    assert (await agent.run("again").settled()).interrupts
+
+
+async def test_what_is_remembered_never_outdoes_a_deny():
+    """It turns a question into a yes, never a no."""
+    did = Bank()
+    agent = nb.Agent(
+        nb.ScriptedModel([call("send", amount=5), call("send", amount=500), "done"]),
+        policy=[nb.deny("send", when=large), nb.review("*")],
+    )
+    did(agent)
+    await approved(agent, "tool")
+    assert did.did == [(5.0, "A")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("edited approval", nb.Restart(input={"amount": 7}, remember="tool")),
+        ("the tool's own pause", nb.Restart(remember="tool")),
+    ],
+)
+async def test_only_an_unchanged_approval_can_be_remembered(kind, answer):
+    """Anything else is refused, and nothing is changed."""
+    agent = nb.Agent(nb.ScriptedModel([call("send", amount=5)]))
+
+    @agent.tool(approval=kind == "edited approval")
+    def send(amount: float, ctx: nb.ToolContext) -> str:
+        ctx.interrupt()
+
+    run = await agent.run("go").settled()
+    with pytest.raises(nb.InvalidAnswer, match="remember"):
+        run.resolve(run.interrupts[0], answer)
+    assert (len(run.interrupts), agent.remembered) == (1, [])
+
+
+async def test_step_by_step_approvals_are_remembered_too():
+    """By the agent object, over the next conversations."""
+    agent = nb.Agent(
+        nb.ScriptedModel([call("send", amount=5), "done", call("send", amount=9), "done"])
+    )
+    Bank(approval=True)(agent)
+    paused = await agent.generate("go")
+    reply = (paused.interrupts[0], nb.Restart(remember="tool"))
+    await agent.generate(messages=paused.messages, tool_restarts=[reply])
+    assert (await agent.generate("again")).text == "done"
+
+
+async def test_inside_an_agent_its_own_list_remembers():
+    """The inner agent's tool is remembered by the inner agent."""
+    inner = nb.Agent(nb.ScriptedModel([call("send", amount=5), "in", call("send", amount=5), "in"]))
+    bank = Bank(approval=True)
+    bank(inner)
+    outer = nb.Agent(
+        nb.ScriptedModel([call("helper", prompt="p"), call("helper", prompt="p"), "done"]),
+        tools=[inner.as_tool(name="helper")],
+    )
+    run = await approved(outer, "tool")
+    assert (await run).text == "done"
+    assert (len(inner.remembered), len(outer.remembered), len(bank.did)) == (1, 0, 2)
+
+
+# --- recipes
+
+
+async def test_recipe_allowlist():
+    """Only what is listed runs."""
+    bank = Bank()
+    agent = nb.Agent(
+        nb.ScriptedModel([[call("send", amount=1), call("stream", amount=2)], "done"]),
+        policy=[nb.allow("send"), nb.deny("*", reason="not on the list")],
+    )
+    bank(agent)
+    await agent.run("go")
+    assert bank.did == [(1.0, "A")]
+
+
+async def test_recipe_blocklist():
+    """All but what is listed runs."""
+    bank = Bank()
+    agent = nb.Agent(
+        nb.ScriptedModel([[call("send", amount=1), call("stream", amount=2)], "done"]),
+        policy=[nb.deny("send")],
+    )
+    bank(agent)
+    await agent.run("go")
+    assert bank.did == [2.0]
+
+
+async def test_recipe_dynamic_rules():
+    """A predicate may look at anything, such as what is left of a daily sum."""
+    bank, left = Bank(), [150.0]
+
+    def too_much(typed: Any) -> bool:
+        left[0] -= typed.amount
+        return left[0] < 0
+
+    agent = nb.Agent(
+        nb.ScriptedModel([*(call("send", amount=100) for _ in range(2)), "done"]),
+        policy=[nb.review("send", when=too_much)],
+    )
+    bank(agent)
+    run = await agent.run("go").settled()
+    assert (len(run.interrupts), bank.did) == (1, [(100.0, "A")])
+
+
+async def test_rules_may_be_added_while_an_agent_is_in_use():
+    """The list is the agent's own, and read at each call."""
+    bank = Bank()
+
+    def tighten(_messages: Any) -> Any:
+        agent.policy.insert(0, nb.deny("*"))
+        return call("send", amount=2)
+
+    agent = nb.Agent(nb.ScriptedModel([call("send", amount=1), tighten, "done"]))
+    bank(agent)
+    await agent.run("go")
+    assert bank.did == [(1.0, "A")]

@@ -1,0 +1,71 @@
+"""Drafts that are kept hold no secret, whatever a page sends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, SecretStr
+
+from nbagent.forms.form import Form
+from tests.unit.forms.test_properties import RELAXED, documents
+
+
+class Login(BaseModel):
+    name: str = ""
+    token: SecretStr
+    next: Login | None = None
+
+
+class Box(BaseModel):
+    login: Login
+    logins: list[Login] = []
+    by_name: dict[str, Login] = {}
+    either: int | Login = 1
+    pair: tuple[int, SecretStr] | None = None
+    plain: list[str] = []
+
+
+def _login(text="x"):
+    return {"fields": {"name": {"text": "me"}, "token": {"text": text}}}
+
+
+SECRET = "hunter2"
+KEPT = [
+    ({"login": _login(SECRET)}, {"login": {"fields": {"name": {"text": "me"}, "token": None}}}),
+    ({"login": {"json": {"text": SECRET}}}, {"login": None}),
+    ({"login": {"fields": {"token": {"text": SECRET}, "no": {"text": SECRET}}, "no": SECRET}}, {"login": {"fields": {"token": None}}}),
+    ({"logins": {"rows": [{"from": None, "draft": _login(SECRET)}]}}, {"logins": {"rows": [{"from": None, "draft": {"fields": {"name": {"text": "me"}, "token": None}}}]}}),
+    ({"by_name": {"entries": [{"from": None, "key": "k", "draft": _login(SECRET)}]}}, {"by_name": {"entries": [{"from": None, "key": "k", "draft": {"fields": {"name": {"text": "me"}, "token": None}}}]}}),
+    ({"either": {"branch": 1, "draft": _login(SECRET)}}, {"either": {"branch": 1, "draft": {"fields": {"name": {"text": "me"}, "token": None}}}}),
+    ({"either": {"branch": 0, "draft": {"text": "5"}}}, {"either": {"branch": 0, "draft": {"text": "5"}}}),
+    ({"pair": {"parts": [{"text": "1"}, {"text": SECRET}]}}, {"pair": {"parts": [{"text": "1"}, None]}}),
+    ({"pair": {"null": True}}, {"pair": {"null": True}}),
+    ({"login": {"fields": {"next": {"open": True, "draft": _login(SECRET)}}}}, {"login": {"fields": {"next": {"open": True, "draft": {"fields": {"name": {"text": "me"}, "token": None}}}}}}),
+    ({"login": {"fields": {"next": {"open": True, "draft": {"text": SECRET}}}}}, {"login": {"fields": {"next": {"open": True, "draft": None}}}}),
+    ({"plain": {"rows": [{"from": None, "draft": {"text": "a"}}]}}, {"plain": {"rows": [{"from": None, "draft": {"text": "a"}}]}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "kept"), KEPT, ids=lambda value: json.dumps(value)[:60])
+def test_what_was_typed_is_kept_but_for_secrets(fields, kept):
+    """A draft comes back in snapshots, which are part of the widget's saved state."""
+    assert Form(Box).keepable({"fields": fields}) == {"fields": kept}
+
+
+def test_an_old_page_that_says_what_it_likes_keeps_nothing_of_it():
+    """Texts where the tree has none, and a secret root."""
+    assert Form(SecretStr).keepable({"text": SECRET}) is None
+    for draft in (SECRET, [SECRET], {"text": SECRET}, {"rows": SECRET}, {"fields": [SECRET]}):
+        assert SECRET not in json.dumps(Form(Box).keepable(draft))
+
+
+@RELAXED
+@given(draft=documents, key=st.sampled_from(list(Box.model_fields)))
+def test_any_json_can_be_kept(draft, key):
+    """And what is kept can be submitted again."""
+    form = Form(Box)
+    form.submit(form.keepable(draft))
+    form.submit(form.keepable({"fields": {key: draft}}))

@@ -1,0 +1,175 @@
+"""A cell that is run again while a tool of its earlier run executes: the new card tells, stops, shows."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.run.run import Run
+from nbagent.notebook import host, kernel
+from nbagent.notebook.cards import display
+from nbagent.notebook.cards.run_card import RunCard
+from nbagent.notebook.host import NotebookHost
+from nbagent.notebook.wire import NoticeItem
+
+
+@dataclass
+class Cell:
+    """One cell that is run again and again, with a tool that executes until it is let go."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    let_go: threading.Event = field(default_factory=threading.Event)
+    host: NotebookHost = field(default_factory=NotebookHost)
+    executions: int = 0
+
+    def agent(self, *steps: Any) -> nb.Agent:
+        agent = nb.Agent(nb.ScriptedModel(list(steps)))
+
+        @agent.tool
+        def slow() -> str:
+            self.begun.set()
+            assert self.let_go.wait(20)
+            return "slow"
+
+        @agent.tool
+        def careful(ctx: nb.ToolContext) -> str:
+            if not ctx.resumed:
+                ctx.interrupt(nb.Confirm(message="Go?"))
+            return "went"
+
+        return agent
+
+    def run(self, agent: nb.Agent, **how: Any) -> tuple[Run, RunCard]:
+        """Run the cell once more; the run and its card."""
+        self.executions += 1
+        run = agent.run("go", attended=True, show=False)
+        self.host.started(run, on_rerun=how.get("on_rerun", "cancel"))
+        shown = display.Shown(run, earlier=self.host.earlier(run))
+        shown.show(str(self.executions))
+        live = shown.live
+        assert live is not None
+        assert isinstance(live.card, RunCard)
+        self.shown, self.live = shown, live
+        return run, live.card
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
+    """A cell in a front end."""
+    cell = Cell()
+    monkeypatch.setattr(kernel, "cell_id", lambda: "cell")
+    monkeypatch.setattr(kernel, "execution_key", lambda: str(cell.executions))
+    monkeypatch.setattr(host.capture, "install", lambda: None)
+    monkeypatch.setattr(display, "display", lambda *_, **__: None)
+    monkeypatch.setattr(display, "update_display", lambda *_, **__: None)
+    return cell
+
+
+CALL = nb.ScriptedModel.call
+
+
+def notices(card: RunCard) -> list[NoticeItem]:
+    return [item for item in card.view.snapshot().items if isinstance(item, NoticeItem)]
+
+
+def press(card: RunCard, action: str, notice: str = "earlier0") -> None:
+    card._handle({"type": "press", "notice": notice, "action": action})
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1_000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it never came true")
+
+
+async def begun(cell: Cell) -> Run:
+    """An earlier run whose tool executes."""
+    first, _ = cell.run(cell.agent([CALL("slow")], "first"))
+    await until(cell.begun.is_set)
+    return first
+
+
+async def test_the_new_card_names_the_tool_and_its_stop_ends_the_earlier_run(cell: Cell) -> None:
+    """One press stops it; the notice says so at once, and goes when the earlier run has ended."""
+    first = await begun(cell)
+    second, card = cell.run(cell.agent("second"))
+    (notice,) = notices(card)
+    assert notice.text == "The earlier run of this cell is still executing slow."
+    assert [action.label for action in notice.actions] == ["Stop it", "Show it"]
+    press(card, "stop")
+    assert notices(card)[0].text == "The earlier run of this cell is being stopped."
+    assert [action.name for action in notices(card)[0].actions] == ["show"]
+    cell.let_go.set()
+    await until(lambda: notices(card) == [])
+    assert (first.status, (await second).text) == ("cancelled", "second")
+
+
+async def test_show_puts_the_earlier_card_below_and_both_end_as_one(cell: Cell) -> None:
+    """The live card stays until the earlier run has ended, and then both are kept."""
+    first = await begun(cell)
+    second, card = cell.run(cell.agent("second"))
+    press(card, "show")
+    box, below = cell.live.box, cell.live.below
+    assert [widget.run for widget in box.children] == [second, first]
+    assert [action.name for action in notices(card)[0].actions] == ["stop"]
+    await second
+    assert cell.live.held()
+    press(card, "stop")
+    assert [one.view.snapshot().head.stopping for one in below] == [True]
+    cell.let_go.set()
+    await until(lambda: not cell.live.held())
+    assert [one.run for one in below if isinstance(one, RunCard)] == [first]
+    html = cell.shown.bundle(cell.live)["text/html"]
+    assert html.index("second") < html.index("Stopped by you.")
+    assert html.count("<style>") == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "notice"),
+    [("stop", "earlier7"), ("stop", ""), ("show", "0.t"), ("approve", "earlier0")],
+)
+async def test_a_press_of_what_is_not_there_does_nothing(
+    cell: Cell, action: str, notice: str
+) -> None:
+    """What a page sends is believed only where this card offers it."""
+    first = await begun(cell)
+    _, card = cell.run(cell.agent("second"))
+    press(card, action, notice)
+    assert (first.status, len(cell.live.box.children)) == ("running", 1)
+    press(card, "show")
+    press(card, "show")
+    assert len(cell.live.box.children) == 2
+    cell.let_go.set()
+    await first
+
+
+async def test_a_waiting_earlier_run_is_cancelled_unless_it_is_kept(cell: Cell) -> None:
+    """With ``on_rerun="keep"`` the new card still leads to its question."""
+    first, _ = cell.run(cell.agent([CALL("careful")], "first"))
+    await first.settled()
+    second, card = cell.run(cell.agent([CALL("careful")], "second"), on_rerun="keep")
+    assert notices(card)[0].text == "The earlier run of this cell still waits for you."
+    await second.settled()
+    _, last = cell.run(cell.agent("third"))
+    await until(lambda: (first.status, second.status) == ("cancelled", "cancelled"))
+    assert notices(last) == []
+
+
+async def test_stop_is_told_to_every_page_before_the_tool_has_ended(cell: Cell) -> None:
+    """A tool in a thread may take its time; the head says at once that it is being stopped."""
+    first, card = cell.run(cell.agent([CALL("slow")], "first"))
+    await until(cell.begun.is_set)
+    card._handle({"type": "stop"})
+    assert card.view.snapshot().head.stopping
+    assert first.status == "running"
+    cell.let_go.set()
+    await until(lambda: first.status == "cancelled")
+    assert not card.view.snapshot().head.stopping

@@ -1,0 +1,186 @@
+"""A form that stands alone: what its card tells a page, and what becomes of a press."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field, SecretStr
+
+import nbagent as nb
+from nbagent.core.tools.output import CallOutput, current_call
+from nbagent.forms.form import Form
+from nbagent.notebook.cards.form_card import FormCard, question_of
+from nbagent.notebook.wire import Drafts, FormItem, RecordItem
+
+
+class Login(BaseModel):
+    """Who and how."""
+
+    user: str
+    tries: int = Field(3, ge=1)
+    password: SecretStr
+
+
+DRAFTS = {"fields": {"user": {"text": "ada"}, "password": {"text": "hushhush"}}}
+
+
+class Played(FormCard):
+    """A card whose messages to the page are kept."""
+
+    def __init__(self, target: Any = Login, **options: Any) -> None:
+        self.sent: list[dict[str, Any]] = []
+        super().__init__(question_of(Form(target, **options), title="Log in", submit_label="Go"))
+
+    def send(self, content: Any, buffers: Any = None) -> None:
+        self.sent.append(content)
+
+    def press(self, action: str = "submit", **more: Any) -> dict[str, Any]:
+        self._handle(
+            {"type": "answer", "interrupt": "form", "submission": "s", "action": action, **more}
+        )
+        return self.sent[-1]
+
+
+async def test_an_answer_is_typed_and_counts_once() -> None:
+    """A second press finds the form over; the value is the first one's."""
+    card = Played()
+    first = card.press(drafts=DRAFTS)
+    assert first["ok"], first
+    second = card.press(drafts={"fields": {"user": {"text": "eve"}, "password": {"text": "x"}}})
+    assert [e["message"] for e in second["errors"]] == ["This form is answered already."]
+    login = await card.future
+    assert (login.user, login.tries) == ("ada", 3)
+    assert login.password.get_secret_value() == "hushhush"
+    assert isinstance(card._item, RecordItem)
+
+
+@pytest.mark.parametrize("state", ["open", "typed", "refused", "answered", "static"])
+async def test_a_secret_is_in_nothing_that_is_kept(state: str) -> None:
+    """Neither in the synced trait nor in any message or static page, whatever became of the form."""
+    card = Played(value={"user": "ada", "password": "hushhush"})
+    if state == "typed":
+        card._handle(
+            {"type": "drafts", "interrupt": "form", "drafts": {"fields": {"user": {"text": "b"}}}}
+        )
+    if state == "refused":
+        wrong = {"fields": {**DRAFTS["fields"], "tries": {"text": "0"}}}
+        assert not card.press(drafts=wrong)["ok"]
+    if state in ("answered", "static"):
+        assert card.press(drafts=DRAFTS)["ok"]
+    kept = [card.get_state(), card.sent, card.bundle()]
+    assert "ada" in json.dumps(kept, default=str)
+    assert "hushhush" not in json.dumps(kept, default=str)
+
+
+async def test_what_does_not_fit_stays_open_with_errors_at_its_fields() -> None:
+    """Each error names its field; presses that are none are refused too."""
+    card = Played()
+    wrong = card.press(drafts={"fields": {"tries": {"text": "0"}, "password": {"text": "p"}}})
+    ids = {field["key"]: field["id"] for field in Form(Login).spec()["root"]["fields"]}
+    assert {e["field"] for e in wrong["errors"]} == {ids["user"], ids["tries"]}
+    for action, more in [("approve", {}), ("submit", {"reason": {"no": "text"}})]:
+        assert not card.press(action, drafts=DRAFTS, **more)["ok"]
+    assert not card.future.done()
+    assert isinstance(card._item, FormItem)
+
+
+async def test_what_was_typed_is_in_the_next_snapshot() -> None:
+    """So that a page that reloads shows it again."""
+    card = Played()
+    drafts = {"fields": {"user": {"text": "half"}}}
+    card._handle({"type": "drafts", "interrupt": "form", "drafts": drafts})
+    card._handle({"type": "drafts", "interrupt": "another", "drafts": None})
+    card._handle({"type": "hello"})
+    assert card.sent[-1]["view"]["items"][0]["drafts"] == drafts
+    assert card.get_state()["snapshot"]["view"]["items"][0]["drafts"] == drafts
+
+
+@pytest.mark.parametrize("way", ["button", "stop"])
+async def test_cancelling_raises_where_the_form_is_awaited(way: str) -> None:
+    """``FormCancelled``, which is a person's no."""
+    card = Played()
+    if way == "button":
+        assert card.press("reject")["ok"]
+    else:
+        card._handle({"type": "stop"})
+    with pytest.raises(nb.FormCancelled, match="'Log in'") as raised:
+        await card.future
+    assert isinstance(raised.value, nb.Rejected)
+    assert "cancelled" in card.bundle()["text/plain"]
+
+
+async def test_a_form_that_nobody_awaits_any_more_takes_no_answer() -> None:
+    """The cell was stopped: the record says that it was not answered."""
+    card = Played()
+    card.withdraw()
+    assert not card.press(drafts=DRAFTS)["ok"]
+    assert "not answered" in card.bundle()["text/html"]
+    assert not card.future.done()
+
+
+def test_the_static_page_is_the_same_each_time() -> None:
+    """A notebook that nbval compares has it."""
+
+    async def page() -> dict[str, str]:
+        card = Played()
+        card.press(drafts=DRAFTS)
+        await card.future
+        return card.bundle()
+
+    assert asyncio.run(page()) == asyncio.run(page())
+
+
+async def test_without_a_front_end_a_form_raises_at_once() -> None:
+    """The error names the schema and what to give instead."""
+    for target, name in [(Login, "Login"), ({"title": "Poll"}, "Poll"), ({}, "a JSON Schema")]:
+        with pytest.raises(nb.HumanInputRequired, match=rf"nb\.form\(.*{name}.*unattended="):
+            await nb.form(target)
+
+
+def test_a_form_that_is_not_awaited_says_what_to_write(recwarn: pytest.WarningsRecorder) -> None:
+    """As the last line of a cell it is shown so, and Python has no complaint about it."""
+    assert "await nb.form" in repr(nb.form(Login))
+    gc.collect()
+    assert not recwarn.list
+
+
+def test_a_dict_of_types_is_no_schema() -> None:
+    """Taken for a JSON Schema it would be a form without fields."""
+    with pytest.raises(TypeError, match=r"pydantic model.*fields a, b"):
+        nb.form({"a": int, "b": str})
+
+
+async def test_an_unattended_answer_is_validated_as_a_persons_is() -> None:
+    """An instance comes back as it is, a document typed, what does not fit is an error that says where."""
+    given = Login(user="ada", password=SecretStr("hushhush"))
+    assert await nb.form(Login, unattended=given) is given
+    typed = await nb.form(Login, unattended={"user": "ada", "password": "pw"})
+    assert typed.password.get_secret_value() == "pw"
+    assert await nb.form({"type": "integer"}, unattended=4) == 4
+    assert await nb.form(bool, unattended=False) is False
+    with pytest.raises(nb.InvalidAnswer, match="tries") as raised:
+        await nb.form(Login, unattended={"user": "a", "tries": 0, "password": "p"})
+    assert raised.value.errors[0]["loc"] == ("tries",)
+
+
+async def test_inside_a_tool_the_form_points_to_the_tools_own_way_of_asking() -> None:
+    """Its output is the tool's row, where no widget could be answered."""
+    token = current_call.set(CallOutput("c", lambda _: None))
+    try:
+        with pytest.raises(nb.NbagentError, match=r"ctx\.ask"):
+            await nb.form(bool, unattended=True)
+    finally:
+        current_call.reset(token)
+
+
+async def test_a_secret_that_a_page_sends_as_a_draft_is_in_no_snapshot() -> None:
+    """The page does not send one; an old or a hostile page may, and the widget's state is saved."""
+    card = Played()
+    card._typed(Drafts(interrupt="form", drafts=DRAFTS))
+    kept = card.get_state()["snapshot"]["view"]["items"][0]["drafts"]
+    assert kept == {"fields": {"user": {"text": "ada"}, "password": None}}
+    card.close()

@@ -1,0 +1,112 @@
+"""The live card as a widget, without a kernel."""
+
+from __future__ import annotations
+
+import nbagent as nb
+from nbagent.notebook.cards import display
+from nbagent.notebook.cards.run_card import RunCard
+
+
+async def test_the_first_paint_has_the_prompt():
+    """What a page draws before its hello is answered is the run as it stands, not an empty frame."""
+    run = nb.Agent(nb.ScriptedModel(["hi"]), name="guide").run("Hello there")
+    card = RunCard(run)
+    head = card.get_state()["snapshot"]["view"]["head"]
+    assert (head["agent"], head["prompt"], head["status"]) == ("guide", "Hello there", "running")
+    await run
+    assert card.get_state()["snapshot"]["view"]["head"]["status"] == "completed"
+    card.detach()
+    card.close()
+
+
+async def test_opening_a_comm_sends_the_prompt(monkeypatch):
+    """The state that travels with the comm's opening is the same."""
+    sent = []
+
+    def opened(self):
+        sent.append(self.get_state()["snapshot"]["view"]["head"]["prompt"])
+
+    monkeypatch.setattr(RunCard, "open", opened)
+    run = nb.Agent(nb.ScriptedModel(["hi"])).run("Hello there")
+    RunCard(run).detach()
+    await run
+    assert sent == ["Hello there"]
+
+
+async def test_what_to_do_when_the_kernel_is_gone_depends_on_the_store(tmp_path):
+    """A run in memory is gone with it; one on disk is opened again."""
+    agent = nb.Agent(nb.ScriptedModel(["hi", "hi"]))
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        for kept, said in [(None, "Run the cell again"), (store, "nb.open_run(")]:
+            run = agent.run("Hello", store=kept)
+            card = RunCard(run)
+            assert said in card.get_state()["snapshot"]["texts"]["gone"]
+            await run
+            card.detach()
+            card.close()
+
+
+async def test_the_end_of_an_inner_run_is_not_the_end_of_the_card(monkeypatch):
+    """A card gives way to static HTML when its run has ended, not when an agent inside it has."""
+    settled = []
+    monkeypatch.setattr(display, "display", lambda *_, **__: None)
+    monkeypatch.setattr(display.Live, "settle", lambda *_, **__: settled.append(run.status))
+    inner = nb.Agent(nb.ScriptedModel(["inner"]), name="clerk")
+    outer = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("clerk", prompt="do"), "outer"]))
+    outer.add(inner.as_tool())
+    run = outer.run("go", show=False)
+    shown = display.Shown(run, earlier=[])
+    shown.show(None)
+    await run
+    assert settled == ["completed"]
+    shown.live.card.detach()
+
+
+async def test_a_run_that_goes_on_after_its_failure_keeps_its_card(monkeypatch):
+    """A retry right after the failure: what was about to become static stays live until the end."""
+    monkeypatch.setattr(display, "display", lambda *_, **__: None)
+    run = nb.Agent(nb.ScriptedModel([RuntimeError("broke"), "fine"])).run("go", show=False)
+    shown = display.Shown(run, earlier=[])
+    shown.show(None)
+    await run.settled()
+    assert not shown.live.held()
+    run.retry()
+    assert shown.live.held()
+    await run
+    assert not shown.live.held()
+    shown.live.card.detach()
+
+
+async def test_what_a_page_may_have_kept_in_memory_is_bounded():
+    """Drafts too large for a reload can still be submitted; of open items a few thousand are known."""
+    got = []
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("note", text="?"), "done"]))
+
+    @agent.tool(approval=True, editable=True)
+    def note(text: str) -> str:
+        got.append(len(text))
+        return "noted"
+
+    run = await agent.run("go", show=False, attended=True).settled()
+    card, (asked,) = RunCard(run), run.interrupts
+
+    def kept(text):
+        drafts = {"fields": {"text": {"text": text}}}
+        card._handle({"type": "drafts", "interrupt": asked.id, "drafts": drafts})
+        (form,) = (i for i in card._snapshot().view.items if i.type == "form")
+        return drafts, form.drafts
+
+    assert len({str(part) for part in kept("short")}) == 1
+    large, reloaded = kept("x" * 5_000_000)
+    assert reloaded is None
+    assert not card._typed_so_far
+    opened = [*map(str, range(100_000)), "k" * 10_000]
+    card._handle({"type": "focus", "busy": True, "opened": opened[::-1]})
+    assert card.busy
+    assert 1_000 <= len(card.opened) <= 10_000
+    assert max(map(len, card.opened)) < 1_000
+    answer = {"type": "answer", "interrupt": asked.id, "submission": "s", "action": "approve"}
+    card._handle(answer | {"drafts": large})
+    assert ((await run).text, got) == ("done", [5_000_000])
+    card.detach()
+    card.close()

@@ -1,0 +1,237 @@
+"""Nothing that a model or a tool says becomes script, style, a fetch, or an invisible character."""
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nbagent.core.base.events import (
+    CallRequested,
+    Interrupted,
+    MessageQueued,
+    ModelResponded,
+    Resolved,
+    RunFailed,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from nbagent.core.base.interrupts import Reject
+from nbagent.core.base.messages import user
+from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
+from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed
+from nbagent.notebook.render import markdown, plain, reveal, rich, sanitize, static
+from nbagent.notebook.view.view import RunView
+from nbagent.notebook.wire import FormItem, TextItem
+from tests.unit.notebook.allowlist import violations
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '"><img src=x onerror=alert(1)>',
+    "'><svg onload=alert(1)>",
+    "<a href='javascript:alert(1)'>x</a>",
+    "<a href='java\tscript:alert(1)'>x</a>",
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](data:text/html;base64,PHNjcmlwdD4=)",
+    "[x](vbscript:x)",
+    "<javascript:alert(1)>",
+    "![x](https://evil.example/pixel.png)",
+    "![x](//evil.example/pixel.png)",
+    "![x](data:text/html;base64,AAAA)",
+    "![x](data:image/svg+xml;base64,AAAA)",
+    '<img src="https://evil.example/p.png">',
+    "<img srcset='https://evil.example/p.png 1x'>",
+    "<link rel=stylesheet href=https://evil.example/c.css>",
+    "<style>@import url(https://evil.example/c.css)</style>",
+    "<div style='background:url(https://evil.example/p.png)'>x</div>",
+    "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
+    "<form action=https://evil.example><button>Approve</button></form>",
+    "<base href=https://evil.example/>",
+    "<meta http-equiv=refresh content=0;url=https://evil.example>",
+    "<object data=https://evil.example></object><embed src=x>",
+    "<video src=x onerror=alert(1)></video>",
+    "<details open ontoggle=alert(1)>x</details>",
+    "<p id=card name=x class=nba-form>x</p>",
+    r"$\text{<img src=x onerror=alert(1)>}$",
+    r"$\text{<script>alert(1)</script>}$",
+    r"$\href{javascript:alert(1)}{x}$",
+    r"$\mathrm{<style>}\unicode{<img src=x>}$",
+    r"\[\begin{aligned}\text{<svg onload=alert(1)>}&=\href{javascript:alert(1)}{y}\end{aligned}\]",
+    r"$\color{red;background:url(//evil.example)}{x}$",
+    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 onerror=alert(1)&gt;'>",
+    "<math><annotation-xml encoding='text/html'><script>alert(1)</script></annotation-xml></math>",
+    "<svg></p><style><a id='</style><img src=1 onerror=alert(1)>'>",
+    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
+    "<form><math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>",
+    "<math><mi//xlink:href='data:x,<script>alert(4)</script>'>",
+    "<table><td background='https://evil.example/p.png'>x",
+    "<!--><script>alert(1)</script>-->",
+    "<![CDATA[<script>alert(1)</script>]]>",
+    "<?xml-stylesheet href='javascript:alert(1)'?>",
+    "```html\n<script>alert(1)</script>\n```",
+    "```<img/src=x/onerror=alert(1)>\nx\n```",
+    "| a |\n|---|\n| <img src=x onerror=alert(1)> |",
+    "[x]: javascript:alert(1)\n\n[x]",
+    "</style></script></textarea></title><script>alert(1)</script>",
+    "{{constructor.constructor('alert(1)')()}}",
+    "\x00<scr\x00ipt>alert(1)</script>",
+    "safe \u202e evil \u2066 \u200b \u2028 \ufeff \U000e0041 \u00ad \u3164 text",
+]
+HIDDEN = (
+    "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b\u200c\u200d\u200e\u200f\u061c"
+)
+INVISIBLE = (
+    HIDDEN + "\u2028\u2029\u2060\u2064\ufeff\u00ad\u034f\u115f\u3164\uffa0\ufe0f\x1b\x00\x85"
+)
+
+
+def run_saying(text):
+    """A run in which every place that takes a text holds this one, with forms still open."""
+    view = RunView("r")
+    key = text or "k"
+    call = CallRequested(id="c1", name=text, input={key: text, "n": [text]})
+    view.apply(RunStarted(at=0, agent=text, model="m", messages=[user(text)], max_turns=3))
+    view.apply(ReasoningDelta(text))
+    view.apply(TextDelta(text))
+    view.apply(ToolCallDelta(0, text, "c1", text))
+    view.flush(0.0)
+    view.apply(Discarded(text))
+    view.apply(ModelResponded(at=1, text=text, reasoning=text, calls=(call,)))
+    view.apply(ToolStarted(at=1, call_id="c1", attempt=1, owner="o", input={key: text}))
+    view.apply(Printed("c1", "stdout", text))
+    view.apply(Progressed("c1", 0.5, text))
+    view.apply(Chunk("c1", text))
+    bundles = [{mime: text} for mime in ("text/html", "text/markdown", "text/latex", "text/plain")]
+    bundles += [{"image/png": text}, {"image/svg+xml": text}, {"application/json": {key: text}}]
+    for bundle in bundles:
+        view.apply(Displayed("c1", bundle))
+    view.flush(1.0)
+    view.apply(ToolFinished(at=2, call_id="c1", output={key: text}, printed=text, displays=bundles))
+    calls = tuple(CallRequested(id=f"d{i}", name=text, input={key: text}) for i in range(5))
+    view.apply(ModelResponded(at=3, text=text, calls=calls))
+    metadata = [
+        {"message": text, "reason": text, key: text},
+        {"message": text, "choices": [text, {"value": text, "label": text, "help": text}]},
+        text,
+        [text],
+        {"message": text, "fields": None},
+    ]
+    kinds = ["tool", "tool", "approval", "question", "tool"]
+    for number, (kind, data) in enumerate(zip(kinds, metadata, strict=True)):
+        view.apply(
+            Interrupted(
+                at=4,
+                id=f"i{number}",
+                call_id=f"d{number}",
+                tool_name=text,
+                kind=kind,
+                input={key: text},
+                metadata=data,
+                note=text,
+                editable=number == 4,
+            )
+        )
+    rejected = Resolved(at=5, id="i0", call_id="d0", resolution=Reject(reason=text), by=text)
+    view.apply(rejected)
+    view.apply(MessageQueued(at=5, text=text, by=text))
+    return view
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_text_in_every_place_reaches_no_page(text):
+    """Live blocks and static HTML hold only what is on the allow-list, forms open or run ended."""
+    view = run_saying(text)
+    for _ in range(2):
+        snapshot = view.snapshot()
+        for item in snapshot.items:
+            if isinstance(item, TextItem):
+                assert violations("".join(item.blocks) + item.tail) == []
+            for output in getattr(item, "outputs", []):
+                assert output.kind != "html" or violations(output.data) == []
+                assert output.kind != "image" or output.data.startswith("data:image/")
+        assert violations(static.render(snapshot, style=False)) == []
+        plain.render(snapshot).encode()
+        view.apply(RunFailed(at=6, error=text, message=text))
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_sanitized_html_is_read_the_same_a_second_time(text):
+    """Markup that changes its meaning when it is parsed again has nothing to change into."""
+    for markup in (markdown.render(text), sanitize.clean(text)):
+        again = sanitize.clean(markup)
+        assert sanitize.clean(again) == again
+        assert violations(again) == []
+
+
+FRAGMENTS = [
+    *HOSTILE,
+    *("<", ">", "</", "<!--", "-->", "<math>", "<mtext>", "</math>", "<svg>", "</svg>", "<style>"),
+    *(
+        "</style>",
+        "<table>",
+        "<mglyph>",
+        "<p>",
+        "</p>",
+        "<select>",
+        "<title>",
+        "$",
+        "`",
+        "\n",
+        "\\[",
+    ),
+    *("&lt;", "&#x3c;", "'", '"', "<a href='", "<img src='", "<template>", "<noscript>"),
+]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
+def test_no_mixture_of_hostile_pieces_gets_through(text):
+    """Pieces that are harmless alone are harmless together, through Markdown and as HTML."""
+    assert violations(markdown.render(text)) == []
+    assert violations(rich.table(text)) == []
+
+
+@pytest.mark.parametrize("character", INVISIBLE, ids=[f"U+{ord(c):04X}" for c in INVISIBLE])
+def test_no_invisible_character_is_left_in_what_is_approved_or_read_as_data(character):
+    """Names, inputs, metadata, reasons and printed text show what is hidden in them."""
+    text = f"a{character}b"
+    view = run_saying(text)
+    for item in view.snapshot().items:
+        if isinstance(item, TextItem) or item.type == "reasoning":
+            continue
+        drawn = item.model_dump(mode="json", exclude={"key", "call", "interrupt", "spec", "path"})
+        for output in drawn.pop("outputs", []):
+            assert output["kind"] != "text" or character not in output["data"]
+        assert character not in json.dumps(drawn, ensure_ascii=False)
+        if isinstance(item, FormItem):
+            assert reveal.reveal(text) in json.dumps(drawn, ensure_ascii=False)
+
+
+def test_reveal_names_the_character_and_keeps_newline_tab_and_emoji():
+    """What is hidden has a name; what a person sees anyway stays as it is."""
+    assert reveal.reveal("pay \u202etxt.exe") == "pay ⟨U+202E⟩txt.exe"
+    assert reveal.reveal("a\u200db\U000e0061") == "a⟨U+200D⟩b⟨U+E0061⟩"
+    for kept in ("a\n\tb", "⚠\ufe0f", "👩\u200d💻", "naïve 漢字 עברית", "1\u00a0000"):
+        assert reveal.reveal(kept) == kept
+    assert reveal.reveal("⚠\ufe0f\ufe0f") == "⚠\ufe0f⟨U+FE0F⟩"
+
+
+def test_every_format_control_and_default_ignorable_letter_is_revealed():
+    """No format, control or line-separating character of Unicode passes alone."""
+    for number in range(0x110000):
+        character = chr(number)
+        if (
+            unicodedata.category(character) in {"Cf", "Cc", "Zl", "Zp", "Cs"}
+            and character not in "\n\t"
+        ):
+            assert reveal.reveal(character) == f"⟨U+{number:04X}⟩"
+
+
+def test_printed_text_reads_as_a_terminal_leaves_it():
+    """Progress lines that overwrite themselves show their last state, colors are gone."""
+    assert reveal.terminal(" 10%\r 50%\r100%\ndone\r\n") == "100%\ndone\n"
+    assert reveal.terminal("\x1b[31mred\x1b[0m \x1b]0;t\x07") == "red ⟨U+001B⟩]0;t⟨U+0007⟩"

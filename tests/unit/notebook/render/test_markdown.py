@@ -1,0 +1,302 @@
+"""Markdown: what it becomes, that nothing hostile gets through, and that streaming ends the same."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nbagent.notebook.render import formulas, markdown
+from nbagent.notebook.render.markdown import Stream, blocks, render
+
+RULES = [
+    ("# One\n\n### Three", "<h4>One</h4><h6>Three</h6>"),
+    ("costs $5 and $6", "<p>costs $5 and $6</p>"),
+    ("costs $5, or `$x$`", "<p>costs $5, or <code>$x$</code></p>"),
+    ("![cat](https://e.vil/c.png)", "<p>cat (https://e.vil/c.png)</p>"),
+    ("![p](data:image/png;base64,AAAA)", '<p><img src="data:image/png;base64,AAAA" alt="p"></p>'),
+    ("![p](data:image/svg+xml;base64,AAAA)", "<p>![p](data:image/svg+xml;base64,AAAA)</p>"),
+    (
+        "[a](https://x.y)",
+        '<p><a href="https://x.y" target="_blank" rel="noopener noreferrer">a</a></p>',
+    ),
+    (
+        "[m](mailto:a@b.c)",
+        '<p><a href="mailto:a@b.c" target="_blank" rel="noopener noreferrer">m</a></p>',
+    ),
+    ("[a](javascript:alert(1))", "<p>[a](javascript:alert(1))</p>"),
+    ("<b onclick=x>raw</b>", "<p>&lt;b onclick=x&gt;raw&lt;/b&gt;</p>"),
+    ("```nolang\na<b\n```", '<pre class="code"><code>a&lt;b</code></pre>'),
+    ("```python\n1\n```", '<pre class="code"><code><span class="m">1</span></code></pre>'),
+    ("~~gone~~", "<p><s>gone</s></p>"),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), RULES, ids=[r[0][:24] for r in RULES])
+def test_each_construct_becomes_what_the_card_can_show(source, expected):
+    """Links, images, code and prices come out as promised, raw HTML as text."""
+    assert render(source) == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "$x^2$",
+        r"\(x^2\)",
+        "$$x^2$$",
+        "$$\nx^2\n$$",
+        r"\[x^2\]",
+        "\\[\nx\n+ x^2\n\\]",
+        r"so \[x^2\] it is",
+        r"$$\begin{aligned}a&=b\\c&=x^2\end{aligned}$$",
+        r"$$\begin{gathered}a\\x^2\end{gathered}$$",
+    ],
+)
+def test_every_way_to_write_a_formula_becomes_mathml(source):
+    """Dollar signs and the brackets that models really write are formulas, no source is left."""
+    html = render(source)
+    assert "<msup><mi>x</mi><mn>2</mn></msup>" in html
+    assert "&amp;" not in html
+    assert "\\" not in html
+
+
+def test_a_formula_that_is_too_long_is_shown_as_its_source():
+    """A formula of more than 2,000 characters costs no time."""
+    source = "x+" * 1_001 + "x"
+    assert render(f"${source}$") == f"<p><code>{source}</code></p>"
+
+
+def test_text_that_makes_a_parser_fail_is_shown_as_code(monkeypatch):
+    """Whatever goes wrong inside, the person reads what the model wrote."""
+
+    def broken(*_args):
+        raise RecursionError
+
+    monkeypatch.setattr(markdown, "_rendered", broken)
+    assert render("a <b>") == '<pre class="code"><code>a &lt;b&gt;</code></pre>'
+
+
+def test_lone_surrogates_do_not_stop_a_page():
+    """Text that cannot be encoded is shown with replacements instead of failing a message."""
+    html = render("a \ud800 `\udfff`")
+    html.encode()
+
+
+PIECES = st.sampled_from(
+    [
+        "a",
+        "word ",
+        "\n",
+        "\n\n",
+        "\r",
+        "\r\n",
+        " ",
+        "    ",
+        "# ",
+        "- ",
+        "1. ",
+        "2",
+        ". ",
+        "> ",
+        "```",
+        "```\n",
+        "~~~\n",
+        "$$",
+        "$$\n",
+        "$x$",
+        "\\[",
+        "\\]\n",
+        "\\(y\\)",
+        "===\n",
+        "| a | b |\n|---|---|\n",
+        "| 1 | 2 |\n",
+        "**",
+        "`",
+        "[l]",
+        "[l]: https://x.y\n",
+        "![i](u)",
+        "<b>",
+        "\t",
+        "\u202e",
+        "\ud800",
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(PIECES, st.booleans(), st.booleans()), max_size=40))
+def test_streaming_in_any_chunking_ends_with_the_same_html(steps):
+    """However text arrives and whenever it is drawn, the end is the rendering of the whole."""
+    stream, now, text = Stream(), 0.0, ""
+    for piece, flush, wait in steps:
+        stream.pending.append(piece)
+        text += piece
+        if flush:
+            now += 1.0 if wait else 0.01
+            stream.advance(now)
+    stream.close(text)
+    assert "".join(stream.blocks) == render(text)
+    assert (stream.tail, stream.raw) == ("", "")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(PIECES, st.booleans()), max_size=40))
+def test_finished_blocks_are_never_taken_back(steps):
+    """A page gets each finished block once: later text only adds, unless a link is defined later."""
+    stream, now, text = Stream(), 0.0, ""
+    for piece, wait in steps:
+        stream.pending.append(piece)
+        text += piece
+        before = list(stream.blocks)
+        now += 1.0 if wait else 0.01
+        stream.advance(now)
+        assert stream.blocks[: len(before)] == before
+    before = list(stream.blocks)
+    if stream.close(text):
+        assert stream.blocks[: len(before)] == before
+
+
+def test_an_open_fence_is_redrawn_and_not_finished():
+    """Code streams as code from its first line on, and a blank line in it finishes nothing."""
+    stream = Stream()
+    stream.pending.append("```python\nx = 1\n\n# not a heading\n\n")
+    stream.advance(1.0)
+    assert stream.blocks == []
+    assert stream.tail.startswith('<pre class="code">')
+
+
+def test_the_open_block_is_redrawn_five_times_a_second_and_not_beyond_two_kilobytes():
+    """Between redraws, and in very long blocks, only raw text travels."""
+    stream, redraws = Stream(), 0
+    for step in range(100):
+        stream.pending.append("word ")
+        redraws += stream.advance(step * 0.05) is None
+    assert 20 <= redraws <= 26
+    stream.pending.append("word " * 500)
+    assert stream.advance(100.0) == "word " * 500
+
+
+def test_code_that_comes_fast_is_shown_as_code_while_it_comes():
+    """A long block is never blank until its end: its text goes on in a block of code."""
+    stream = Stream()
+    stream.pending.append("Look:\n\n```pyt")
+    assert stream.advance(1.0) is None
+    stream.pending.append("hon\n")
+    for step in range(8):
+        stream.pending.append("x = 1\n" * 100)
+        stream.advance(1.05 + step * 0.05)
+    assert (stream.tail, stream.raw) == (
+        '<pre class="code"><code></code></pre>',
+        "x = 1\n" * 800,
+    )
+    stream.pending.append("y = 2\n")
+    assert stream.advance(1.5) == "y = 2\n"
+
+
+def test_in_a_burst_only_what_is_finished_travels():
+    """A block that will be another one at the next step waits, but not long, nor after the burst."""
+    text = "**word** " * 100
+    stream = Stream()
+    stream.pending.append(f"One.\n\n{text}")
+    assert stream.advance(1.0) is None
+    assert (stream.blocks, stream.tail, stream.raw) == (["<p>One.</p>"], "", "")
+    assert not stream.settled
+    assert stream.advance(1.05) is None
+    assert stream.tail.startswith("<p><strong>")
+    stream, shown = Stream(), ""
+    stream.pending.append(f"One.\n\n{text}")
+    for step in range(6):
+        stream.advance(1.0 + step * 0.05)
+        shown += stream.raw and "x"
+        stream.pending.append(text)
+    assert shown
+    assert stream.raw == text * 6
+
+
+@pytest.mark.parametrize("wait", [0.01, 0.3])
+def test_raw_text_goes_on_exactly_where_the_drawn_text_ends(wait):
+    """Whenever it is drawn, no space between two words gets lost or stands twice."""
+    stream, text = Stream(), ""
+    for step, piece in enumerate(["Here ", "is", " a", " draft.", " ", "Have\n", "a look", "."]):
+        stream.pending.append(piece)
+        text += piece
+        stream.advance(1 + step * wait)
+        assert re.sub("</?p>", "", stream.tail) + stream.raw == text
+
+
+@pytest.mark.parametrize("block", ["One.\n\n", "# One\n", "```\n1\n```\n", "|a|\n|-|\n|1|\n\n"])
+def test_a_block_that_nothing_can_change_is_finished_before_the_next_begins(block):
+    """The next words never show inside the block before them."""
+    stream = Stream()
+    stream.pending.append(block)
+    stream.advance(1.0)
+    assert (stream.blocks, stream.tail, stream.raw) == (blocks(block), "", "")
+
+
+def test_a_long_list_streams_in_linear_time():
+    """A list of 2,000 items is parsed a few times in all, and not at each line."""
+    parses = []
+    original = markdown._pieces
+
+    def counted(text, env):
+        parses.append(len(text))
+        return original(text, env)
+
+    stream = Stream()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(markdown, "_pieces", counted)
+        for item in range(2_000):
+            stream.pending.append(f"- item number {item}\n\n")
+            stream.advance(1_000 + item * 0.001)
+    total = sum(len(f"- item number {item}\n\n") for item in range(2_000))
+    assert sum(parses) < 8 * total
+    stream.close(stream.text)
+    assert len(stream.blocks) == 1
+
+
+def test_the_same_text_gives_the_same_blocks_whenever_it_is_rendered():
+    """Static views of one run are equal byte for byte."""
+    text = "# A\n\ntext $x$\n\n```py\n1\n```\n"
+    first = blocks(text)
+    time.sleep(0)
+    assert blocks(text) == first
+
+
+class Counted:
+    """A pattern that adds up the characters it is to look through."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self.looked = 0
+        self._pattern = pattern
+
+    def search(self, text: str, start: int, end: int) -> re.Match[str] | None:
+        found = self._pattern.search(text, start, end)
+        self.looked += (end if found is None else found.end()) - start
+        return found
+
+
+@pytest.mark.parametrize("unit", ["\\(", "\\[ a ", "[\\( ](x) ", "![a](b) \\(", "\\( `"])
+def test_formulas_that_never_close_are_looked_for_once(unit, monkeypatch):
+    """Else a model's text of twenty thousand openings stops the kernel."""
+    closes = {name: Counted(pattern) for name, pattern in formulas._CLOSE.items()}
+    monkeypatch.setattr(formulas, "_CLOSE", closes)
+    text = "a " + unit * 500
+    render(text)
+    assert 0 < sum(close.looked for close in closes.values()) <= 20 * len(text)
+
+
+@pytest.mark.parametrize("end", ["", "x \\] y\n", "\n\\]"])
+def test_formulas_of_several_lines_that_never_close_are_looked_for_once(end, monkeypatch):
+    """Each of their lines could open one."""
+    lines: list[int] = []
+    line = formulas._line
+    monkeypatch.setattr(formulas, "_line", lambda s, n: lines.append(n) or line(s, n))
+    render("\\[ a\n" * 500 + end)
+    assert 500 <= len(lines) <= 20 * 500
+
+
+def test_a_formula_after_one_that_never_closes_is_drawn():
+    """What was looked for in vain is so for that kind, and that paragraph, alone."""
+    html = render("\\( a \\[b\\] $c$\n\n\\(d\\)\n\n\\[\ne\n\n\\[\nf\n\\]")
+    assert html.count("<math") == 4

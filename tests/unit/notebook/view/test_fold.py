@@ -1,0 +1,265 @@
+"""Every event of a journal has its place in the view, by table; what goes on and what is said again."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from nbagent.core.base.events import (
+    CallRequested,
+    Interrupted,
+    MessageQueued,
+    ModelResponded,
+    Resolved,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunRetried,
+    RunStarted,
+    StepFinished,
+    StoredEvent,
+    ToolFinished,
+    ToolStarted,
+)
+from nbagent.core.base.interrupts import Restart
+from nbagent.core.base.messages import user
+from nbagent.core.base.model import ModelDelta, TextDelta
+from nbagent.core.tools.output import MAX_PRINTED, OutputDelta, Printed
+from nbagent.notebook.render import facts, plain, static
+from nbagent.notebook.view.board import Board
+from nbagent.notebook.view.deltas import Deltas
+from nbagent.notebook.view.view import RunView
+
+STARTED = RunStarted(at=100.0, agent="bank", model="m", messages=[user("pay")], max_turns=5)
+CALL = CallRequested(id="c", name="pay", input={"amount": 200})
+RESPONDED = ModelResponded(at=101.0, calls=(CALL,))
+ASKED = Interrupted(
+    at=102.0, id="i", call_id="c", tool_name="pay", kind="approval", input=CALL.input
+)
+RUNS = ToolStarted(at=103.0, call_id="c", attempt=1, owner="o", input=CALL.input)
+FAILED = RunFailed(at=104.0, error="ToolFailed", message="x")
+
+DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
+    RunStarted: ([STARTED], "running", []),
+    ModelResponded: ([STARTED, RESPONDED], "running", ["call preparing"]),
+    ToolStarted: ([STARTED, RESPONDED, RUNS], "running", ["call running"]),
+    StepFinished: (
+        [STARTED, RESPONDED, RUNS, StepFinished(at=104.0, call_id="c", name="s", value=1)],
+        "running",
+        ["call running"],
+    ),
+    ToolFinished: (
+        [STARTED, RESPONDED, RUNS, ToolFinished(at=104.0, call_id="c", output="ok")],
+        "running",
+        ["call done"],
+    ),
+    Interrupted: ([STARTED, RESPONDED, ASKED], "interrupted", ["call waiting", "form"]),
+    MessageQueued: (
+        [STARTED, RESPONDED, ASKED, MessageQueued(at=103.0, text="hurry", by="code")],
+        "interrupted",
+        ["call waiting", "form", "message"],
+    ),
+    Resolved: (
+        [
+            STARTED,
+            RESPONDED,
+            ASKED,
+            Resolved(at=103.0, id="i", call_id="c", resolution=Restart(), by="form"),
+        ],
+        "running",
+        ["call preparing", "record"],
+    ),
+    RunCompleted: ([STARTED, RunCompleted(at=104.0, text="fin")], "completed", ["text"]),
+    RunFailed: ([STARTED, RESPONDED, RUNS, FAILED], "failed", ["call failed", "notice"]),
+    RunRetried: (
+        [STARTED, RESPONDED, RUNS, FAILED, RunRetried(at=105.0, by="code")],
+        "running",
+        ["call preparing"],
+    ),
+    RunCancelled: (
+        [STARTED, RESPONDED, RunCancelled(at=104.0, by="form")],
+        "cancelled",
+        ["call cancelled", "notice"],
+    ),
+}
+"""Events in their order, the last one of the type in question; the status and the items after it."""
+
+
+def view_of(*events: Any) -> RunView:
+    view = RunView("r")
+    for event in events:
+        view.apply(event)
+    return view
+
+
+def drawn(view: RunView) -> list[str]:
+    items = view.snapshot().items
+    return [f"call {i.state}" if i.type == "call" else i.type for i in items]
+
+
+@pytest.mark.parametrize("kind", get_args(StoredEvent), ids=lambda kind: kind.__name__)
+def test_every_stored_event_has_its_place(kind: type[Any]) -> None:
+    """A new kind of event is not forgotten: without a line in the table this fails."""
+    events, status, items = DRAWN[kind]
+    assert isinstance(events[-1], kind)
+    view = view_of(*events)
+    assert (view.status, drawn(view)) == (status, items)
+
+
+def test_every_delta_has_its_place() -> None:
+    """What streams is closed too: each kind of delta has a handler of its own."""
+    assert set(Deltas(Board()).handlers) == {*get_args(ModelDelta), *get_args(OutputDelta)}
+
+
+def test_a_message_waits_below_its_turn_and_is_sent_with_the_results() -> None:
+    """It says that it waits; then the note goes and the model has all its turns again."""
+    hurry = MessageQueued(at=103.0, text="and **hurry**\u202e", by="code")
+    view = view_of(STARTED, RESPONDED, ASKED, hurry)
+    message = view.snapshot().items[-1]
+    assert message.type == "message"
+    assert (message.text, message.note) == ("and **hurry**⟨U+202E⟩", "sent after this turn")
+    yes = Resolved(at=104.0, id="i", call_id="c", resolution=Restart(), by="form")
+    for event in (yes, RUNS, ToolFinished(at=105.0, call_id="c", output="ok")):
+        view.apply(event)
+    snapshot = view.snapshot()
+    assert [i.type for i in snapshot.items] == ["call", "record", "message"]
+    assert snapshot.items[-1].note == ""  # type: ignore[union-attr]
+    assert (snapshot.head.turns, snapshot.head.max_turns) == (1, 6)
+    view.apply(ModelResponded(at=106.0, text="Hurrying."))
+    assert drawn(view)[-2:] == ["message", "text"]
+    assert "nba-message" in static.render(view.snapshot(), style=False)
+    assert "> and **hurry**" in plain.render(view.snapshot())
+
+
+def test_a_message_that_a_run_did_not_live_to_send_says_so() -> None:
+    """What the model never got does not read as if it had; after a retry it waits again."""
+    view = view_of(STARTED, RESPONDED, ASKED, MessageQueued(at=103.0, text="hurry", by="code"))
+    view.apply(FAILED)
+    assert [i.note for i in view.snapshot().items if i.type == "message"] == ["not sent"]
+    view.apply(RunRetried(at=105.0, by="code"))
+    assert [i.note for i in view.snapshot().items if i.type == "message"] == [
+        "sent after this turn"
+    ]
+
+
+def test_a_message_during_an_answer_comes_after_it_and_is_answered() -> None:
+    """Live and replayed alike: the answer that was on its way, the message, then its own answer."""
+    hurry = MessageQueued(at=100.5, text="hurry", by="code")
+    first = ModelResponded(at=101.0, text="First.")
+    live = view_of(STARTED, TextDelta("Fir"), hurry, TextDelta("st."), first, TextDelta("Sec"))
+    assert (live.status, drawn(live)) == ("running", ["text", "message", "text"])
+    ends = ModelResponded(at=102.0, text="Second.")
+    live.apply(ends)
+    assert live.snapshot() == view_of(STARTED, hurry, first, ends).snapshot()
+
+
+def test_a_retry_of_an_inner_run_leaves_the_others_as_they_are() -> None:
+    """``RunRetried`` is the run's of its scope: only that one thinks again."""
+    two = ModelResponded(at=101.0, calls=(CALL, CallRequested(id="d", name="pay", input={})))
+    inner = [STARTED.model_copy(update={"scope": (id_,), "agent": "clerk"}) for id_ in "cd"]
+    failed = [FAILED.model_copy(update={"scope": (id_,)}) for id_ in "cd"]
+    view = view_of(STARTED, two, *inner, *failed)
+    assert lanes(view) == []
+    view.apply(RunRetried(at=110.0, scope=("c",), by="middleware"))
+    assert lanes(view) == [("model", 10.0)]
+
+
+def lanes(view: RunView) -> list[tuple[str, float]]:
+    return [(s.lane, s.start) for s in view.snapshot().head.spans if s.end is None]
+
+
+def test_who_stopped_a_run_by_its_button_is_you() -> None:
+    """A person who pressed Stop reads no word of ours for the button."""
+    view = view_of(STARTED, RunCancelled(at=104.0, by="form"))
+    assert plain.render(view.snapshot()).endswith("! Stopped by you.")
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        ("input_in_run", "approved · always with this input in this run"),
+        ("tool_in_run", "approved · always in this run"),
+        ("input", "approved · always with this input for this agent"),
+        ("tool", "approved · always for this agent"),
+    ],
+)
+def test_the_record_of_a_lasting_approval_tells_how_far_it_goes(scope: Any, said: str) -> None:
+    """Live, static and as text: what was allowed from then on can be read later."""
+    yes = Resolved(at=103.0, id="i", call_id="c", resolution=Restart(remember=scope), by="form")
+    snapshot = view_of(STARTED, RESPONDED, ASKED, yes).snapshot()
+    record = snapshot.items[-1]
+    assert record.type == "record"
+    assert record.decision == said
+    assert said in static.render(snapshot, style=False)
+    assert said in plain.render(snapshot)
+
+
+@pytest.mark.parametrize(("by", "said"), [("form", True), ("code", False), ("expiry", False)])
+def test_only_what_was_answered_in_a_form_is_a_decision_by_you(by: str, said: bool) -> None:
+    """An answer that code gave, or a deadline, is none; live, static and as text."""
+    yes = Resolved(at=103.0, id="i", call_id="c", resolution=Restart(), by=by)
+    snapshot = view_of(STARTED, RESPONDED, ASKED, yes).snapshot()
+    assert snapshot.head.decisions == said
+    assert ("by you" in static.render(snapshot, style=False)) == said
+    assert "by you" not in plain.render(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"command": "ls"}, 'command="ls"'),
+        ({"command": "rm -r x"}, 'command="rm -r x"'),
+        ({"code": "a = 1\n  b =  2\n", "n": 3}, 'code="a = 1⏎ b = 2", n=3'),
+        ({"x": '1", y="2'}, 'x="1\\", y=\\"2"'),
+    ],
+)
+def test_an_input_on_one_line_quotes_every_text_and_marks_line_breaks(
+    values: dict[str, Any], line: str
+) -> None:
+    """No two words are joined by a line break that is gone, and no value looks like two."""
+    assert facts.brief(values) == line
+
+
+def test_being_stopped_is_told_until_the_end() -> None:
+    """Every page shows it; a run that has ended is not being stopped."""
+    view = view_of(STARTED, RESPONDED)
+    view.flush(0.0)
+    view.set_stopping()
+    ops = view.flush(1.0)
+    assert ops is not None
+    assert [op.head.stopping for op in ops if op.op == "head"] == [True]
+    view.apply(RunCancelled(at=104.0, by="form"))
+    assert not view.snapshot().head.stopping
+    view.set_stopping()
+    assert not view.snapshot().head.stopping
+
+
+def test_what_is_left_out_of_endless_printing_is_counted_once_a_second() -> None:
+    """The row stays bounded and says how much it does not show, without sending it all again."""
+    view = view_of(STARTED, RESPONDED, RUNS)
+    view.apply(Printed("c", "stdout", "x" * MAX_PRINTED))
+    view.flush(0.0)
+    sent = 0
+    for step in range(1, 41):
+        view.apply(Printed("c", "stdout", "y" * 1_000))
+        sent += view.flush(step * 0.05) is not None
+    assert sent == 2
+    (row,) = view.snapshot().items
+    assert row.type == "call"
+    assert row.printed.endswith("\n… 40,000 more characters, not shown while the tool runs …\n")
+    assert len(row.printed) < MAX_PRINTED + 100
+
+
+@pytest.mark.parametrize(("lines", "folded"), [(12, None), (13, "3 more lines"), (400, "390 more")])
+def test_long_printed_text_is_folded_in_the_static_view(lines: int, folded: str | None) -> None:
+    """As in the live card, with the same number, and open where the live one was open."""
+    text = "".join(f"line {n}\n" for n in range(lines))
+    ends = ToolFinished(at=104.0, call_id="c", output="ok", printed=text)
+    snapshot = view_of(STARTED, RESPONDED, RUNS, ends).snapshot()
+    page = static.render(snapshot, style=False)
+    assert (folded or "nba-rest") in page or folded is None
+    assert ("nba-rest" in page) == (folded is not None)
+    assert all(f"line {n}\n" in page or f"line {n}<" in page for n in range(lines))
+    opened = static.render(snapshot, opened=["0.c0", "0.c0:printed"], style=False)
+    assert opened.count(' open=""') == (2 if folded else 1)

@@ -1,0 +1,91 @@
+"""What the card of a run shows that goes on from another one: a conversation, a fork, a retry."""
+
+from __future__ import annotations
+
+import nbagent as nb
+from nbagent.core.run.run import Run
+from nbagent.notebook.render import plain
+from nbagent.notebook.view.view import RunView
+
+CALL = nb.ScriptedModel.call
+
+
+def drawn(run: Run) -> RunView:
+    view = RunView(run.id)
+    for event in run.journal:
+        view.apply(event)
+    return view
+
+
+def careful(*steps: object) -> nb.Agent:
+    agent = nb.Agent(nb.ScriptedModel([*steps]), name="banker")
+
+    @agent.tool
+    def look() -> str:
+        return "seen"
+
+    @agent.tool
+    def pay(amount: float, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm(message="Pay?"))
+        return f"paid {amount}"
+
+    return agent
+
+
+async def test_the_next_run_of_a_conversation_shows_its_own_part() -> None:
+    """``after=``: the new prompt and what came of it; what was said before stands in its own card."""
+    agent = careful([CALL("look")], "First.", "Second.")
+    first = agent.run("Look")
+    await first
+    second = agent.run("And now?", after=first)
+    await second
+    assert plain.render(drawn(second).snapshot()) == "banker · done\n> And now?\n\nSecond."
+
+
+async def test_a_fork_shows_what_was_done_and_asks_for_itself() -> None:
+    """What the original answered later is not in it; its question has an id of its own."""
+    agent = careful([CALL("look"), CALL("pay", amount=5.0)], "Paid.", "Paid too.")
+    run = agent.run("Pay", attended=True, show=False)
+    await run.settled()
+    (asked,) = run.interrupts
+    run.reject(asked, "no")
+    await run
+    fork = run.fork(at=asked)
+    view = drawn(fork)
+    assert [item.type for item in view.snapshot().items] == ["call", "call", "form"]
+    assert view.status == "interrupted"
+    (again,) = fork.interrupts
+    assert again.id != asked.id
+    assert view.question(again.id) is not None
+    fork.restart(again)
+    await fork
+    text = plain.render(drawn(fork).snapshot())
+    assert "paid 5.0" in text
+    assert "rejected" not in text
+
+
+async def test_a_fork_of_a_failed_run_goes_on_without_its_failure() -> None:
+    """The failure is the original's; the fork's card shows what it took over and its own end."""
+    agent = careful([CALL("look")], RuntimeError("broke"), "Fine.")
+    run = agent.run("Look")
+    await run.settled()
+    assert "broke" in plain.render(drawn(run).snapshot())
+    fork = run.fork()
+    await fork
+    text = plain.render(drawn(fork).snapshot())
+    assert text.endswith("Fine.")
+    assert "broke" not in text
+
+
+async def test_a_queued_message_stands_between_the_turns_of_a_real_run() -> None:
+    """The engine and the view agree on when it is sent, and on the turns that are left."""
+    agent = careful([CALL("pay", amount=5.0)], "Hurried.")
+    run = agent.run("Pay", attended=True, show=False)
+    await run.settled()
+    assert agent.run("Hurry", after=run, pending="queue") is run
+    run.restart(run.interrupts[0])
+    await run
+    items = drawn(run).snapshot().items
+    assert [item.type for item in items] == ["call", "record", "message", "text"]
+    assert drawn(run).snapshot().head.max_turns == 21

@@ -1,0 +1,119 @@
+"""Which questions the page may draw as one table: alike in everything but their values."""
+
+from typing import Annotated
+
+import ipywidgets
+import pytest
+from pydantic import BaseModel, TypeAdapter
+
+from nbagent.core.base.events import CallRequested, Interrupted, ModelResponded, RunStarted
+from nbagent.core.base.interrupts import to_json
+from nbagent.core.base.metadata import Choose, Confirm
+from nbagent.forms.hints import FormHint
+from nbagent.notebook.view.question_kinds import Types
+from nbagent.notebook.view.view import RunView
+
+
+class Transfer(BaseModel):
+    to: str
+    amount: int = 1
+    lines: list[str] = []
+
+
+class Tuned(BaseModel):
+    size: Annotated[int, FormHint(widget=ipywidgets.IntSlider)]
+
+
+TYPES = {
+    "pay": Types(input=Transfer),
+    "drop": Types(input=Transfer),
+    "ask": Types(output=TypeAdapter(str)),
+    "tune": Types(input=Tuned),
+}
+FIRST = {"to": "A"}
+
+
+def asked(tool="pay", kind="approval", metadata=None, **more):
+    more = {"input": {"to": "B", "amount": 2}, **more}
+    return {"tool_name": tool, "kind": kind, "metadata": to_json(metadata), **more}
+
+
+def forms(*questions, turns=1):
+    """The form items of these questions, one call each, asked in so many turns."""
+    view = RunView("r", types_of=TYPES.get)
+    view.apply(RunStarted(at=1.0, agent="a", model="m", messages=[], max_turns=5))
+    turn = -(-len(questions) // turns)
+    for number, question in enumerate(questions):
+        if number % turn == 0:
+            here = range(number, min(number + turn, len(questions)))
+            calls = tuple(
+                CallRequested(id=f"c{n}", name=questions[n]["tool_name"], input={}) for n in here
+            )
+            view.apply(ModelResponded(at=2.0, calls=calls))
+        view.apply(Interrupted(at=3.0, id=f"i{number}", call_id=f"c{number}", **question))
+    return [item for item in view.snapshot().items if item.type == "form"]
+
+
+ALIKE = {
+    "other values": (asked(), asked(input=FIRST)),
+    "other values in a list": (
+        asked(editable=True, input={"to": "A", "lines": ["x", "y"]}),
+        asked(editable=True, input={"to": "B", "lines": []}),
+    ),
+    "a long text": (
+        asked(editable=True, input={"to": "A"}),
+        asked(editable=True, input={"to": "A\n" * 40}),
+    ),
+    "other metadata": (asked(metadata={"why": "a"}), asked(metadata={"why": "b"})),
+    "one is dangerous": (
+        asked(kind="tool", metadata=Confirm(message="a", danger=True)),
+        asked(kind="tool", metadata=Confirm(message="b")),
+    ),
+    "questions with an answer": (asked("ask", kind="question"), asked("ask", kind="question")),
+}
+DIFFERENT = {
+    "another tool": (asked(), asked("drop")),
+    "one is editable": (asked(), asked(editable=True)),
+    "other fields are editable": (asked(editable=("to",)), asked(editable=("amount",))),
+    "one can be remembered": (asked(), asked(kind="tool")),
+    "one is asked again for a reason": (asked(), asked(note="its schema changed")),
+    "other choices": (
+        asked("ask", kind="tool", metadata=Choose(message="?", choices=["a", "b"])),
+        asked("ask", kind="tool", metadata=Choose(message="?", choices=["a", "c"])),
+    ),
+    "an approval and a question": (asked("ask", kind="question"), asked("ask", kind="approval")),
+}
+
+
+@pytest.mark.parametrize("pair", ALIKE.values(), ids=ALIKE)
+def test_calls_that_differ_in_values_only_are_one_group(pair):
+    """Each form has the group of the other, and the exact input as facts for its row."""
+    one, other = forms(*pair)
+    assert one.group == other.group != ""
+    assert {fact.label: fact.value for fact in other.input}["to"] == pair[1]["input"]["to"]
+
+
+@pytest.mark.parametrize("pair", DIFFERENT.values(), ids=DIFFERENT)
+def test_questions_that_ask_for_something_else_are_not(pair):
+    """What is not asked in the same words, form and buttons is not answered in one go."""
+    one, other = forms(*pair)
+    assert one.group != other.group
+
+
+ALONE = {
+    "an outside system": asked(external="0" * 64),
+    "a question about the run": asked(kind="budget", budget="turns"),
+    "an ipywidget beside the card": asked("tune", editable=True, input={"size": 3}),
+}
+
+
+@pytest.mark.parametrize("question", ALONE.values(), ids=ALONE)
+def test_what_a_table_could_not_show_stands_alone(question):
+    """No buttons, no call, or controls outside the card."""
+    assert [(form.group, form.input) for form in forms(question, question)] == [("", [])] * 2
+
+
+def test_calls_of_two_turns_are_two_groups():
+    """The second turn's calls were asked for knowing what became of the first's."""
+    one, other = forms(asked(), asked(), turns=2)
+    assert one.group != other.group

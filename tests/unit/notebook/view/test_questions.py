@@ -1,0 +1,398 @@
+"""From an interrupt to its question and back: the table in which every form has its origin."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, SecretStr, TypeAdapter
+
+from nbagent.core.base.events import Interrupted, Resolved
+from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart, to_json
+from nbagent.core.base.metadata import Ask, Choose, Confirm, Edit, Option
+from nbagent.notebook.view.question_kinds import Types
+from nbagent.notebook.view.questions import Question
+
+INPUT = {"to": "ABC", "amount": 200, "note": None}
+
+
+class Transfer(BaseModel):
+    to: str
+    amount: int
+    note: str | None = None
+
+
+class ConfirmTransfer(Confirm):
+    to: str
+    reason: str
+
+
+def waiting(kind="tool", metadata=None, **more):
+    more = {"input": INPUT, "digest": "d1", **more}
+    return PendingInterrupt(
+        id="i1", tool_name="transfer", call_id="c1", kind=kind, metadata=to_json(metadata), **more
+    )
+
+
+def names(question):
+    return [action.name for action in question.actions]
+
+
+def facts(question):
+    return {fact.label: fact.value for fact in question.facts}
+
+
+EXACT = {"to": "ABC", "amount": "200", "note": "null"}
+CHOICES = {"choices": ["a", "b"]}
+
+TABLE = [
+    # kind, metadata, interrupt's other fields, buttons, title, facts, whether there is a form
+    ("question", Choose(message="Which?", choices=["a", "b"]), {}, "submit", "Which?", {}, True),
+    ("tool", Choose(message="Which?", choices=["a", "b"]), {}, "submit", "Which?", {}, True),
+    ("question", {"question": "Which?", **CHOICES}, {}, "submit", "Which?", {}, True),
+    ("tool", {"reason": "why", **CHOICES}, {}, "submit", "transfer asks", {"reason": "why"}, True),
+    ("question", None, {"input": {"question": "Q", **CHOICES}}, "submit", "Q", {}, True),
+    (
+        "approval",
+        CHOICES,
+        {},
+        "approve",
+        "Run transfer?",
+        {"choices": '["a", "b"]', **EXACT},
+        False,
+    ),
+    ("approval", None, {}, "approve", "Run transfer?", EXACT, False),
+    ("tool", None, {}, "approve", "Run transfer?", EXACT, False),
+    ("tool", Confirm(message="Sure?"), {}, "approve", "Sure?", EXACT, False),
+    ("tool", "Sure?", {}, "approve", "Sure?", EXACT, False),
+    ("tool", {"limit": 5}, {}, "approve", "Run transfer?", {"limit": "5", **EXACT}, False),
+    ("tool", ["x"], {}, "approve", "Run transfer?", {"value": '["x"]', **EXACT}, False),
+    (
+        "tool",
+        ConfirmTransfer(message="Large", to="ABC", reason="limit"),
+        {},
+        "approve",
+        "Large",
+        {"reason": "limit", **EXACT},
+        False,
+    ),
+    ("tool", Edit(message="Look"), {"editable": True}, "approve", "Look", {}, True),
+    ("tool", {"limit": 5}, {"editable": ("to",)}, "approve", "Run transfer?", {"limit": "5"}, True),
+    ("approval", None, {"editable": True}, "approve", "Run transfer?", {}, True),
+    ("question", Ask(message="How many?"), {}, "submit", "How many?", {}, True),
+    ("question", {"message": "M", "hint": "h"}, {}, "submit", "M", {"hint": "h"}, True),
+    ("question", None, {"input": {}}, "submit", "transfer asks", {}, True),
+    ("budget", {"message": "Go on?"}, {}, "submit", "Go on?", {}, True),
+]
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_each_kind_of_interrupt_asks_its_own_question(row):
+    """Choices and answers are submitted; what lets something run is approved; both can be refused."""
+    kind, metadata, more, main, title, shown, form = row
+    pending = waiting(kind, metadata, **more)
+    question = Question.of(pending)
+    assert names(question) == [main, "reject"]
+    assert question.title == title
+    assert facts(question) == shown
+    assert (question.form is not None) == form
+    assert question.approval == (main == "approve")
+    assert question.digest == "d1"
+    question.item("q", "c", "")
+
+
+def test_a_stored_interrupt_asks_the_same_question_as_the_pending_one():
+    """A replayed journal shows the form that was shown live."""
+    event = Interrupted(
+        at=1.0,
+        id="i1",
+        call_id="c1",
+        tool_name="transfer",
+        kind="tool",
+        input=INPUT,
+        metadata={"message": "Sure?"},
+        digest="d1",
+    )
+    pending = waiting("tool", {"message": "Sure?"})
+    assert Question.of(event).item("q", "c", "") == Question.of(pending).item("q", "c", "")
+
+
+def test_a_choice_answers_with_the_typed_value_and_its_record_with_the_label():
+    """What is sent is the option's number, what is answered its value, what is read its label."""
+    choose = Choose(message="When?", choices=[Option(value=1, label="Today"), Option(value=2)])
+    question = Question.of(waiting("question", choose), Types(output=TypeAdapter(int)))
+    assert question.resolve("submit", {"option": 0}) == Respond(output=1)
+    assert decided(question, Respond(output=1)).decision == "you chose Today"
+    assert decided(question, Respond(output=9)).decision == "you chose 9"
+
+
+def test_a_write_in_and_several_choices_are_answered():
+    """``allow_other`` and ``multiple`` work by shape, on metadata of the user's own too."""
+    own = {"message": "Who?", "choices": ["a", "b"], "allow_other": True}
+    assert Question.of(waiting("tool", own)).resolve("submit", {"other": "me"}) == Respond(
+        output="me"
+    )
+    many = Question.of(waiting("tool", {**own, "multiple": True, "allow_other": False}))
+    assert many.resolve("submit", {"options": [1, 0]}) in (
+        Respond(output=["a", "b"]),
+        Respond(output=["b", "a"]),
+    )
+    assert decided(many, Respond(output=["a", "b"])).decision == "you chose a, b"
+
+
+def test_a_model_cannot_choose_for_the_person():
+    """``selected`` counts where code says so, never where the model wrote the metadata."""
+    values = {"question": "Which?", "choices": ["a", "b"], "selected": ["b"]}
+    by_model = Question.of(waiting("question", values, input=values))
+    assert isinstance(by_model.resolve("submit", None), list)
+    by_code = Question.of(waiting("question", values))
+    assert by_code.resolve("submit", None) == Respond(output="b")
+
+
+def test_approving_without_edits_runs_the_original_input():
+    """A bare restart: nothing that was typed or rounded replaces the model's own input."""
+    assert Question.of(waiting("tool")).resolve("approve") == Restart()
+    question = Question.of(waiting("tool", editable=True), Types(input=Transfer))
+    assert question.resolve("approve", None) == Restart()
+    same = {"fields": {"amount": {"text": "200"}}}
+    assert question.resolve("approve", same) == Restart()
+
+
+def test_approving_with_changes_runs_the_changed_input_and_records_what_changed():
+    """The whole new input travels; the record names the changed fields alone."""
+    question = Question.of(waiting("tool", editable=True), Types(input=Transfer))
+    drafts = {"fields": {"amount": {"text": "50"}}}
+    changed = Restart(input={"to": "ABC", "amount": 50, "note": None})
+    assert question.resolve("approve", drafts) == changed
+    record = decided(question, changed)
+    assert record.decision == "approved with changes"
+    assert [(f.label, f.changed_from, f.value) for f in record.details] == [("amount", "200", "50")]
+
+
+def test_an_editable_input_works_without_the_tool_at_hand():
+    """A run that is opened where the tool is not defined can still be looked over and answered."""
+    question = Question.of(waiting("tool", editable=True))
+    drafts = {"fields": {"amount": {"text": "50"}}}
+    assert question.resolve("approve", drafts) == Restart(
+        input={"to": "ABC", "amount": 50, "note": None}
+    )
+
+
+def test_a_form_never_replaces_input_that_is_not_editable():
+    """C93: ``editable`` decides, not the page; a draft for any other field is an error."""
+    fixed = Question.of(waiting("tool"))
+    part = Question.of(waiting("tool", editable=("amount",)), Types(input=Transfer))
+    drafts = {"fields": {"to": {"text": "EVIL"}}}
+    for question in (fixed, part):
+        assert isinstance(question.resolve("approve", drafts), list)
+    assert isinstance(fixed.resolve("approve", {"fields": {}}), list)
+    assert isinstance(part.resolve("approve", {"fields": {"amount": {"text": "5"}}}), Restart)
+
+
+def test_a_wrong_answer_is_an_error_at_its_field():
+    """C28, C89: the error goes to the field, and nothing is answered."""
+    question = Question.of(waiting("question", Ask(message="?")), Types(output=TypeAdapter(int)))
+    for drafts in (None, {"text": "many"}, {"text": ""}):
+        (error,) = question.resolve("submit", drafts)
+        assert error.field == ""
+        assert error.message
+    edit = Question.of(waiting("tool", editable=True), Types(input=Transfer))
+    (error,) = edit.resolve("approve", {"fields": {"amount": {"text": "x"}}})
+    assert error.field == "/amount"
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["fields", "text", "option", "bool", "amount", "to", "null", "x"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+QUESTIONS = [
+    (Question.of(waiting("tool")), "approve"),
+    (Question.of(waiting("approval", editable=("amount",)), Types(input=Transfer)), "approve"),
+    (Question.of(waiting("tool", Choose(message="?", choices=["a"]))), "submit"),
+    (Question.of(waiting("question", Ask(message="?")), Types(output=Transfer)), "submit"),
+    (Question.of(waiting("budget", input={})), "submit"),
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(QUESTIONS), JUNK | st.sampled_from(["approve", "submit", "reject"]), JUNK, JUNK
+)
+def test_junk_never_approves_and_never_raises(asked, action, drafts, reason):
+    """C80: an unknown action, or drafts of a wrong type, is an error; input that is fixed stays."""
+    question, main = asked
+    outcome = question.resolve(action, drafts, reason)
+    if isinstance(outcome, Restart):
+        assert action == main == "approve"
+        assert reason is None or isinstance(reason, str)
+        assert drafts is None or isinstance(drafts, dict)
+        if outcome.input is not None:
+            fixed = {k: v for k, v in outcome.input.items() if k != "amount"}
+            assert fixed == {"to": "ABC", "note": None}
+    elif isinstance(outcome, Respond):
+        assert action == main == "submit"
+        assert isinstance(drafts, dict)
+    elif isinstance(outcome, Reject):
+        assert action == "reject"
+    else:
+        assert outcome
+        assert all(error.message for error in outcome)
+
+
+@pytest.mark.parametrize(
+    "action", [None, "", {}, [], True, "true", "false", "APPROVE", "submit", 1]
+)
+def test_an_approval_is_given_by_its_own_button_alone(action):
+    """C80: whatever else arrives in place of the decision leaves the call waiting."""
+    for drafts in (None, {}, "false"):
+        assert isinstance(Question.of(waiting("approval")).resolve(action, drafts), list)
+    assert isinstance(Question.of(waiting("question", CHOICES)).resolve("approve"), list)
+
+
+def test_a_refusal_carries_its_reason_and_blank_means_none():
+    """C78, C79: the reason is text; an empty one is no reason; anything else is an error."""
+    question = Question.of(waiting("tool"))
+    assert question.resolve("reject", None, " not now ") == Reject(reason="not now")
+    assert question.resolve("reject", None, "  ") == Reject(reason=None)
+    assert isinstance(question.resolve("reject", None, {"a": 1}), list)
+
+
+def test_the_budget_question_is_answered_with_a_number_of_turns():
+    """C69: n more turns from 1 on."""
+    question = Question.of(waiting("budget", {"message": "Go on?"}, input={}))
+    assert question.resolve("submit", {"text": "5"}) == Respond(output=5)
+    for text in ("0", "-1", "1.5", "many"):
+        assert isinstance(question.resolve("submit", {"text": text}), list)
+
+
+def test_a_question_of_a_body_has_its_own_type_and_prefill():
+    """``ctx.ask(..., reply=, value=)``: not the tool's return type, and what code put in stands there."""
+    event = Interrupted(
+        at=1.0,
+        id="i1",
+        call_id="c1",
+        tool_name="transfer",
+        kind="ask",
+        input=INPUT,
+        metadata={"message": "How many?"},
+        reply_schema={"type": "integer"},
+        prefill=7,
+        ask=0,
+    )
+    question = Question.of(event, Types(output=TypeAdapter(str)))
+    assert question.resolve("submit", None) == Respond(output=7)
+    assert question.resolve("submit", {"text": "8"}) == Respond(output=8)
+    choices = event.model_copy(
+        update={"metadata": {"message": "?", "choices": ["a", "b"]}, "prefill": "b"}
+    )
+    plain = Question.of(choices.model_copy(update={"reply_schema": {"type": "string"}}))
+    assert plain.resolve("submit", None) == Respond(output="b")
+
+
+def test_where_anything_goes_a_person_writes_text_and_not_json():
+    """A tool without a return type takes the words as they are."""
+    for types in (None, Types(output=TypeAdapter(Any)), Types(output={})):
+        question = Question.of(waiting("question", Ask(message="?")), types)
+        assert question.resolve("submit", {"text": "hello"}) == Respond(output="hello")
+
+
+def test_danger_is_shown_on_the_button_that_is_dangerous():
+    """An approval that cannot be undone says so where it is given."""
+    question = Question.of(waiting("tool", Confirm(message="Drop?", danger=True)))
+    assert question.actions[0].danger
+    assert "danger" not in facts(question)
+    assert not Question.of(waiting("tool", {"danger": "false"})).actions[0].danger
+
+
+def test_secrets_that_were_typed_are_in_no_record():
+    """A password that answers a question stands neither in the record nor in its details."""
+
+    class Login(BaseModel):
+        user: str
+        password: SecretStr
+
+    question = Question.of(waiting("question", Ask(message="?")), Types(output=Login))
+    given = {"user": "ann", "password": "hunter2"}
+    assert "hunter2" not in decided(question, Respond(output=given)).model_dump_json()
+    assert question.public(given)["user"] == "ann"
+    alone = Question.of(waiting("question", Ask(message="?")), Types(output=TypeAdapter(SecretStr)))
+    assert "hunter2" not in decided(alone, Respond(output="hunter2")).model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"choices": []},
+        {"choices": "abc"},
+        {"choices": [None, {}, {"value": []}], "multiple": "yes", "selected": 5},
+        {"message": 5, "choices": {"a": 1}},
+        {"message": "x" * 5_000},
+        [],
+        0,
+        "",
+        {"": None},
+        {"choices": ["a"] * 300},
+    ],
+)
+def test_odd_metadata_still_gets_a_question(metadata):
+    """Whatever a tool puts into its interrupt, there is something to answer."""
+    for kind in ("tool", "question", "approval", "budget"):
+        question = Question.of(waiting(kind, metadata))
+        assert len(question.title) <= 300
+        assert names(question)[1] == "reject"
+        question.item("q", "c", "").model_dump_json()
+
+
+def decided(question, resolution):
+    event = Resolved(at=5.0, id="i1", call_id="c1", resolution=resolution, by="form")
+    return question.record("a", event, 2.0)
+
+
+def test_an_approval_is_remembered_only_as_it_is_shown():
+    """A rule is added for what a rule asked; never for changed input or a tool's own pause."""
+    base = {
+        "at": 1.0,
+        "id": "i",
+        "call_id": "c",
+        "tool_name": "pay",
+        "input": {"amount": 5},
+        "editable": True,
+    }
+    asked = Question.of(Interrupted(kind="approval", **base))
+    assert [m.id for m in asked.item("k", "", "").remember] == [
+        "input_in_run",
+        "tool_in_run",
+        "input",
+        "tool",
+    ]
+    assert asked.resolve("approve", None, None, "tool") == Restart(remember="tool")
+    changed = {"fields": {"amount": {"text": "6"}}}
+    for drafts, wish in [(changed, "tool"), (None, "everything"), (None, 5), (None, ["tool"])]:
+        assert isinstance(asked.resolve("approve", drafts, None, wish), list)
+    own = Question.of(Interrupted(kind="tool", **base))
+    assert own.item("k", "", "").remember == []
+    assert isinstance(own.resolve("approve", None, None, "tool"), list)
+
+
+def test_a_schema_from_outside_that_asks_for_a_secret_has_a_note():
+    """In the page and in the record; the person's own types and what a tool itself asks have none."""
+    schema = {"type": "object", "properties": {"api_key": {"type": "string"}}}
+    asked = Question.of(waiting("question"), Types(output=schema))
+    assert "Api key" in asked.item("k", "", "").note
+    edited = Question.of(waiting("approval", editable=True), Types(input=schema))
+    assert "Api key" in edited.item("k", "", "").note
+
+    class Login(BaseModel):
+        token: SecretStr
+
+    assert Question.of(waiting("question"), Types(output=Login)).item("k", "", "").note is None
+    own = waiting("approval", editable=True, input={"token": "t"})
+    assert Question.of(own).item("k", "", "").note is None

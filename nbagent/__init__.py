@@ -20,7 +20,6 @@ from .core.base.errors import (
     ModelError,
     NbagentError,
     NotPending,
-    PendingInterrupts,
     Rejected,
     RunError,
     RunNotFinished,
@@ -28,9 +27,10 @@ from .core.base.errors import (
     ToolError,
     ToolFailed,
     TurnLimit,
+    UnansweredInterrupts,
     UsageError,
 )
-from .core.base.errors import meant as _meant
+from .core.base.errors import suggest as _suggest
 from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart, Resumed
 from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
 from .core.engine.spec import Budget
@@ -75,7 +75,6 @@ __all__ = [
     "OpenAIModel",
     "Option",
     "PendingInterrupt",
-    "PendingInterrupts",
     "Reject",
     "Rejected",
     "Respond",
@@ -99,6 +98,7 @@ __all__ = [
     "ToolFailed",
     "ToolResult",
     "TurnLimit",
+    "UnansweredInterrupts",
     "UsageError",
     "__version__",
     "allow",
@@ -130,7 +130,7 @@ _LATE = {
 def __getattr__(name: str) -> _Any:
     """Load what a plain ``import nbagent`` should not pay for."""
     if name not in _LATE:
-        hint = "" if name.startswith("_") else _meant(name, __all__)
+        hint = "" if name.startswith("_") else _suggest(name, __all__)
         raise AttributeError(f"module 'nbagent' has no attribute {name!r}{hint}")
     value = getattr(_import_module(_LATE[name]), name)
     globals()[name] = value

@@ -18,13 +18,13 @@ from .arguments import (
     checked_text,
     checked_turns,
 )
-from .base.errors import ToolError, UsageError, meant
+from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt
 from .base.messages import load
 from .base.model import Model
 from .engine.driver import Driver
 from .engine.spec import Budget, Inner, RunSpec, new_id
-from .journal.journal import Heard, Journal, Store
+from .journal.journal import Journal, RunEvent, Store
 from .journal.memory import MemoryStore
 from .run.answers import interrupts_of
 from .run.generate import Pending, Response, replies_of, response_of, say, settle
@@ -218,7 +218,7 @@ class Agent:
             on_rerun: what becomes of a waiting run that the same cell started before.
 
         Raises:
-            PendingInterrupts: the run before still asks something.
+            UnansweredInterrupts: the run before still asks something.
             RunNotFinished: the run before has not ended.
         """
         given = Options(after, pending, store, answers, attended, show, on_rerun)
@@ -259,7 +259,7 @@ class Agent:
         pending: Pending = "refuse",
         return_tool_calls: bool = False,
         max_turns: int | None = None,
-        on_event: Callable[[Heard], None] | None = None,
+        on_event: Callable[[RunEvent], None] | None = None,
     ) -> Response:
         """Go on until nothing can without an answer: the classic interrupt loop.
 
@@ -343,7 +343,7 @@ class Agent:
     def _named(self, name: str) -> Tool[..., Any]:
         if name not in self.tools:
             known = ", ".join(sorted(self.tools)) or "none"
-            hint = meant(name, self.tools)
+            hint = suggest(name, self.tools)
             raise ToolError(f"{self!r} has no tool {name!r}; it has: {known}{hint}")
         return self.tools[name]
 

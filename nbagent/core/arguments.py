@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from .base.errors import UsageError, meant
+from .base.errors import UsageError, suggest
 from .engine.spec import Budget, RunSpec
 from .tools.middleware import Middleware
 from .tools.policy import Rule
@@ -143,4 +143,4 @@ def _unknown(agent: str, rule: Rule, names: set[str], inner: Mapping[str, Any]) 
         if rule.pattern in one.tools:
             return f"{text}, but one of the agent {name!r} inside: give the rule to that agent"
     known = ", ".join(sorted(names)) or "it has none"
-    return f"{text}{meant(rule.pattern, names) or f': {known}'}"
+    return f"{text}{suggest(rule.pattern, names) or f': {known}'}"

@@ -20,7 +20,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.base.process import owner
+from nbagent.core.base.process import this_process
 from nbagent.stores.sqlite import SQLiteStore
 
 
@@ -30,7 +30,7 @@ def turn(number: int) -> list[StoredEvent]:
     call = CallRequested(id=call_id, name="look_up", input=input_)
     return [
         ModelResponded(at=time.time(), calls=(call,), finish_reason="tool_calls", input_tokens=9),
-        ToolStarted(at=time.time(), call_id=call_id, attempt=1, owner=owner(), input=input_),
+        ToolStarted(at=time.time(), call_id=call_id, attempt=1, owner=this_process(), input=input_),
         ToolFinished(at=time.time(), call_id=call_id, output="r" * 250),
     ]
 

@@ -6,7 +6,7 @@ NbagentError
 │   ├── MessagesError          a history that no model may receive
 │   ├── InvalidAnswer          an answer that does not fit; nothing was changed
 │   ├── NotPending             an answer for something that does not wait for one
-│   ├── PendingInterrupts      a message while questions are open
+│   ├── UnansweredInterrupts      a message while questions are open
 │   ├── RunNotFinished         a result was asked for too early
 │   └── ModelConfigError       no key, no such model, a misconfigured client
 ├── RunError                   a run could not go on
@@ -32,7 +32,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'danger'?`` for a name that is near to a known one, else nothing."""
     import difflib  # noqa: PLC0415  only a mistake needs it
 
@@ -72,7 +72,7 @@ class NotPending(UsageError, LookupError):
     """An answer names something that does not wait for one."""
 
 
-class PendingInterrupts(UsageError):
+class UnansweredInterrupts(UsageError):
     """A message was sent while questions are open; ``interrupts`` lists them."""
 
     def __init__(self, message: str, *, interrupts: Sequence[Any] = ()) -> None:

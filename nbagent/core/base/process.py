@@ -12,24 +12,24 @@ from pathlib import Path
 _imported = int(time.time())
 
 
-def owner() -> str:
+def this_process() -> str:
     """This process: ``host:pid:start``."""
     return _owner(os.getpid())  # by id, since a fork is another process
 
 
-def described(word: str) -> str:
+def describe_process(word: str) -> str:
     """An owner as people read it."""
     host, pid, _ = _parts(word)
     return f"process {pid} on {host}"
 
 
-def is_gone(word: str) -> bool | None:
+def has_ended(word: str) -> bool | None:
     """Whether that process has ended; None where it cannot be known, as on another machine."""
     host, pid, start = _parts(word)
     if host != socket.gethostname() or not pid.isdigit():
         return None
     if int(pid) == os.getpid():
-        return word != owner()
+        return word != this_process()
     if not _alive(int(pid)):
         return True
     now = _start(int(pid))

@@ -25,13 +25,13 @@ from nbagent.core.tools.values import describe
 from .body import Raised, found_in, log_failed, log_late
 from .call_events import Ending, Endings
 from .dispatch import Dispatch, carried_by
-from .setup import Denied, Overtaken, Surroundings, Waits
+from .setup import CallDenied, CallSetup, CallTakenOver, SubrunWaits
 
 
 class Attempt:
     """One attempt at a call."""
 
-    def __init__(self, call: CallState, journal: AnyJournal, around: Surroundings) -> None:
+    def __init__(self, call: CallState, journal: AnyJournal, around: CallSetup) -> None:
         self.call = call
         self.value: Any = None
         """The tool's own Python object once it returned, or where it raised."""
@@ -167,9 +167,9 @@ class Attempt:
         match self._dispatch.signal:
             case Misuse() | StoreError() as error:
                 raise error
-            case Waits() | Overtaken():
+            case SubrunWaits() | CallTakenOver():
                 return ()
-            case Denied() as denied:
+            case CallDenied() as denied:
                 return self._failed(str(denied))
             case None:
                 return self._dispatch.paused(tool) if self._dispatch.pause is not None else None

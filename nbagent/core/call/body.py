@@ -16,7 +16,7 @@ from nbagent.core.base.messages import dumps
 from nbagent.core.tools import output as output_module
 from nbagent.core.tools.output import CallOutput, current_call
 from nbagent.core.tools.tool import Tool, ToolResult
-from nbagent.core.tools.values import told
+from nbagent.core.tools.values import for_model
 
 from .threads import run_in_thread
 
@@ -114,7 +114,7 @@ class _Pieces:
     def add(self, value: Any) -> None:
         self._values.append(value)
         if not isinstance(value, ToolResult):
-            self._output.chunk(value if isinstance(value, str) else dumps(told(value)))
+            self._output.chunk(value if isinstance(value, str) else dumps(for_model(value)))
 
     def whole(self) -> Any:
         if self._values and isinstance(self._values[-1], ToolResult):

@@ -15,9 +15,9 @@ from nbagent.core.base.metadata import Ask, Choose, Edit
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Tool, ToolResult
-from nbagent.core.tools.values import told
+from nbagent.core.tools.values import for_model
 
-from .setup import Surroundings
+from .setup import CallSetup
 
 Ending: TypeAlias = Sequence[ToolFinished | Interrupted]
 """What an attempt is written down as; nothing where somebody else goes on with the call."""
@@ -28,7 +28,7 @@ class Endings(NamedTuple):
 
     call_id: str
     tool_name: str
-    around: Surroundings
+    around: CallSetup
     output: CallOutput
 
     def finished(self, value: Any, verdict: str | None) -> ToolFinished:
@@ -38,7 +38,7 @@ class Endings(NamedTuple):
             plain = value.value
             shown = value.display if value.display is not None else value.value
         display = self.around.present(shown)
-        return self._event(told(plain), verdict, display=display)
+        return self._event(for_model(plain), verdict, display=display)
 
     def raised(self, error: BaseException, verdict: str | None) -> ToolFinished:
         """The event of an attempt that raised.
@@ -94,7 +94,7 @@ class Pausing(NamedTuple):
 
     call_id: str
     tool: Tool[..., Any]
-    around: Surroundings
+    around: CallSetup
     output: CallOutput
 
     def event(

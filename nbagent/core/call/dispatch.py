@@ -11,7 +11,7 @@ from nbagent.core.base.errors import Misuse, Rejected, StoreError
 from nbagent.core.base.events import Interrupted, ToolStarted
 from nbagent.core.base.interrupts import ASKED_AGAIN, Interrupt, InterruptKind
 from nbagent.core.base.messages import Json, canonical
-from nbagent.core.base.process import owner
+from nbagent.core.base.process import this_process
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.context import Carried, ToolContext
@@ -22,18 +22,18 @@ from .body import Body, found_in
 from .call_events import Pausing
 from .gate import Gate
 from .questions import AskPause, Questions
-from .setup import Denied, Overtaken, Surroundings, Waits, Writes
+from .setup import CallDenied, CallSetup, CallTakenOver, SubrunWaits, Writes
 
 
 class Dispatch:
     """The dispatcher of one attempt. What paused or stopped it counts, whatever surrounds it makes of it."""
 
     def __init__(
-        self, call: CallState, journal: AnyJournal, around: Surroundings, output: CallOutput
+        self, call: CallState, journal: AnyJournal, around: CallSetup, output: CallOutput
     ) -> None:
         self.pause: tuple[InterruptKind, Interrupt] | None = None
         """The first pause."""
-        self.signal: Misuse | StoreError | Waits | Overtaken | Denied | None = None
+        self.signal: Misuse | StoreError | SubrunWaits | CallTakenOver | CallDenied | None = None
         """What else ended it without a result."""
         self.attempt = call.attempt
         """How many bodies were started."""
@@ -108,7 +108,7 @@ class Dispatch:
         self._input = input_
         try:
             value = await self._behind_gate(tool, typed, input_)
-        except (Misuse, Waits, Overtaken, Denied) as signal:
+        except (Misuse, SubrunWaits, CallTakenOver, CallDenied) as signal:
             self.signal = signal
             raise
         except StoreError as error:
@@ -133,7 +133,7 @@ class Dispatch:
     async def _inside(self, tool: Tool[..., Any], typed: Any) -> Any:
         current = self._journal.state.calls.get(self._call.id)
         if current is None:
-            raise Overtaken
+            raise CallTakenOver
         if current.child is None:
             self._claim()
         try:
@@ -192,7 +192,7 @@ class Dispatch:
         """Write that the body starts.
 
         Raises:
-            Overtaken: somebody else has claimed it, or the run is over.
+            CallTakenOver: somebody else has claimed it, or the run is over.
         """
         call, number = self._call, self.attempt
         started = ToolStarted(
@@ -200,7 +200,7 @@ class Dispatch:
             scope=self._around.scope,
             call_id=call.id,
             attempt=number + 1,
-            owner=owner(),
+            owner=this_process(),
             input=self._input,
             verdict=self._gate.verdict,
         )
@@ -209,11 +209,13 @@ class Dispatch:
             current = state.calls.get(call.id)
             if state.outcome is not None or current is None or current.attempt != number:
                 return []
-            again = number > call.attempt and current.owner == owner()  # a middleware's second try
+            again = (
+                number > call.attempt and current.owner == this_process()
+            )  # a middleware's second try
             return [started] if current.status == "ready" or again else []
 
         if not self._journal.commit(decide):
-            raise Overtaken
+            raise CallTakenOver
         self.attempt = number + 1
         return started
 

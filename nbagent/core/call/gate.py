@@ -10,13 +10,13 @@ from nbagent.core.state.state import CallState
 from nbagent.core.tools.policy import Judgement, asks, judge, up_to_denials
 from nbagent.core.tools.tool import Tool
 
-from .setup import Denied, Surroundings
+from .setup import CallDenied, CallSetup
 
 
 class Gate:
     """The gate of one attempt; it judges an input once, however often that comes."""
 
-    def __init__(self, call: CallState, run_id: str, around: Surroundings) -> None:
+    def __init__(self, call: CallState, run_id: str, around: CallSetup) -> None:
         self.verdict: str | None = None
         """The rule that spoke last."""
         self.note: str | None = None
@@ -30,7 +30,7 @@ class Gate:
         """The question that a person must answer first; None lets the call pass.
 
         Raises:
-            Denied: a rule refuses the call.
+            CallDenied: a rule refuses the call.
         """
         key = canonical(input_)
         if key not in self._judged:
@@ -41,7 +41,7 @@ class Gate:
         self.verdict = judgement.rule
         if judgement.verdict == "deny":
             why = f" The reason: {judgement.text}" if judgement.text else ""
-            raise Denied(f"A rule refuses this call of {tool.name}; it was not run.{why}")
+            raise CallDenied(f"A rule refuses this call of {tool.name}; it was not run.{why}")
         if judgement.verdict == "allow" or tool.fn is None:  # one without a body asks anyway
             return None
         metadata = {"message": judgement.text} if judgement.text else None

@@ -25,7 +25,7 @@ from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.values import holds_secret
 
-from .setup import Overtaken, Writes
+from .setup import CallTakenOver, Writes
 from .threads import in_slot, running_loop, without_slot
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ reply_types: WeakValueDictionary[str, TypeAdapter[Any]] = WeakValueDictionary()
 """Types of the answers that bodies wait for in this process, by interrupt id."""
 
 
-class Promised(Coroutine[Any, Any, T]):
+class MustAwait(Coroutine[Any, Any, T]):
     """A coroutine that is made when it is awaited, so that one which never is leaves no warning.
 
     Args:
@@ -48,7 +48,7 @@ class Promised(Coroutine[Any, Any, T]):
         self,
         name: str,
         make: Callable[[], Coroutine[Any, Any, T]],
-        begun: Callable[[Promised[T]], None],
+        begun: Callable[[MustAwait[T]], None],
         misused: Callable[[str], Exception],
     ) -> None:
         self.name = name
@@ -115,7 +115,7 @@ class Questions:
         """Questions that ended the body, to be written down; whatever its ``except`` made of that."""
         self.misuse: Misuse | None = None
         """Set once the body misused its context, whatever its own ``except`` made of that."""
-        self._not_awaited: list[Promised[Any]] = []
+        self._not_awaited: list[MustAwait[Any]] = []
 
     def wake(self) -> None:
         """Look at the state again."""
@@ -132,7 +132,7 @@ class Questions:
         """The coroutine that ``make`` makes, for a body that must await it."""
         if running_loop() is None:
             raise self._misused_here(f"sync code cannot await: use {name}_sync, not {name}")
-        promised = Promised(name, make, self._not_awaited.remove, self._misused_here)
+        promised = MustAwait(name, make, self._not_awaited.remove, self._misused_here)
         self._not_awaited.append(promised)
         return promised
 
@@ -205,7 +205,7 @@ class Questions:
         if self._over or not self._journal.commit(
             lambda state: [event] if self._is_mine(state) else []
         ):
-            raise Overtaken
+            raise CallTakenOver
         return plain
 
     def _misused_here(self, text: str) -> Misuse:
@@ -225,18 +225,18 @@ class Questions:
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
         except concurrent.futures.CancelledError:
-            raise Overtaken from None
+            raise CallTakenOver from None
         except RuntimeError:
             if not self._loop.is_closed():
                 raise
             work.close()
-            raise Overtaken from None
+            raise CallTakenOver from None
 
     @property
     def _call(self) -> CallState:
         call = self._journal.state.calls.get(self._started.call_id)
         if call is None:
-            raise Overtaken
+            raise CallTakenOver
         return call
 
     def _event(self, inquiry: Inquiry) -> Interrupted:
@@ -271,7 +271,7 @@ class Questions:
 
     def _open(self, event: Interrupted) -> None:
         if not self._journal.commit(lambda state: [event] if self._is_mine(state) else []):
-            raise Overtaken
+            raise CallTakenOver
         self._paused(event)
 
     async def _answered(self, event: Interrupted) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class Questions:
 
         def decide(state: RunState) -> list[ToolStarted]:
             if not self._is_mine(state):
-                raise Overtaken
+                raise CallTakenOver
             return [started] if state.calls[started.call_id].status == "ready" else []
 
         self._journal.commit(decide)

@@ -54,7 +54,7 @@ class Hooks(NamedTuple):
     """Makes of a result what is shown of it, where that is richer than text."""
 
 
-class Surroundings(NamedTuple):
+class CallSetup(NamedTuple):
     """What attempts need of their run."""
 
     tools: Mapping[str, Tool[..., Any]]
@@ -64,7 +64,7 @@ class Surroundings(NamedTuple):
     clock: Callable[[], float]
     new_id: Callable[[], str]
     inside: Callable[[CallState, Tool[..., Any], Any], Awaitable[Any]]
-    """Drives the run inside a call whose tool is an agent; gives its answer, or raises ``Waits``."""
+    """Drives the run inside a call whose tool is an agent; gives its answer, or raises ``SubrunWaits``."""
     policy: Sequence[Rule] = ()
     remembered: Sequence[Rule] = ()
     middleware: Sequence[Middleware] = ()
@@ -75,13 +75,13 @@ class Surroundings(NamedTuple):
     """Told of every pause once it is stored."""
 
 
-class Waits(BaseException):
+class SubrunWaits(BaseException):
     """The run inside a call waits for an answer, and so does the call."""
 
 
-class Overtaken(BaseException):
+class CallTakenOver(BaseException):
     """The attempt is over while its body runs on: another process took the call, or it was stopped."""
 
 
-class Denied(BaseException):
+class CallDenied(BaseException):
     """A rule refuses the call; no ``Exception``, so that no middleware takes it for a failure."""

@@ -24,9 +24,9 @@ from nbagent.core.base.events import (
     StoredEvent,
 )
 from nbagent.core.base.messages import user
-from nbagent.core.base.process import owner
+from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
-from nbagent.core.call.setup import Hooks, Surroundings, Waits
+from nbagent.core.call.setup import CallSetup, Hooks, SubrunWaits
 from nbagent.core.journal.journal import AnyJournal, InnerJournal
 from nbagent.core.state.history import paused_messages
 from nbagent.core.state.next_step import (
@@ -56,9 +56,9 @@ def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: 
         model=spec.model.name,
         messages=[user(prompt)],
         max_turns=spec.max_turns,
-        owner=owner(),
+        owner=this_process(),
     )
-    again = RunRetried(at=now, scope=scope, by="middleware", owner=owner())
+    again = RunRetried(at=now, scope=scope, by="middleware", owner=this_process())
 
     def decide(state: RunState) -> list[StoredEvent]:
         if not state.messages and state.outcome is None:
@@ -76,7 +76,7 @@ def answer_of(state: RunState) -> Any:
         case RunFailed(error=name, message=message):
             raise ToolFailed(f"{name}: {message}")
         case None:
-            raise Waits
+            raise SubrunWaits
         case _:
             raise asyncio.CancelledError
 
@@ -163,7 +163,7 @@ class Driver:
         """What a run inside found: this run's budget is used up, and nobody is asked."""
         self._at: tuple[Step | None, int] = (None, 0)
         """The step under way, and how long the history was when it began."""
-        self._around = Surroundings(
+        self._around = CallSetup(
             spec.tools,
             spec.raise_errors,
             hooks.present,
@@ -345,7 +345,7 @@ class Driver:
         """Drive the run inside a call to its answer.
 
         Raises:
-            Waits: it waits for an answer, and so does the call.
+            SubrunWaits: it waits for an answer, and so does the call.
             ToolFailed: it failed.
         """
         inner: Inner = tool.options.inner
@@ -427,7 +427,7 @@ class Driver:
             scope=self._scope,
             error=name,
             message=str(error) or name,
-            owner=owner(),
+            owner=this_process(),
         )
         self.journal.end(failure)
         return with_history(error, state)

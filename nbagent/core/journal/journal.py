@@ -24,16 +24,16 @@ from nbagent.core.base.events import (
     slim,
 )
 from nbagent.core.base.model import ModelDelta
-from nbagent.core.base.process import described, owner
+from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.state.fold import apply
-from nbagent.core.state.state import CallState, RunState, but, running_calls
+from nbagent.core.state.state import CallState, RunState, evolve, running_calls
 from nbagent.core.tools.output import Chunk, Displayed, OutputDelta, Printed, Progressed
 
-Outcome: TypeAlias = ToolFinished | StepFinished
+CallOutcome: TypeAlias = ToolFinished | StepFinished
 
 
 class _Kept(NamedTuple):
-    event: Outcome
+    event: CallOutcome
     attempt: int
     """The body that it is the outcome of."""
 
@@ -41,15 +41,15 @@ class _Kept(NamedTuple):
 def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) -> None:
     """Keep those of the events that tell what a body of this process came to."""
     for event in events:
-        if not isinstance(event, Outcome):
+        if not isinstance(event, CallOutcome):
             continue
         call = _call_of(state, event)
-        if call is not None and call.attempt and call.owner == owner():
+        if call is not None and call.attempt and call.owner == this_process():
             with _lock:
                 _kept.setdefault(run_id, {})[_key(event)] = _Kept(event, call.attempt)
 
 
-def unwritten_of(run_id: str, state: RunState) -> list[Outcome]:
+def unwritten_of(run_id: str, state: RunState) -> list[CallOutcome]:
     """What was kept of a run and still holds, oldest first: no other body was started since."""
     with _lock:
         found = tuple(_kept.get(run_id, {}).values())
@@ -68,19 +68,19 @@ def check_known(state: RunState, failed: RunFailed) -> None:
     Raises:
         UsageError: naming the tools, as they may have done their work.
     """
-    if failed.error != StoreError.__name__ or failed.owner in ("", owner()):
+    if failed.error != StoreError.__name__ or failed.owner in ("", this_process()):
         return
     unknown = running_calls(state)
     if unknown:
         told = ", ".join(repr(call.name) for call in unknown)
         raise UsageError(
-            f"the store failed while {described(failed.owner)} ran these calls: {told}. Whether they "
+            f"the store failed while {describe_process(failed.owner)} ran these calls: {told}. Whether they "
             "took effect is known there alone, so they are not run again here: retry there, or "
             "start a new run; after= goes on with what was said"
         )
 
 
-def _call_of(state: RunState, event: Outcome) -> CallState | None:
+def _call_of(state: RunState, event: CallOutcome) -> CallState | None:
     for call_id in event.scope:
         call = state.calls.get(call_id)
         if call is None or call.child is None:
@@ -89,14 +89,14 @@ def _call_of(state: RunState, event: Outcome) -> CallState | None:
     return state.calls.get(event.call_id)
 
 
-def _still_holds(state: RunState, event: Outcome, attempt: int) -> bool:
+def _still_holds(state: RunState, event: CallOutcome, attempt: int) -> bool:
     call = _call_of(state, event)
-    if call is None or call.status == "done" or call.owner != owner():
+    if call is None or call.status == "done" or call.owner != this_process():
         return False
     return call.attempt == attempt
 
 
-def _key(event: Outcome) -> tuple[object, ...]:
+def _key(event: CallOutcome) -> tuple[object, ...]:
     """The same for an outcome that could not be stored by a retry either."""
     return event.type, event.scope, event.call_id, getattr(event, "name", None)
 
@@ -109,8 +109,8 @@ _lock = threading.Lock()
 _TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried)
 """Events that say which process goes on with the run."""
 
-Heard: TypeAlias = StoredEvent | ModelDelta | OutputDelta
-Listener: TypeAlias = Callable[[Heard], None]
+RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
+Listener: TypeAlias = Callable[[RunEvent], None]
 logger = logging.getLogger("nbagent")
 
 
@@ -140,7 +140,7 @@ class Store(Protocol):
 class Watcher(Protocol):
     """Who wants to know when a run's journal grows."""
 
-    def grown(self) -> None:
+    def on_append(self) -> None:
         """It has; called on the thread that appended, after it did."""
 
 
@@ -220,14 +220,14 @@ class Journal:
         """
         with self._lock:
             while True:
-                position = self._there
+                position = self._stored_length
                 events = decide(self.state)
                 if not events:
                     return events
                 try:
                     self._write(events)
                 except Conflict as error:
-                    if self._there == position:
+                    if self._stored_length == position:
                         keep_unwritten(self.run_id, self.state, events)
                         raise StoreError(
                             f"the store refuses, but has nothing new: {error}"
@@ -270,17 +270,21 @@ class Journal:
     def read(self) -> list[StoredEvent]:
         """All events so far."""
         with self._lock:
-            stored = self._stored(self.store, 0) if self.store is not None and self._there else []
+            stored = (
+                self._stored(self.store, 0)
+                if self.store is not None and self._stored_length
+                else []
+            )
             return [*stored, *self._owed]
 
     def catch_up(self) -> None:
         """Fold in what other processes have written."""
         with self._lock:
             if self.store is not None:
-                self._take(self._stored(self.store, self._there))
+                self._take(self._stored(self.store, self._stored_length))
 
     @property
-    def _there(self) -> int:
+    def _stored_length(self) -> int:
         """How many events the store has, as far as is known here."""
         return self.state.position - len(self._owed)
 
@@ -304,7 +308,7 @@ class Journal:
         if self.store is None:
             return False
         try:
-            stored = self.store.read(self.run_id, self._there)
+            stored = self.store.read(self.run_id, self._stored_length)
             arrived = _begins_with(stored, sent)
         except Exception:  # the failure of the append is the one to be told
             return False
@@ -328,7 +332,7 @@ class Journal:
         store.watch(self.run_id, self)
         return True
 
-    def grown(self) -> None:
+    def on_append(self) -> None:
         """The store tells that the journal has grown."""
         if self._follower is not None and self._writer != threading.get_ident():
             self._follower.follow()
@@ -339,7 +343,7 @@ class Journal:
             sent = [*self._owed, *events]
             self._writer = threading.get_ident()
             try:
-                self.store.append(self.run_id, sent, self._there)
+                self.store.append(self.run_id, sent, self._stored_length)
             except Conflict:
                 self.catch_up()
                 raise
@@ -376,7 +380,7 @@ class Journal:
         finally:
             self._telling = False
 
-    def _tell(self, listener: Listener, heard: Heard) -> None:
+    def _tell(self, listener: Listener, heard: RunEvent) -> None:
         try:
             listener(heard)
         except Exception:
@@ -437,7 +441,7 @@ class InnerJournal:
             )
         inner = call.child if call.child is not None else RunState()
         if outer.outcome is not None and inner.outcome is None:
-            return but(inner, outcome=outer.outcome)
+            return evolve(inner, outcome=outer.outcome)
         return inner
 
 

@@ -33,7 +33,7 @@ class MemoryStore:
         for found in kept.watchers:
             watcher = found()
             if watcher is not None:
-                watcher.grown()
+                watcher.on_append()
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
         """The events from number ``start`` on."""

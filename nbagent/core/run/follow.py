@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from nbagent.core.base.errors import RunError, StoreError, UsageError
 from nbagent.core.base.events import Resolved, RunFailed
-from nbagent.core.base.process import described, is_gone, owner
+from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.journal.journal import Journal
 from nbagent.core.state.next_step import Wait, next_step
 from nbagent.core.state.state import CallState, RunState, running_calls
@@ -43,7 +43,7 @@ class Followed(Protocol):
     def go_on(self) -> None:
         """Drive."""
 
-    def moved(self, lost: BaseException | None) -> None:
+    def on_change(self, lost: BaseException | None) -> None:
         """The state is another by now, or ``lost`` says why it cannot go on."""
 
 
@@ -79,7 +79,7 @@ class Follower:
         try:
             self._journal.catch_up()
         except StoreError as error:
-            self._run.moved(error)
+            self._run.on_change(error)
             return
         whose = self._react()
         if whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_told):
@@ -98,9 +98,9 @@ class Follower:
         if whose == "ours":
             self._run.go_on()
         elif whose == "lost":
-            self._run.moved(self._loss(state))
+            self._run.on_change(self._loss(state))
         elif state.position != seen:
-            self._run.moved(None)
+            self._run.on_change(None)
         return whose
 
     def _whose(self, state: RunState) -> Whose:
@@ -116,20 +116,20 @@ class Follower:
     def _is_driven(self, driver: str) -> bool:
         """Whether the process that last took the run on is still to be waited for."""
         silent = time.monotonic() - self._news
-        if driver == owner():
+        if driver == this_process():
             return self._run.is_driven_here() or silent < POLL
-        if not driver or is_gone(driver):
+        if not driver or has_ended(driver):
             return False
         return silent < UNHEARD
 
     def _is_lost(self, call: CallState) -> bool:
-        if call.owner == owner():
+        if call.owner == this_process():
             return not self._run.is_driven_here() and time.monotonic() - self._news >= POLL
-        return bool(is_gone(call.owner))
+        return bool(has_ended(call.owner))
 
     def _loss(self, state: RunState) -> RunError:
         lost = [call for call in running_calls(state) if self._is_lost(call)]
-        told = ", ".join(f"{call.name!r} (by {described(call.owner)})" for call in lost)
+        told = ", ".join(f"{call.name!r} (by {describe_process(call.owner)})" for call in lost)
         return RunError(
             f"these calls were started and never ended, and who ran them is gone: {told}. Whether "
             "they took effect is not known, so they are not run again",
@@ -149,8 +149,8 @@ def next_driver(state: RunState, answer: Resolved) -> str:
     for call_id in answer.scope:
         state = state.calls[call_id].child or RunState()
     call = state.calls.get(answer.call_id)
-    if call is None or answer.id not in call.asked or is_gone(call.owner) is not False:
-        return owner()
+    if call is None or answer.id not in call.asked or has_ended(call.owner) is not False:
+        return this_process()
     return call.owner
 
 
@@ -162,7 +162,7 @@ def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:
     """
     elsewhere = [c for c in running_calls(state) if failed.owner and c.owner != failed.owner]
     if elsewhere:
-        told = ", ".join(f"{call.name!r} (by {described(call.owner)})" for call in elsewhere)
+        told = ", ".join(f"{call.name!r} (by {describe_process(call.owner)})" for call in elsewhere)
         raise UsageError(
             f"these calls ran in another process when the run failed: {told}. Whether they took effect "
             "is not known, so they are not run again: start a new run; after= goes on with what was said"

@@ -11,8 +11,8 @@ from nbagent.core.base.errors import (
     InvalidAnswer,
     MessagesError,
     NotPending,
-    PendingInterrupts,
     ToolError,
+    UnansweredInterrupts,
     UsageError,
 )
 from nbagent.core.base.events import (
@@ -170,7 +170,7 @@ def say(journal: Journal, spec: RunSpec, prompt: str, pending: Pending) -> None:
     """Add a new message of the person.
 
     Raises:
-        PendingInterrupts: questions are open, and the message neither rejects nor awaits them.
+        UnansweredInterrupts: questions are open, and the message neither rejects nor awaits them.
     """
     state, now = journal.state, spec.clock()
     if state.calls and pending == "queue":
@@ -179,7 +179,7 @@ def say(journal: Journal, spec: RunSpec, prompt: str, pending: Pending) -> None:
     if state.calls and pending != "reject":
         open_ = interrupts_of(state, spec.tools, spec.agent)
         names = ", ".join(f"{i.tool_name!r} (interrupt {i.id})" for i in open_) or "tool calls"
-        raise PendingInterrupts(
+        raise UnansweredInterrupts(
             f"a new message while {names} wait: answer first, or give pending='reject' or 'queue'",
             interrupts=open_,
         )
@@ -253,7 +253,7 @@ def _check_left(state: RunState, spec: RunSpec, left: list[Interrupted], *, part
             raise ToolError(f"the tool {event.tool_name!r} of an open interrupt is not registered")
     if left and not partial:
         names = ", ".join(f"{e.tool_name!r} (interrupt {e.id})" for e in left)
-        raise PendingInterrupts(
+        raise UnansweredInterrupts(
             f"these interrupts have no answer: {names}; answer all, or give partial=True",
             interrupts=interrupts_of(state, spec.tools, spec.agent),
         )

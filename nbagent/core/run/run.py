@@ -28,11 +28,17 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import PendingInterrupt, Respond, reject_of, restart_of
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import TextDelta, Usage
-from nbagent.core.base.process import owner
+from nbagent.core.base.process import this_process
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.threads import running_loop
 from nbagent.core.engine.spec import RunSpec
-from nbagent.core.journal.journal import Heard, Journal, check_known, forget_unwritten, unwritten_of
+from nbagent.core.journal.journal import (
+    Journal,
+    RunEvent,
+    check_known,
+    forget_unwritten,
+    unwritten_of,
+)
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.state.fork import forked
 from nbagent.core.state.history import closed_messages, paused_messages
@@ -63,17 +69,17 @@ class Feed:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._unread: deque[Heard] = deque()
+        self._unread: deque[RunEvent] = deque()
         self._there = asyncio.Event()
         self._lock = threading.Lock()
 
-    def begin(self, past: Iterable[Heard]) -> None:
+    def begin(self, past: Iterable[RunEvent]) -> None:
         """Put in what happened before; it comes before what was put in meanwhile."""
         with self._lock:
             self._unread.extendleft(reversed(list(past)))
         self._there.set()
 
-    def put(self, heard: Heard) -> None:
+    def put(self, heard: RunEvent) -> None:
         """Take one more."""
         with self._lock:
             last = self._unread[-1] if self._unread else None
@@ -84,7 +90,7 @@ class Feed:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._there.set)
 
-    async def get(self) -> Heard:
+    async def get(self) -> RunEvent:
         """The next one."""
         while True:
             self._there.clear()
@@ -175,11 +181,11 @@ class Record:
         """The run's events so far."""
         return self._journal.read()
 
-    def subscribe(self, listener: Callable[[Heard], None]) -> list[StoredEvent]:
+    def subscribe(self, listener: Callable[[RunEvent], None]) -> list[StoredEvent]:
         """Hear what comes from now on, on whatever thread it happens; gives back what came before."""
         return self._journal.subscribe(listener)
 
-    def unsubscribe(self, listener: Callable[[Heard], None]) -> None:
+    def unsubscribe(self, listener: Callable[[RunEvent], None]) -> None:
         """Hear no more."""
         self._journal.unsubscribe(listener)
 
@@ -220,7 +226,7 @@ class Run(Record):
             self._unattended = Unattended(answers, self, self._drive, self._waiters)
             journal.subscribe(self._unattended.hear)
 
-    def stands(self, asked: Sequence[Interrupted]) -> None:
+    def on_progress(self, asked: Sequence[Interrupted]) -> None:
         """For its drive: watch the time of new questions, and tell who waits how it stands."""
         for event in asked:
             self._deadlines.watch(event)
@@ -316,7 +322,7 @@ class Run(Record):
             messages=list(messages),
             max_turns=self._spec.max_turns,
             after=after,
-            owner=owner(),
+            owner=this_process(),
         )
         self._journal.append(started)
         self._drive.go_on()
@@ -330,7 +336,7 @@ class Run(Record):
     def take_up(self) -> Run:
         """Follow a run that was read from its store, and watch over what waits in it already."""
         for event in self._journal.state.pending:
-            self._drive.soon(partial(self._deadlines.watch, event))
+            self._drive.call_soon(partial(self._deadlines.watch, event))
             if self._unattended is not None:
                 self._unattended.look_at(event.id)
         return self.follow()
@@ -366,7 +372,7 @@ class Run(Record):
                 have done its work.
             StoreError: the store still fails; nothing was changed.
         """
-        event = RunRetried(at=self._spec.clock(), by="code", owner=owner())
+        event = RunRetried(at=self._spec.clock(), by="code", owner=this_process())
 
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
@@ -377,7 +383,7 @@ class Run(Record):
         forget_unwritten(self.id)
         self._drive.error = None
         for waiting in self._journal.state.pending:
-            self._drive.soon(partial(self._deadlines.watch, waiting))
+            self._drive.call_soon(partial(self._deadlines.watch, waiting))
         self._drive.go_on()
         return self
 
@@ -465,7 +471,7 @@ class Run(Record):
             self._drive.follow()
             raise
         self._remember(asked, written[0])
-        if self._journal.driver == owner():
+        if self._journal.driver == this_process():
             self._drive.go_on()
         else:
             self._drive.follow()
@@ -495,7 +501,7 @@ class Run(Record):
 
     # --- watching
 
-    async def events(self) -> AsyncIterator[Heard]:
+    async def events(self) -> AsyncIterator[RunEvent]:
         """Everything that happened and happens, until the run has ended.
 
         Stored events come from the first on; text that nobody read yet comes joined.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from nbagent.core.base.errors import InvalidAnswer, UsageError, meant
+from nbagent.core.base.errors import InvalidAnswer, UsageError, suggest
 from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
     PendingInterrupt,
@@ -74,7 +74,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
     if unknown:
         raise UsageError(
             f"answers= names {unknown[0]!r}, which is no tool of this agent: "
-            f"{', '.join(sorted(known - {''})) or 'it has none'}{meant(unknown[0], known)}"
+            f"{', '.join(sorted(known - {''})) or 'it has none'}{suggest(unknown[0], known)}"
         )
 
 
@@ -84,7 +84,7 @@ def _names(tools: Mapping[str, Tool[..., Any]]) -> set[str]:
     return set(tools).union(*inside)
 
 
-class Script:
+class AnswerSource:
     """``answers=`` as an iterator-like thing: the next answer for an interrupt, or nothing."""
 
     def __init__(self, answers: Answers) -> None:

@@ -17,14 +17,14 @@ from nbagent.core.call.setup import Hooks
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.driver import Driver
 from nbagent.core.engine.spec import RunSpec
-from nbagent.core.journal.journal import Heard, Journal
+from nbagent.core.journal.journal import Journal, RunEvent
 from nbagent.core.state.history import paused_messages
 from nbagent.core.state.state import RunState, running_calls, status_of
 
 from .answers import AnyResolution, expiry_of
 from .follow import Follower
 from .host import Place
-from .scripted_answers import Answers, Script
+from .scripted_answers import Answers, AnswerSource
 
 _waiters_lock = threading.Lock()
 """One for all: it is held for a moment."""
@@ -67,7 +67,7 @@ TICK = 0.02
 class Driven(Protocol):
     """One handle on a run, as its drive sees it."""
 
-    def stands(self, asked: Sequence[Interrupted]) -> None:
+    def on_progress(self, asked: Sequence[Interrupted]) -> None:
         """The run may have come to a stand, with these new questions; called on its loop."""
 
 
@@ -123,7 +123,7 @@ class Drive:
                     self.on_new_loop()
             return self.loop
 
-    def soon(self, work: Callable[[], None]) -> None:
+    def call_soon(self, work: Callable[[], None]) -> None:
         """Do something on the run's loop; from any thread."""
         self.home().call_soon_threadsafe(work)
 
@@ -191,16 +191,16 @@ class Drive:
             self._again, self.error = False, None
             self._drive()
             return
-        self._run.stands(())
+        self._run.on_progress(())
         if error is None:
             self.follow()
 
     def _paused(self, event: Interrupted) -> None:
-        self._run.stands((event,))
+        self._run.on_progress((event,))
         self.follow()
 
     def _idle(self) -> None:
-        self._run.stands(())
+        self._run.on_progress(())
 
     # --- following
 
@@ -226,10 +226,10 @@ class Drive:
         """Whether the driver of any handle in this process is at work."""
         return any(drive.run_id == self.run_id for drive in set(_driven))
 
-    def moved(self, lost: BaseException | None) -> None:
+    def on_change(self, lost: BaseException | None) -> None:
         """The state is another by now, or ``lost`` says why the run cannot go on."""
         self.error = lost
-        self._run.stands(self._journal.state.pending)
+        self._run.on_progress(self._journal.state.pending)
 
     # --- stopping
 
@@ -260,13 +260,13 @@ class Drive:
         event = RunCancelled(at=self._spec.clock(), by=by, still_running=still_running)
         self._journal.end(event)
         self.active = self.stopping = False  # one that had failed already may be tried again
-        self._run.stands(())
+        self._run.on_progress(())
 
     def abandon(self, error: BaseException | None = None) -> None:
         """The run has ended: leave the bodies that wait for answers nobody can give any more."""
         if error is not None:
             self.error = error
-        self.soon(self._abandon)
+        self.call_soon(self._abandon)
 
     def _abandon(self) -> None:
         if self._driver is not None and self._task is not None:
@@ -274,7 +274,7 @@ class Drive:
             self._task.cancel()
         else:
             self.active = False
-        self._run.stands(())
+        self._run.on_progress(())
 
 
 _lock = threading.RLock()
@@ -371,13 +371,13 @@ class Unattended:
         """What was wrong with an answer, by interrupt id."""
         self.undecided: set[str] = set()
         """Interrupts that may have an answer, but were not looked at yet."""
-        self._script = Script(answers)
+        self._script = AnswerSource(answers)
         self._run = run
         self._drive = drive
         self._waiters = waiters
         drive.on_new_loop = self._begin_again
 
-    def hear(self, heard: Heard) -> None:
+    def hear(self, heard: RunEvent) -> None:
         """Take up a question; for a journal to tell of them."""
         if isinstance(heard, Interrupted):
             self.look_at(heard.id)
@@ -385,7 +385,7 @@ class Unattended:
     def look_at(self, interrupt_id: str) -> None:
         """Take up this question."""
         self.undecided.add(interrupt_id)
-        self._drive.soon(partial(self._look, interrupt_id))
+        self._drive.call_soon(partial(self._look, interrupt_id))
 
     def _look(self, interrupt_id: str) -> None:
         for interrupt in self._run.interrupts:
@@ -401,4 +401,4 @@ class Unattended:
 
     def _begin_again(self) -> None:
         for interrupt_id in list(self.undecided):
-            self._drive.soon(partial(self._look, interrupt_id))
+            self._drive.call_soon(partial(self._look, interrupt_id))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import check_rules, checked_store
-from nbagent.core.base.errors import PendingInterrupts, RunNotFinished, ToolError, UsageError
+from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterrupts, UsageError
 from nbagent.core.base.messages import Message, user
 from nbagent.core.call.threads import private_loop
 from nbagent.core.engine.spec import RunSpec, new_id
@@ -125,7 +125,7 @@ def _history(after: Run | None) -> tuple[Message, ...]:
     if not isinstance(after, Run):
         raise UsageError(f"after= takes a run, not {after!r:.80}")
     if after.interrupts:
-        raise PendingInterrupts(
+        raise UnansweredInterrupts(
             f"{after!r} still asks: {', '.join(i.tool_name for i in after.interrupts)}; "
             "answer or cancel it first, or give pending='reject' or 'queue'",
             interrupts=after.interrupts,

@@ -26,12 +26,12 @@ from nbagent.core.base.messages import Json, Part, canonical, dumps, freeze, loa
 from nbagent.core.base.model import Usage
 
 from .history import restore
-from .state import CallState, CallStatus, Outcome, RunState, but, stamped, status_of
+from .state import CallState, CallStatus, RunEnd, RunState, evolve, stamped, status_of
 
 
 def started(call: CallState, event: ToolStarted) -> CallState:
     """A body was started, or goes on."""
-    return but(
+    return evolve(
         call,
         status="running",
         attempt=event.attempt,
@@ -45,9 +45,9 @@ def started(call: CallState, event: ToolStarted) -> CallState:
 def interrupted(call: CallState, event: Interrupted) -> CallState:
     """It waits for an answer."""
     if event.ask is not None:
-        call = but(call, asked={**call.asked, event.id: event})
+        call = evolve(call, asked={**call.asked, event.id: event})
     else:
-        call = but(call, pause=event, resumed=None, judged=_judged(call, event))
+        call = evolve(call, pause=event, resumed=None, judged=_judged(call, event))
     return standing(call, event.at)
 
 
@@ -61,7 +61,7 @@ def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
 def resolved(call: CallState, event: Resolved) -> CallState:
     """What it waited for has its answer."""
     pause = call.asked.get(event.id, call.pause)
-    call = but(call, record=(*call.record, _record(pause, event)))
+    call = evolve(call, record=(*call.record, _record(pause, event)))
     if event.id in call.asked:
         return _told(call, event)
     match event.resolution:
@@ -78,9 +78,9 @@ def standing(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallS
     inside = call.child is not None and status_of(call.child) == "interrupted"
     if inside or call.asked or (call.pause is not None and call.resumed is None):
         since = at if call.waits_since is None else call.waits_since
-        return but(call, status="waiting", waits_since=since)
+        return evolve(call, status="waiting", waits_since=since)
     waited = 0.0 if call.waits_since is None else max(0.0, at - call.waits_since)
-    return but(call, status=busy, waits_since=None, waited=call.waited + waited)
+    return evolve(call, status=busy, waits_since=None, waited=call.waited + waited)
 
 
 def _restarted(call: CallState, restart: Restart) -> CallState:
@@ -94,7 +94,7 @@ def _restarted(call: CallState, restart: Restart) -> CallState:
     approved = call.cleared is not None or (
         call.pause is not None and call.pause.kind == "approval"
     )
-    return but(
+    return evolve(
         call,
         input=_kept(call, entered),
         cleared=_kept(call, shown) if approved else None,
@@ -112,7 +112,7 @@ def _told(call: CallState, event: Resolved) -> CallState:
         else {"rejected": getattr(event.resolution, "reason", None)}
     )
     asked = {i: e for i, e in call.asked.items() if i != event.id}
-    told = but(
+    told = evolve(
         call,
         asked=asked,
         answers={**call.answers, number: {**answer, "question": question_digest(asked_for)}},
@@ -123,18 +123,20 @@ def _told(call: CallState, event: Resolved) -> CallState:
 def ready_again(call: CallState, at: float) -> CallState:
     """The run is retried: a body that failed is run again."""
     if call.status == "running":
-        call = but(call, status="ready")
+        call = evolve(call, status="ready")
     if call.child is not None:
         child = call.child
         failed = isinstance(child.outcome, RunFailed)
         inner = {i: ready_again(c, at) for i, c in child.calls.items()}
-        child = but(child, calls=inner, **({"outcome": None, "refused": False} if failed else {}))
-        call = standing(but(call, child=child), at)
+        child = evolve(
+            child, calls=inner, **({"outcome": None, "refused": False} if failed else {})
+        )
+        call = standing(evolve(call, child=child), at)
     if call.status == "done":
         return call
     asked = {i: _more_time(e, at) for i, e in call.asked.items()}
     pause = call.pause if call.pause is None else _more_time(call.pause, at)
-    return but(call, asked=asked, pause=pause)
+    return evolve(call, asked=asked, pause=pause)
 
 
 def _more_time(event: Interrupted, at: float) -> Interrupted:
@@ -155,7 +157,7 @@ def answered(call: CallState, output: Json, *, error: bool = False) -> CallState
         part["error"] = True
     if call.record:
         part["nbagent"] = list(call.record)
-    return but(
+    return evolve(
         call, status="done", result=freeze(part), answer=freeze(answer), child=None, asked={}
     )
 
@@ -211,7 +213,7 @@ def _inside(state: RunState, event: StoredEvent, depth: int) -> RunState:
         changes["usage"] = state.usage + _usage(event)
     if isinstance(event, Resolved):
         changes["settled"] = {**state.settled, event.id: event}
-    return _with_call(state, standing(but(call, child=child), event.at), **changes)
+    return _with_call(state, standing(evolve(call, child=child), event.at), **changes)
 
 
 def _usage(event: ModelResponded) -> Usage:
@@ -220,7 +222,7 @@ def _usage(event: ModelResponded) -> Usage:
 
 def _run_started(state: RunState, event: RunStarted) -> RunState:
     begun = restore(load(event.messages))
-    return but(
+    return evolve(
         begun,
         limit=event.max_turns,
         position=state.position + 1,
@@ -244,7 +246,7 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
         calls[call.id] = CallState(call.id, call.name, frozen, frozen, call.raw, final=call.final)
     said = (*state.messages, message("assistant", *parts))
     told = {} if calls else _queue_sent(state)
-    return but(
+    return evolve(
         state,
         position=state.position + 1,
         messages=said + told.pop("messages", ()),
@@ -264,7 +266,7 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
-    return but(state, position=state.position + 1, queued=(*state.queued, event.text))
+    return evolve(state, position=state.position + 1, queued=(*state.queued, event.text))
 
 
 def _tool_started(state: RunState, event: ToolStarted) -> RunState:
@@ -273,7 +275,7 @@ def _tool_started(state: RunState, event: ToolStarted) -> RunState:
 
 def _step_finished(state: RunState, event: StepFinished) -> RunState:
     call = state.calls[event.call_id]
-    return _with_call(state, but(call, steps={**call.steps, event.name: event.value}))
+    return _with_call(state, evolve(call, steps={**call.steps, event.name: event.value}))
 
 
 def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
@@ -283,7 +285,7 @@ def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
 
 def _interrupted(state: RunState, event: Interrupted) -> RunState:
     if event.kind == "budget":
-        return but(state, position=state.position + 1, budget=event)
+        return evolve(state, position=state.position + 1, budget=event)
     return _with_call(state, interrupted(state.calls[event.call_id], event))
 
 
@@ -300,7 +302,7 @@ def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolv
     granted = state.granted
     if more is not None and name != "turns":
         granted = {**granted, name: granted.get(name, 0) + more}
-    return but(
+    return evolve(
         state,
         position=state.position + 1,
         settled=settled,
@@ -311,14 +313,14 @@ def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolv
     )
 
 
-def _ended(state: RunState, event: Outcome) -> RunState:
-    return but(state, position=state.position + 1, outcome=event)
+def _ended(state: RunState, event: RunEnd) -> RunState:
+    return evolve(state, position=state.position + 1, outcome=event)
 
 
 def _retried(state: RunState, event: RunRetried) -> RunState:
     """Go on: calls whose bodies failed are run again, what has a result is kept."""
     calls = {i: ready_again(c, event.at) for i, c in state.calls.items()}
-    return but(state, position=state.position + 1, outcome=None, refused=False, calls=calls)
+    return evolve(state, position=state.position + 1, outcome=None, refused=False, calls=calls)
 
 
 _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
@@ -341,12 +343,12 @@ def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
     calls = {**state.calls, call.id: call}
     position = state.position + 1
     if call.status != "done" or any(c.status != "done" for c in calls.values()):
-        return but(state, position=position, calls=calls, **changes)
+        return evolve(state, position=position, calls=calls, **changes)
     results = [c.result for c in calls.values() if c.result is not None]
     told = _queue_sent(state)
     messages = (*state.messages, message("tool", *results), *told.pop("messages", ()))
     ends = [c.answer for c in calls.values() if c.final and c.result and "error" not in c.result]
     final = {"output": ends[0]} if ends and not told else None
-    return but(
+    return evolve(
         state, position=position, messages=messages, calls={}, final=final, **changes, **told
     )

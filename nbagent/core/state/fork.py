@@ -17,7 +17,7 @@ from nbagent.core.base.events import (
     StoredEvent,
 )
 from nbagent.core.base.interrupts import new_token, token_digest
-from nbagent.core.base.process import owner
+from nbagent.core.base.process import this_process
 
 from .fold import apply
 from .state import RunState, running_calls
@@ -48,7 +48,7 @@ def forked(
     if kept and isinstance(kept[-1], RunCompleted | RunCancelled):
         kept.pop()
     if kept and isinstance(kept[-1], RunFailed):
-        kept.append(RunRetried(at=now, by="fork", owner=owner()))
+        kept.append(RunRetried(at=now, by="fork", owner=this_process()))
     _check_known(kept)
     answered = {event.id for event in kept if isinstance(event, Resolved)}
     return [

@@ -13,7 +13,7 @@ from nbagent.core.base.interrupts import Resumed
 from nbagent.core.base.messages import FrozenDict, Message, Part, calls_of, canonical, load, message
 from nbagent.core.base.model import Usage
 
-from .state import CallState, RunState, but
+from .state import CallState, RunState, evolve
 
 
 def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message, ...]:
@@ -167,7 +167,7 @@ def restore(messages: Sequence[Message]) -> RunState:
 def _with_run(state: RunState, carried: dict[str, Any]) -> RunState:
     try:
         tokens_in, tokens_out, cost = carried.get("usage", (0, 0, None))
-        return but(
+        return evolve(
             state,
             usage=Usage(int(tokens_in), int(tokens_out), None if cost is None else float(cost)),
             active=float(carried.get("seconds", 0.0)),
@@ -253,7 +253,7 @@ def _child_of(carried: dict[str, Any]) -> RunState:
     if "run" in carried:
         child = _with_run(child, carried["run"])
     budget = carried.get("budget")
-    return but(
+    return evolve(
         child,
         agent=carried["agent"],
         limit=carried["limit"],

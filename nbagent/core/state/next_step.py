@@ -1,6 +1,6 @@
 """Where a run stands and what comes next: ``next_step`` is the pure decision of what a driver does.
 
-The state is a fold over the run's events (``fold.py``) or what a history says (``carry.py``).
+The state is a fold over the run's events (``fold.py``) or what a history says (``history.py``).
 """
 
 from __future__ import annotations
@@ -10,30 +10,7 @@ from typing import TypeAlias
 
 from nbagent.core.base.messages import Json, dumps, text_of
 
-from .fold import apply
-from .history import closed_messages, paused_messages, restore
-from .state import CallState, RunState, Status, but, running_calls, status_of
-
-__all__ = [
-    "CallModel",
-    "CallState",
-    "Done",
-    "Finish",
-    "LimitReached",
-    "RunCalls",
-    "RunState",
-    "Status",
-    "Step",
-    "Wait",
-    "apply",
-    "but",
-    "closed_messages",
-    "next_step",
-    "paused_messages",
-    "restore",
-    "running_calls",
-    "status_of",
-]
+from .state import CallState, RunState
 
 
 class _Bare:

@@ -12,7 +12,7 @@ from nbagent.core.base.model import Usage
 
 Status = Literal["running", "interrupted", "completed", "failed", "cancelled"]
 CallStatus = Literal["ready", "running", "waiting", "done"]
-Outcome: TypeAlias = RunCompleted | RunFailed | RunCancelled
+RunEnd: TypeAlias = RunCompleted | RunFailed | RunCancelled
 S = TypeVar("S")
 
 
@@ -128,7 +128,7 @@ class RunState:
     """Messages of the person that wait for the open turn's results."""
     final: Part | None = None
     """The answer of the tool that ends the run, as ``{"output": …}``."""
-    outcome: Outcome | None = None
+    outcome: RunEnd | None = None
 
     @property
     def pending(self) -> list[Interrupted]:
@@ -179,7 +179,7 @@ def _is_busy(state: RunState) -> bool:
     return any(c.status in ("ready", "running") for c in state.calls.values())
 
 
-def but(value: S, **changes: Any) -> S:
+def evolve(value: S, **changes: Any) -> S:
     """A copy of a state with these fields changed: ``dataclasses.replace`` at a fifth of its cost."""
     made = object.__new__(type(value))
     for name in type(value).__slots__:  # type: ignore[attr-defined]  # only for slotted states

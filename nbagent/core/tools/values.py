@@ -72,7 +72,7 @@ def describe(error: ValidationError) -> str:
     ) + (f"; and {len(items) - 5} more" if len(items) > 5 else "")
 
 
-def told(value: Any) -> Json:
+def for_model(value: Any) -> Json:
     """What the model is told of a result: text as it is, data as JSON, anything else as bounded text.
 
     Data is what JSON has, and inside of it models, dataclasses, sets, dates, decimals, paths, enums,

@@ -17,7 +17,7 @@ import ipywidgets
 from IPython.display import display, update_display
 
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed
-from nbagent.core.journal.journal import Heard
+from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
@@ -66,7 +66,7 @@ class Earlier:
             self._shown.stopping()
         self._tell()
 
-    def _heard(self, heard: Heard) -> None:
+    def _heard(self, heard: RunEvent) -> None:
         loop = self._card.loop
         if isinstance(heard, Event) and not loop.is_closed():
             loop.call_soon_threadsafe(self._tell)
@@ -230,7 +230,7 @@ class Shown:
                 self._heard(events[-1])
         return self.live
 
-    def _heard(self, heard: Heard) -> None:
+    def _heard(self, heard: RunEvent) -> None:
         live = self.live
         ended = isinstance(heard, RunCompleted | RunFailed | RunCancelled) and not heard.scope
         if live is not None and ended:

@@ -15,7 +15,7 @@ from typing import Any
 
 from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
-from nbagent.core.journal.journal import Heard
+from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run
 from nbagent.core.tools.tool import Tool
 from nbagent.notebook.render.reveal import reveal
@@ -116,7 +116,7 @@ class RunCard(Card):
         self._flushed_at = time.monotonic()
         return self.view.flush(self._flushed_at)
 
-    def _heard(self, heard: Heard) -> None:
+    def _heard(self, heard: RunEvent) -> None:
         with self._lock:
             self.view.apply(heard)
             self._look(heard)
@@ -147,7 +147,7 @@ class RunCard(Card):
 
     # --- beside the forms
 
-    def _look(self, heard: Heard) -> None:
+    def _look(self, heard: RunEvent) -> None:
         """Start what a question has beside its form, and end that of what is settled."""
         if isinstance(heard, Interrupted):
             self._later(partial(self._asked, heard.id, heard.tool_name))

@@ -11,7 +11,7 @@ from nbagent.notebook.wire import Fact
 from .reveal import reveal
 
 
-def asked(root: dict[str, Any]) -> list[Fact]:
+def form_facts(root: dict[str, Any]) -> list[Fact]:
     """The fields of a form: each label with its prefill, or with what can be chosen."""
     value = _told(root)
     if isinstance(value, dict):

@@ -25,7 +25,7 @@ from nbagent.notebook.wire import (
 )
 
 from . import sanitize
-from .outline import asked
+from .outline import form_facts
 
 _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "-", "waiting": "?"}
 
@@ -103,7 +103,7 @@ def _rich(output: Rich) -> str:
 def _form(item: FormItem) -> str:
     lines = [f"? {item.title}", *_facts(item.facts)]
     if item.spec is not None:
-        lines += _facts(asked(item.spec["root"]))
+        lines += _facts(form_facts(item.spec["root"]))
     return "\n".join([*lines, f"  {TEXTS['waiting_static']}"])
 
 

@@ -26,7 +26,7 @@ from nbagent.notebook.wire import (
 )
 
 from . import sanitize
-from .outline import asked
+from .outline import form_facts
 from .reveal import reveal
 from .sanitize import escape
 from .styles import used_by
@@ -358,7 +358,7 @@ def _record(item: RecordItem) -> Html:
 def _form(item: FormItem) -> Html:
     """A question that nobody has answered: what it asks, without anything to press."""
     path = " ▸ ".join(part for part in (item.path, item.tool) if part)
-    fields = [] if item.spec is None else asked(item.spec["root"])
+    fields = [] if item.spec is None else form_facts(item.spec["root"])
     return _el(
         "div",
         {"class": "nba-form"},

@@ -21,7 +21,7 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, Fact, FieldError, FormItem, RecordItem
 
-from . import question_kinds as asked
+from . import question_kinds
 from .metadata import Metadata, Waiting
 from .question_kinds import Types
 
@@ -78,17 +78,19 @@ class Question:
             "note": None if waiting.note is None else reveal(waiting.note),
             "expires_at": waiting.expires_at,
         }
-        if asked.is_external(waiting):
-            return cls(**common, **asked.external(waiting, metadata))
+        if question_kinds.is_external(waiting):
+            return cls(**common, **question_kinds.external(waiting, metadata))
         if is_confirmation(waiting.kind, waiting.metadata, waiting.reply_schema):
-            return cls(**common, **asked.confirmation(waiting, metadata))
+            return cls(**common, **question_kinds.confirmation(waiting, metadata))
         if waiting.kind == "approval":
-            return cls(**common, memorable=True, **asked.approval(waiting, metadata, known))
+            return cls(
+                **common, memorable=True, **question_kinds.approval(waiting, metadata, known)
+            )
         if metadata.choices is not None and waiting.kind != "budget":
-            return cls(**common, **asked.choice(waiting, metadata, known))
+            return cls(**common, **question_kinds.choice(waiting, metadata, known))
         if waiting.wants_value or waiting.kind in ("question", "ask", "budget"):
-            return cls(**common, **asked.answer(waiting, metadata, known))
-        return cls(**common, **asked.approval(waiting, metadata, known))
+            return cls(**common, **question_kinds.answer(waiting, metadata, known))
+        return cls(**common, **question_kinds.approval(waiting, metadata, known))
 
     def resolve(
         self, action: Any, drafts: Any = None, reason: Any = None, remember: Any = None

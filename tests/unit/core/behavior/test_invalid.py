@@ -39,7 +39,7 @@ async def test_c53_c54_a_call_left_without_an_answer_is_named_before_anything_ru
     if s.live:
         await s.answer(restart={0: {}}, partial=False)
     else:
-        with pytest.raises(nb.PendingInterrupts, match=f"'ask'.*{ask.id}") as caught:
+        with pytest.raises(nb.UnansweredInterrupts, match=f"'ask'.*{ask.id}") as caught:
             await s.answer(restart={0: {}}, partial=False)
         assert ask in caught.value.interrupts
         assert (tools.log, len(s.interrupts)) == ([], 2)

@@ -21,7 +21,7 @@ async def test_c61_a_new_message_while_paused_is_refused_or_rejects(play, keepin
     """By default with the interrupts in the error; never a dangling call."""
     s = await play([OPEN, "never mind"], keeping)
     found, before = s.interrupts, json.dumps(s.messages)
-    with pytest.raises(nb.PendingInterrupts, match=r"ask.*gate.*wizard") as caught:
+    with pytest.raises(nb.UnansweredInterrupts, match=r"ask.*gate.*wizard") as caught:
         await s.say("something else")
     assert list(caught.value.interrupts) == found
     assert (json.dumps(s.messages), s.requests) == (before, 1)
@@ -106,7 +106,7 @@ def test_c61_synchronous_code_may_reject_or_queue_as_well(keeping):
 
     assert agent.run_sync("never mind", after=paused(), pending="reject").text == "instead"
     run = paused()
-    with pytest.raises(nb.PendingInterrupts):
+    with pytest.raises(nb.UnansweredInterrupts):
         agent.run_sync("and this", after=run)
     with pytest.raises(nb.HumanInputRequired):
         agent.run_sync("and this", after=run, pending="queue")

@@ -23,7 +23,7 @@ from nbagent.core.state.next_step import (
     Wait,
     next_step,
 )
-from nbagent.core.state.state import CallState, RunState, but, status_of
+from nbagent.core.state.state import CallState, RunState, evolve, status_of
 
 START = ev.RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=2)
 
@@ -254,10 +254,10 @@ def test_a_record_that_lacks_what_its_status_needs_is_refused(status):
 def test_but_is_replace():
     """The same copy, and the original stays."""
     call = CallState("i", "n", {}, {})
-    assert but(call, status="done") == dataclasses.replace(call, status="done")
+    assert evolve(call, status="done") == dataclasses.replace(call, status="done")
     assert call.status == "ready"
     state = RunState(turns=3)
-    assert but(state, position=4) == dataclasses.replace(state, position=4)
+    assert evolve(state, position=4) == dataclasses.replace(state, position=4)
 
 
 JOURNAL: list[Any] = [

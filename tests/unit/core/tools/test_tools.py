@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 import nbagent as nb
 from nbagent.core.base.errors import InvalidAnswer, ToolError
-from nbagent.core.tools.values import MAX_TEXT, told
+from nbagent.core.tools.values import MAX_TEXT, for_model
 from nbagent.models.scripted import ScriptedCall
 
 call = nb.ScriptedModel.call
@@ -509,7 +509,7 @@ def test_a_long_text_of_an_object_is_cut():
         def __str__(self) -> str:
             return "x" * 50_000
 
-    text = told(Long())
+    text = for_model(Long())
     assert len(text) < MAX_TEXT + 100
     assert "50000 characters" in text
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import nbagent as nb
-from nbagent.core.tools.values import told
+from nbagent.core.tools.values import for_model
 
 
 class Kind(enum.Enum):
@@ -66,12 +66,12 @@ TOLD = [
 @pytest.mark.parametrize(("value", "plain"), TOLD, ids=[str(n) for n in range(len(TOLD))])
 def test_the_leaves_of_a_result_are_data_where_they_can_be(value, plain):
     """One odd leaf does not make one text of everything around it."""
-    assert told(value) == plain
+    assert for_model(value) == plain
 
 
 def test_large_and_rich_values_are_bounded_text():
     """An array's numbers, a table, an odd leaf: no result fills the model's context."""
-    assert told({"a": np.arange(1001)})["a"].startswith("[   0    1    2 ... ")
-    assert told(pd.Series([1, 2], name="price")) == str(pd.Series([1, 2], name="price"))
-    assert "price" in told({"a": pd.DataFrame({"price": [1]})})["a"]
-    assert len(told({"a": pd.DataFrame({"c": ["x" * 45] * 59})})["a"]) < 1_040
+    assert for_model({"a": np.arange(1001)})["a"].startswith("[   0    1    2 ... ")
+    assert for_model(pd.Series([1, 2], name="price")) == str(pd.Series([1, 2], name="price"))
+    assert "price" in for_model({"a": pd.DataFrame({"price": [1]})})["a"]
+    assert len(for_model({"a": pd.DataFrame({"c": ["x" * 45] * 59})})["a"]) < 1_040

@@ -12,8 +12,8 @@ from tests.integration.kernels import FrontEnd, front_end
 
 SETUP = """
 import contextvars, json, sys, threading, time
-from nbagent.core.output import CallOutput, Progressed, current_call, on_call_end
-from nbagent.notebook import capture
+from nbagent.core.tools.output import CallOutput, Progressed, current_call, on_call_end
+from nbagent.notebook.capture import capture
 
 capture.install()
 assert "matplotlib" not in sys.modules and "tqdm" not in sys.modules

@@ -21,8 +21,7 @@ from nbagent.core.base.model import (
     ToolCallDelta,
 )
 from nbagent.core.journal.journal import AnyJournal
-
-from .spec import RunSpec
+from nbagent.core.tools.spec import RunSpec
 
 
 async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) -> ModelResponded:

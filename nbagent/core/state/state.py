@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -211,14 +211,14 @@ def running_calls(state: RunState) -> list[CallState]:
 def status_of(state: RunState) -> Status:
     """The run's status: ``interrupted`` when only an answer can make it go on."""
     match state.outcome:
+        case None:
+            return "interrupted" if state.asks and not _is_busy(state) else "running"
         case RunCompleted():
             return "completed"
         case RunFailed():
             return "failed"
         case RunCancelled():
             return "cancelled"
-        case None:
-            return "interrupted" if state.asks and not _is_busy(state) else "running"
 
 
 def _is_busy(state: RunState) -> bool:
@@ -230,9 +230,9 @@ def _is_busy(state: RunState) -> bool:
 
 def evolve(value: S, **changes: Any) -> S:
     """A copy of a state with these fields changed: ``dataclasses.replace`` at a fifth of its cost."""
-    made = object.__new__(type(value))
-    for name in type(value).__slots__:  # type: ignore[attr-defined]  # only for slotted states
-        _set(made, name, changes[name] if name in changes else getattr(value, name))
+    made: S = _copies[type(value)](value)
+    for name, change in changes.items():
+        _set(made, name, change)
     return made
 
 
@@ -244,3 +244,19 @@ def stamped(made: RunState, at: float, active: float) -> RunState:
 
 
 _set = object.__setattr__
+
+
+def _copier(kind: type[Any]) -> Callable[[Any], Any]:
+    """A function that copies a state slot by slot, written out as no loop is as fast."""
+    slots = [f"    set_{name}(made, value.{name})" for name in kind.__slots__]
+    lines = ["def copy(value):", "    made = new(kind)", *slots, "    return made"]
+    names: dict[str, Any] = {"new": object.__new__, "kind": kind}
+    names |= {f"set_{name}": getattr(kind, name).__set__ for name in kind.__slots__}
+    exec("\n".join(lines), names)
+    copy: Callable[[Any], Any] = names["copy"]
+    return copy
+
+
+_copies: dict[type[Any], Callable[[Any], Any]] = {
+    kind: _copier(kind) for kind in (CallState, RunState)
+}

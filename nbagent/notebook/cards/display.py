@@ -18,7 +18,7 @@ from IPython.display import display, update_display
 
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.journal.journal import RunEvent
-from nbagent.core.run.run import Run
+from nbagent.core.run.run import Run, session_of
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -59,7 +59,7 @@ class Earlier:
         """A button of the notice was pressed."""
         if action == "stop":
             self._stopping = True
-            self.run.stop(by="form")
+            session_of(self.run).stop(by="form")
         else:
             self._shown = self._show(self.run)
         if self._stopping and self._shown is not None:
@@ -95,7 +95,7 @@ class Earlier:
             return TEXTS["earlier_stops"]
         if self.run.status == "interrupted":
             return TEXTS["earlier_waits"]
-        tools = ", ".join(reveal(name) for name in self.run.executing)
+        tools = ", ".join(reveal(name) for name in session_of(self.run).executing)
         return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_goes_on"]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.journal.journal import RunEvent
-from nbagent.core.run.run import Run
+from nbagent.core.run.run import Run, session_of
 from nbagent.core.tools.tool import Tool
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.view.question_kinds import Types
@@ -56,6 +56,7 @@ class RunCard(Card):
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self._session = session_of(run)
         self.view = RunView(run.id, types_of=partial(_types, run))
         self._flush_at: float | None = None
         self._flushed_at = 0.0
@@ -89,7 +90,7 @@ class RunCard(Card):
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The run's own loop."""
-        return self.run.loop
+        return self._session.loop
 
     # --- out
 
@@ -107,7 +108,7 @@ class RunCard(Card):
 
     def _texts(self) -> dict[str, str]:
         texts = super()._texts()
-        return texts | {"gone": texts["gone_stored"]} if self.run.stored else texts
+        return texts | {"gone": texts["gone_stored"]} if self._session.is_stored else texts
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -128,7 +129,7 @@ class RunCard(Card):
     def _plan(self) -> None:
         now = time.monotonic()
         self._flush_at = _pace.reserve(now, self._flushed_at + PACE)
-        loop = self.run.loop
+        loop = self._session.loop
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._wait_to_flush, loop, self._flush_at - now)
 
@@ -192,7 +193,7 @@ class RunCard(Card):
             self._settled(interrupt)
 
     def _previewing(self, tool_name: str) -> Tool[..., Any] | None:
-        tool = self.run.tool(tool_name)
+        tool = self._session.tool(tool_name)
         return None if tool is None or tool.options.preview is None else tool
 
     def _preview(self, question: Question, tool_name: str) -> None:
@@ -220,7 +221,7 @@ class RunCard(Card):
 
     def _stop(self) -> None:
         self.stopping()
-        self.run.stop(by="form")
+        self._session.stop(by="form")
 
     def _pressed(self, message: Press) -> None:
         if self.view.offers(message.notice, message.action):
@@ -244,11 +245,11 @@ class RunCard(Card):
 
     def _late(self, interrupt: str) -> list[FieldError]:
         """Nothing waits under that id in this view: say who answered."""
-        text = self.run.why_not_pending(interrupt)
+        text = self._session.why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
 
 
 def _types(run: Run, tool_name: str) -> Types | None:
     """What the tool takes and gives back, as it is defined now."""
-    tool = run.tool(tool_name)
+    tool = session_of(run).tool(tool_name)
     return None if tool is None else Types(input=tool.input_type, output=tool.output_adapter)

@@ -1,4 +1,4 @@
-"""The durable events of a run: what the journal holds, in the words of DESIGN.
+"""The durable events of a run: what the journal holds.
 
 Each is appended once and numbered from 0 by its place in the journal. ``scope`` is empty for the
 run itself; inside an agent that is a tool it holds the ids of the calls that lead there.

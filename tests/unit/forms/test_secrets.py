@@ -1,4 +1,4 @@
-"""A schema from outside that asks for a secret says so, live and in the record (FORMS.md 5.9)."""
+"""A schema from outside that asks for a secret says so, live and in the record (docs/forms.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pydantic, JSON and browsers do that a form must survive (FORMS.md 2.2), one test each."""
+"""What pydantic, JSON and browsers do that a form must survive, one test each."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""BEHAVIOR.md, a new message while something is asked: refused, rejecting, or queued."""
+"""docs/behavior.md, a new message while something is asked: refused, rejecting, or queued."""
 
 from __future__ import annotations
 

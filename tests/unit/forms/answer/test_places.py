@@ -1,4 +1,4 @@
-"""Every error is at the field it is about (FORMS.md 2.3)."""
+"""Every error is at the field it is about, at its group, or in the summary (docs/forms.md)."""
 
 import json
 import re

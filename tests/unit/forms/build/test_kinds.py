@@ -1,4 +1,4 @@
-"""What each construct of pydantic becomes: kind, and what matters about it (FORMS.md, appendix A)."""
+"""What each construct of pydantic becomes: its kind, and what matters about it."""
 
 import re
 from collections.abc import Callable, Mapping

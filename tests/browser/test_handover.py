@@ -9,7 +9,7 @@ from tests.browser.card import Card
 
 SETUP = r'''
 import nbagent as nb
-from nbagent.core.model import ReasoningDelta
+from nbagent.core.base.model import ReasoningDelta
 
 S = nb.ScriptedModel
 

@@ -12,7 +12,7 @@ from tests.integration.kernels import FrontEnd, front_end
 
 SETUP = """
 import contextvars, json, sys, threading, time
-from nbagent.core.output import CallOutput, Progressed, current_call, on_call_end
+from nbagent.core.tools.output import CallOutput, Progressed, current_call, on_call_end
 from nbagent.notebook import capture
 
 capture.install()

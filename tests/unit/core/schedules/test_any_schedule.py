@@ -75,7 +75,7 @@ class AnySchedule(Promises):
         if branch.run.status == "running":
             return  # a slow call may still end
         with pytest.raises(nb.RunError) as caught:
-            self.loop.run_until_complete(asyncio.wait_for(branch.run._wait(), 30))
+            self.loop.run_until_complete(asyncio.wait_for(branch.run, 30))
         assert branch.run.status == "failed"
         assert caught.value.messages == branch.run.messages
 
@@ -98,7 +98,7 @@ class AnySchedule(Promises):
                     stops.append(seat.run.stop())
                 elif move == "expire":
                     self.time_goes_on()
-                    seat.run._deadlines.apply()
+                    seat.notices()
                 else:
                     resolution = self.resolution(branch, i, move)
                     seat.run.resolve(i, resolution)

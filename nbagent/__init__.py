@@ -33,7 +33,6 @@ from .core.base.errors import (
 from .core.base.errors import suggest as _suggest
 from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart, Resumed
 from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
-from .core.engine.spec import Budget
 from .core.journal.memory import MemoryStore
 from .core.opening import answer_external, open_run
 from .core.run import answers as _answers
@@ -45,6 +44,7 @@ from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
 from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.tools.policy import allow, deny, review
+from .core.tools.spec import Budget
 from .core.tools.tool import Tool, ToolResult
 
 __version__ = "0.1.0"

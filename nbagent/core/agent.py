@@ -23,7 +23,6 @@ from .base.interrupts import PendingInterrupt
 from .base.messages import load
 from .base.model import Model
 from .engine.driver import Driver
-from .engine.spec import Budget, Inner, RunSpec, new_id
 from .journal.journal import Journal, RunEvent, Store
 from .journal.memory import MemoryStore
 from .run.answers import interrupts_of
@@ -36,6 +35,7 @@ from .state.history import restore
 from .tools.define import as_tool, inner_tool, tool
 from .tools.middleware import Middleware
 from .tools.policy import Approval, Rule
+from .tools.spec import Budget, Inner, RunSpec, new_id
 from .tools.tool import Tool
 
 P = ParamSpec("P")

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from .base.errors import UsageError, suggest
-from .engine.spec import Budget, RunSpec
 from .tools.middleware import Middleware
 from .tools.policy import Rule
+from .tools.spec import Budget, RunSpec
 from .tools.tool import Tool
 
 T = TypeVar("T")

@@ -1,34 +1,30 @@
-"""From what a tool says when it pauses to the event that tells of it."""
+"""From what a tool returns, raises or asks to the event that tells of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from pydantic_core import PydanticSerializationError
 
 from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
-from nbagent.core.base.events import Interrupted, ToolFinished
-from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, to_json, token_digest
+from nbagent.core.base.events import Interrupted, ToolFinished, made
+from nbagent.core.base.interrupts import Interrupt, digest_of, to_json, token_digest
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Ask, Choose, Edit
+from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.values import for_model
 
-from .setup import CallSetup
-
-Ending: TypeAlias = Sequence[ToolFinished | Interrupted]
-"""What an attempt is written down as; nothing where somebody else goes on with the call."""
+from .setup import CallSetup, Pause
 
 
-class Endings(NamedTuple):
-    """What makes the events of one attempt's results and failures."""
+class CallEvents(NamedTuple):
+    """Makes the events of one call: its results, failures and pauses."""
 
-    call_id: str
-    tool_name: str
-    around: CallSetup
+    call: CallState
+    setup: CallSetup
     output: CallOutput
 
     def finished(self, value: Any, verdict: str | None) -> ToolFinished:
@@ -37,7 +33,7 @@ class Endings(NamedTuple):
         if isinstance(value, ToolResult):
             plain = value.value
             shown = value.display if value.display is not None else value.value
-        display = self.around.present(shown)
+        display = self.setup.hooks.present(shown)
         return self._event(for_model(plain), verdict, display=display)
 
     def raised(self, error: BaseException, verdict: str | None) -> ToolFinished:
@@ -50,11 +46,11 @@ class Endings(NamedTuple):
         if isinstance(error, Misuse):
             raise error
         if isinstance(error, Rejected):  # a person's no is no failure
-            told_so = f"In the middle of this call of {self.tool_name}, {error}"
+            told_so = f"In the middle of this call of {self.call.name}, {error}"
             return self.failed(told_so, verdict)
-        if self.around.raise_errors:
-            raise ToolFailed(f"the tool {self.tool_name!r} failed: {_named(error)}") from error
-        return self.failed(f"The tool {self.tool_name} failed: {_named(error)}", verdict)
+        if self.setup.spec.raise_errors:
+            raise ToolFailed(f"the tool {self.call.name!r} failed: {_named(error)}") from error
+        return self.failed(f"The tool {self.call.name} failed: {_named(error)}", verdict)
 
     def failed(self, text: str, verdict: str | None) -> ToolFinished:
         """The event of a call that came to nothing."""
@@ -68,10 +64,11 @@ class Endings(NamedTuple):
         error: bool = False,
         display: dict[str, Any] | None = None,
     ) -> ToolFinished:
-        return ToolFinished(
-            at=self.around.clock(),
-            scope=self.around.scope,
-            call_id=self.call_id,
+        return made(
+            ToolFinished,
+            at=self.setup.spec.clock(),
+            scope=self.setup.scope,
+            call_id=self.call.id,
             output=output,
             error=error,
             printed=self.output.printed,
@@ -81,48 +78,34 @@ class Endings(NamedTuple):
             verdict=verdict,
         )
 
-
-def _named(error: BaseException) -> str:
-    hint = ""
-    if "created in a thread can only be used in that same thread" in str(error):
-        hint = " (give the tool @nb.tool(thread=False) to run it where the object was made)"
-    return f"{type(error).__name__}: {error}{hint}"
-
-
-class Pausing(NamedTuple):
-    """What makes the events of one attempt's pauses."""
-
-    call_id: str
-    tool: Tool[..., Any]
-    around: CallSetup
-    output: CallOutput
-
-    def event(
-        self, kind: InterruptKind, pause: Interrupt, input_: dict[str, Any], **more: Any
+    def paused(
+        self, tool: Tool[..., Any], pause: Pause, input_: dict[str, Any], **more: Any
     ) -> Interrupted:
         """The event of a pause that shows ``input_``.
 
         Raises:
             Misuse: its metadata, state or default answer is no JSON, or leaves nothing to choose.
         """
-        if isinstance(pause.metadata, Choose):
-            pause.metadata.check_askable()
-        tool, now, expiry = self.tool, self.around.clock(), pause.expiry
+        interrupt = pause.interrupt
+        if isinstance(interrupt.metadata, Choose):
+            interrupt.metadata.check_askable()
+        spec, expiry = self.setup.spec, interrupt.expiry
+        now = spec.clock()
         fields = {
             "at": now,
-            "scope": self.around.scope,
-            "id": self.around.new_id(),
-            "call_id": self.call_id,
+            "scope": self.setup.scope,
+            "id": spec.new_id(),
+            "call_id": self.call.id,
             "tool_name": tool.name,
-            "kind": kind,
+            "kind": pause.kind,
             "input": input_,
-            "metadata": stored(pause.metadata, "metadata", tool.name),
-            "state": stored(pause.state, "state", tool.name),
-            "editable": _editable(pause),
+            "metadata": stored(interrupt.metadata, "metadata", tool.name),
+            "state": stored(interrupt.state, "state", tool.name),
+            "editable": _editable(interrupt),
             "digest": digest_of(tool.name, input_, tool.input_schema),
-            "wants_value": isinstance(pause.metadata, Ask),
+            "wants_value": isinstance(interrupt.metadata, Ask),
             "reply_schema": tool.output_schema,
-            "external": None if pause.external is None else token_digest(pause.external),
+            "external": None if interrupt.external is None else token_digest(interrupt.external),
             "printed": self.output.printed,
             "displays": self.output.displays,
         }
@@ -132,22 +115,29 @@ class Pausing(NamedTuple):
             fields["expire_output"] = stored(expiry.output, "answer", tool.name)
         return Interrupted(**(fields | more))
 
-    def question(self, inquiry: Inquiry, input_: dict[str, Any]) -> Interrupted:
+    def asked(self, tool: Tool[..., Any], inquiry: Inquiry, input_: dict[str, Any]) -> Interrupted:
         """The event of a question of ``ctx.ask``.
 
         Raises:
             Misuse: its metadata or its prefilled answer is no JSON.
         """
-        pause = Interrupt(inquiry.metadata)
-        pause.expiry = inquiry.expiry
-        return self.event(
-            "ask",
-            pause,
+        interrupt = Interrupt(inquiry.metadata)
+        interrupt.expiry = inquiry.expiry
+        return self.paused(
+            tool,
+            Pause("ask", interrupt),
             input_,
             reply_schema=inquiry.schema,
-            prefill=stored(inquiry.prefill, "value", self.tool.name),
+            prefill=stored(inquiry.prefill, "value", tool.name),
             ask=inquiry.number,
         )
+
+
+def _named(error: BaseException) -> str:
+    hint = ""
+    if "created in a thread can only be used in that same thread" in str(error):
+        hint = " (give the tool @nb.tool(thread=False) to run it where the object was made)"
+    return f"{type(error).__name__}: {error}{hint}"
 
 
 def stored(value: Any, what: str, tool_name: str) -> Json:

@@ -8,22 +8,23 @@ from nbagent.core.base.interrupts import SCHEMA_CHANGED, Interrupt
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.policy import Judgement, asks, judge, up_to_denials
+from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
-from .setup import CallDenied, CallSetup
+from .setup import CallDenied
 
 
 class Gate:
     """The gate of one attempt; it judges an input once, however often that comes."""
 
-    def __init__(self, call: CallState, run_id: str, around: CallSetup) -> None:
+    def __init__(self, call: CallState, run_id: str, spec: RunSpec) -> None:
         self.verdict: str | None = None
         """The rule that spoke last."""
         self.note: str | None = None
         """What a person should know of the question that it asks."""
         self._call = call
-        self._around = around
-        self._remembered = [rule for rule in around.remembered if rule.covers(run_id)]
+        self._spec = spec
+        self._remembered = [rule for rule in spec.remembered if rule.covers(run_id)]
         self._judged: dict[str, Judgement | None] = {}
 
     def stops(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Interrupt | None:
@@ -32,6 +33,8 @@ class Gate:
         Raises:
             CallDenied: a rule refuses the call.
         """
+        if not self._spec.policy and not tool.options.approval and self._call.cleared is None:
+            return None
         key = canonical(input_)
         if key not in self._judged:
             self._judged[key] = self._judge(tool, typed, input_)
@@ -50,7 +53,7 @@ class Gate:
     def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
         if self._is(input_, self._call.cleared):
             return self._refused(tool, typed, input_)
-        judgement = judge(self._around.policy, tool.name, typed)
+        judgement = judge(self._spec.policy, tool.name, typed)
         if judgement is None and tool.fn is not None and asks(tool.options.approval, typed):
             judgement = Judgement("review", f"approval= of {tool.name}", tool.options.editable)
         if judgement is not None and judgement.verdict == "review":
@@ -64,7 +67,7 @@ class Gate:
         """
         if self._is(input_, self._call.judged):
             return None
-        rules = up_to_denials(self._around.policy, tool.name)
+        rules = up_to_denials(self._spec.policy, tool.name)
         judgement = judge(rules, tool.name, typed)
         return judgement if judgement is not None and judgement.verdict == "deny" else None
 

@@ -23,9 +23,11 @@ from nbagent.core.base.interrupts import Interrupt, to_json
 from nbagent.core.base.messages import Json, dumps
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.context import Inquiry
+from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.values import holds_secret
 
-from .setup import CallTakenOver, Writes
+from .call_events import CallEvents
+from .setup import CallJournal, CallSetup, CallTakenOver, Pause, Stop
 from .threads import in_slot, running_loop, without_slot
 
 T = TypeVar("T")
@@ -94,27 +96,22 @@ class Questions:
 
     def __init__(
         self,
-        journal: Writes,
-        *,
-        live: Callable[[], bool],
-        clock: Callable[[], float],
+        journal: CallJournal,
+        stop: Stop,
+        setup: CallSetup,
+        events: CallEvents,
+        tool: Tool[..., Any],
         started: ToolStarted,
-        interrupted: Callable[[Inquiry], Interrupted],
-        paused: Callable[[Interrupted], None],
     ) -> None:
         self._journal = journal
-        self._live = live
-        self._clock = clock
+        self._stop = stop
+        self._setup = setup
+        self._events = events
+        self._tool = tool
         self._started = started
-        self._interrupted = interrupted
-        self._paused = paused
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._over = False
-        self.asked: list[Interrupted] = []
-        """Questions that ended the body, to be written down; whatever its ``except`` made of that."""
-        self.misuse: Misuse | None = None
-        """Set once the body misused its context, whatever its own ``except`` made of that."""
         self._not_awaited: list[MustAwait[Any]] = []
 
     def wake(self) -> None:
@@ -125,6 +122,11 @@ class Questions:
         """The body is over; what still runs of it, such as an abandoned thread, asks no more."""
         self._over = True
         self._changed.set()
+
+    def pause(self, interrupt: Interrupt) -> None:
+        """The body pauses its call, whatever its own ``except`` makes of that."""
+        if not self._over:
+            self._stop.by(Pause("tool", interrupt))
 
     def promised(
         self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
@@ -138,7 +140,7 @@ class Questions:
 
     def check_awaited(self) -> None:
         """Note that the body forgot an ``await``, if it did: what it asked was never answered."""
-        if self._not_awaited and self.misuse is None:
+        if self._not_awaited:
             name = self._not_awaited[0].name
             self._misused_here(f"`{name}(…)` was never awaited: write `await {name}(…)`")
 
@@ -196,7 +198,7 @@ class Questions:
                 f"the value of step {name!r} in {self._call.name!r} is no JSON: {value!r:.200}"
             ) from error
         event = StepFinished(
-            at=self._clock(),
+            at=self._setup.spec.clock(),
             scope=self._started.scope,
             call_id=self._started.call_id,
             name=name,
@@ -212,8 +214,9 @@ class Questions:
         return self._misused(f"in the tool {self._call.name!r}: {text}")
 
     def _misused(self, text: str) -> Misuse:
-        self.misuse = Misuse(text)
-        return self.misuse
+        misuse = Misuse(text)
+        self._stop.by(misuse)
+        return misuse
 
     def _is_on_loop(self) -> bool:
         try:
@@ -247,9 +250,9 @@ class Questions:
                 "ask with `await nb.form(...)`, which keeps none"
             )
         try:
-            event = self._interrupted(inquiry)
+            event = self._events.asked(self._tool, inquiry, self._started.input)
         except Misuse as error:
-            self.misuse = error
+            self._stop.by(error)
             raise
         for earlier in self._call.asked.values():
             if earlier.ask == event.ask and question_digest(earlier) == question_digest(event):
@@ -258,9 +261,10 @@ class Questions:
 
     async def _wait(self, inquiry: Inquiry, event: Interrupted, *, slot: bool) -> dict[str, Any]:
         is_open = event.id in self._call.asked
-        if not self._live():
-            self.asked += [] if is_open else [event]
-            raise AskPause
+        if not self._setup.bodies_wait():
+            self._stop.asked += [] if is_open else [event]
+            self._stop.by(Pause("ask", pause := AskPause()))
+            raise pause
         reply_types[event.id] = inquiry.reply
         if not is_open:
             self._open(event)
@@ -272,7 +276,7 @@ class Questions:
     def _open(self, event: Interrupted) -> None:
         if not self._journal.commit(lambda state: [event] if self._is_mine(state) else []):
             raise CallTakenOver
-        self._paused(event)
+        self._setup.hooks.paused(event)
 
     async def _answered(self, event: Interrupted) -> dict[str, Any]:
         while (answer := _answer(self._call, event)) is None:
@@ -292,7 +296,7 @@ class Questions:
 
     def _claim(self) -> None:
         """Write that this body goes on, unless another process has taken the call over."""
-        started = self._started.model_copy(update={"at": self._clock()})
+        started = self._started.model_copy(update={"at": self._setup.spec.clock()})
 
         def decide(state: RunState) -> list[ToolStarted]:
             if not self._is_mine(state):

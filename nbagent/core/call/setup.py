@@ -1,42 +1,17 @@
-"""What attempts need of their run, and the signals that end an attempt without a result."""
+"""What a call needs of its run, and what can stop it on its way to a result."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from nbagent.core.base.errors import StoreError
+from nbagent.core.base.errors import Misuse, StoreError
 from nbagent.core.base.events import Interrupted, StoredEvent
+from nbagent.core.base.interrupts import Interrupt, InterruptKind
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState, RunState
-from nbagent.core.tools.middleware import Middleware
-from nbagent.core.tools.policy import Rule
+from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Presenter, Tool
-
-
-class Writes:
-    """Keeps that a write failed, whatever the tool's own ``except`` makes of that.
-
-    A ``StoreError`` that the tool got elsewhere, such as from a run of its own, is its own failure.
-    """
-
-    def __init__(self, journal: AnyJournal) -> None:
-        self.failure: StoreError | None = None
-        """Why this attempt cannot be gone on with."""
-        self._journal = journal
-
-    @property
-    def state(self) -> RunState:
-        """The journal's."""
-        return self._journal.state
-
-    def commit(self, decide: Callable[[RunState], Sequence[StoredEvent]]) -> Sequence[StoredEvent]:
-        """See ``Journal.commit``."""
-        try:
-            return self._journal.commit(decide)
-        except StoreError as error:
-            self.failure = error
-            raise
 
 
 def _nobody(*_told: Any) -> None:
@@ -55,24 +30,16 @@ class Hooks(NamedTuple):
 
 
 class CallSetup(NamedTuple):
-    """What attempts need of their run."""
+    """What the calls of one run have in common."""
 
-    tools: Mapping[str, Tool[..., Any]]
-    """The registry itself, so that a tool defined again takes effect at once."""
-    raise_errors: bool
-    present: Presenter
-    clock: Callable[[], float]
-    new_id: Callable[[], str]
+    spec: RunSpec
+    scope: tuple[str, ...]
+    """The calls that lead to the run."""
+    bodies_wait: Callable[[], bool]
+    """Whether bodies wait at the line where they ask."""
     inside: Callable[[CallState, Tool[..., Any], Any], Awaitable[Any]]
     """Drives the run inside a call whose tool is an agent; gives its answer, or raises ``SubrunWaits``."""
-    policy: Sequence[Rule] = ()
-    remembered: Sequence[Rule] = ()
-    middleware: Sequence[Middleware] = ()
-    scope: tuple[str, ...] = ()
-    live: Callable[[], bool] = bool
-    """Whether bodies wait at the line where they ask."""
-    paused: Callable[[Interrupted], None] = _nobody
-    """Told of every pause once it is stored."""
+    hooks: Hooks = Hooks()
 
 
 class SubrunWaits(BaseException):
@@ -85,3 +52,61 @@ class CallTakenOver(BaseException):
 
 class CallDenied(BaseException):
     """A rule refuses the call; no ``Exception``, so that no middleware takes it for a failure."""
+
+
+class Pause(NamedTuple):
+    """The call waits for an answer."""
+
+    kind: InterruptKind
+    interrupt: Interrupt
+
+
+StopReason: TypeAlias = Pause | Misuse | StoreError | SubrunWaits | CallTakenOver | CallDenied
+
+
+class Stop:
+    """What stopped one call: the first reason counts, whatever the tool or middleware makes of it."""
+
+    __slots__ = ("asked", "reason")
+
+    def __init__(self) -> None:
+        self.reason: StopReason | None = None
+        self.asked: list[Interrupted] = []
+        """The questions of ``ctx.ask`` that are written down with a pause."""
+
+    def by(self, reason: StopReason) -> None:
+        """Stop, unless something else has stopped the call before."""
+        if self.reason is None:
+            self.reason = reason
+
+    def check(self) -> None:
+        """Raise what stopped the call, if something has."""
+        if self.reason is not None:
+            raise self.reason.interrupt if isinstance(self.reason, Pause) else self.reason
+
+
+class CallJournal:
+    """The run's journal as one call writes to it: a write that fails stops the call.
+
+    A ``StoreError`` that the tool got elsewhere, such as from a run of its own, is its own failure.
+    """
+
+    __slots__ = ("_journal", "_stop", "run_id")
+
+    def __init__(self, journal: AnyJournal, stop: Stop) -> None:
+        self.run_id = journal.run_id
+        self._journal = journal
+        self._stop = stop
+
+    @property
+    def state(self) -> RunState:
+        """The run's state."""
+        return self._journal.state
+
+    def commit(self, decide: Callable[[RunState], Sequence[StoredEvent]]) -> Sequence[StoredEvent]:
+        """See ``Journal.commit``."""
+        try:
+            return self._journal.commit(decide)
+        except StoreError as error:
+            self._stop.by(error)
+            raise

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any, assert_never
+
+from pydantic import TypeAdapter, ValidationError
 
 from nbagent.core.base.errors import (
     BudgetExceeded,
+    ModelError,
     NbagentError,
     RunError,
     StoreError,
@@ -23,7 +27,7 @@ from nbagent.core.base.events import (
     RunStarted,
     StoredEvent,
 )
-from nbagent.core.base.messages import user
+from nbagent.core.base.messages import Json, dumps, user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
 from nbagent.core.call.setup import CallSetup, Hooks, SubrunWaits
@@ -40,10 +44,11 @@ from nbagent.core.state.next_step import (
     next_step,
 )
 from nbagent.core.state.state import CallState, RunState, running_calls, status_of
+from nbagent.core.tools.spec import Inner, RunSpec
 from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.values import describe
 
 from .response import respond
-from .spec import Inner, RunSpec
 
 
 def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str) -> None:
@@ -130,6 +135,10 @@ def _text(name: str, state: RunState) -> str:
     return _TEXTS[name].format(turns=state.limit)
 
 
+MAX_QUOTED = 200
+"""Characters of an answer that does not fit, in the error that says so."""
+
+
 class Driver:
     """Drives one run until nothing can go on without an answer, or to its end."""
 
@@ -153,6 +162,8 @@ class Driver:
         self._scope = scope
         self._inner: dict[str, Driver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ended: list[str] = []
+        """Calls whose tasks have ended, and were not looked at yet."""
         self._attempts: dict[str, Attempt] = {}
         self._wake = asyncio.Event()
         self.stopped = False
@@ -163,20 +174,7 @@ class Driver:
         """What a run inside found: this run's budget is used up, and nobody is asked."""
         self._at: tuple[Step | None, int] = (None, 0)
         """The step under way, and how long the history was when it began."""
-        self._around = CallSetup(
-            spec.tools,
-            spec.raise_errors,
-            hooks.present,
-            spec.clock,
-            spec.new_id,
-            self._inside,
-            policy=spec.policy,
-            remembered=spec.remembered,
-            middleware=spec.middleware,
-            scope=scope,
-            live=self.bodies_wait,
-            paused=hooks.paused,
-        )
+        self._setup = CallSetup(spec, scope, self.bodies_wait, self._inside, hooks)
 
     @property
     def running_bodies(self) -> tuple[str, ...]:
@@ -235,8 +233,9 @@ class Driver:
     async def _step(self) -> bool:
         """Perform one step; False when there is nothing left to do now."""
         state = self.journal.state
-        self._at = (next_step(state), len(state.messages))
-        match await self._allowed(state):
+        step = next_step(state)
+        self._at = (step, len(state.messages))
+        match await self._allowed(state, step):
             case CallModel():
                 await self._within_budget()
             case RunCalls(ids=ids):
@@ -253,7 +252,7 @@ class Driver:
                 assert_never(never)
         return True
 
-    async def _allowed(self, state: RunState) -> Step:
+    async def _allowed(self, state: RunState, step: Step) -> Step:
         """The next step, or none while a budget is used up.
 
         Raises:
@@ -263,7 +262,7 @@ class Driver:
             await self._let_siblings_end()
             raise self._exceeded
         held = self._outer is not None and self._outer.is_blocked and state.outcome is None
-        return Wait() if held else next_step(state)
+        return Wait() if held else step
 
     async def _wait(self) -> bool:
         """Wait for a call to end or an answer to come; False where no call runs here."""
@@ -276,7 +275,7 @@ class Driver:
     def _check_waits(self) -> None:
         """Nothing to do here is right only while a person is asked, or somebody else runs a call."""
         state = self.journal.state
-        if not state.pending and not running_calls(state) and not self.is_blocked:
+        if not state.asks and not running_calls(state) and not self.is_blocked:
             raise RunError("the run waits for nothing: this is a bug in nbagent, please report it")
 
     # --- calls
@@ -288,15 +287,19 @@ class Driver:
             await self._attempt(new[0])  # nothing else is open that could be answered meanwhile
             return
         for call_id in new:
-            self._tasks[call_id] = asyncio.create_task(self._attempt(call_id))
-            self._tasks[call_id].add_done_callback(lambda _: self._wake.set())
+            task = self._tasks[call_id] = asyncio.create_task(self._attempt(call_id))
+            task.add_done_callback(partial(self._note_ended, call_id))
         await self._change()
+
+    def _note_ended(self, call_id: str, _task: object) -> None:
+        self._ended.append(call_id)
+        self._wake.set()
 
     async def _attempt(self, call_id: str) -> None:
         call = self.journal.state.calls.get(call_id)
         if call is None:
             return  # another process ended the turn before this task began
-        attempt = Attempt(call, self.journal, self._around)
+        attempt = Attempt(call, self.journal, self._setup)
         self._attempts[call_id] = attempt
         await attempt.run()
         self._attempts.pop(call_id, None)
@@ -333,10 +336,9 @@ class Driver:
 
     def _take_done(self) -> list[BaseException]:
         """Forget the attempts that have ended, and give what they raised."""
-        done = {call_id: task for call_id, task in self._tasks.items() if task.done()}
-        for call_id in done:
-            del self._tasks[call_id]
-        raised = [None if task.cancelled() else task.exception() for task in done.values()]
+        ended, self._ended = self._ended, []
+        done = [self._tasks.pop(call_id) for call_id in ended]
+        raised = [None if task.cancelled() else task.exception() for task in done]
         return [error for error in raised if error is not None]
 
     # --- the run inside a call
@@ -388,7 +390,7 @@ class Driver:
         )
 
     def _completed(self, finish: Finish) -> RunCompleted:
-        output = self._spec.final_output(finish)
+        output = _final_output(self._spec, finish)
         now = self._spec.clock()
         return RunCompleted(at=now, scope=self._scope, text=finish.text, output=output)
 
@@ -431,6 +433,26 @@ class Driver:
         )
         self.journal.end(failure)
         return with_history(error, state)
+
+
+def _final_output(spec: RunSpec, finish: Finish) -> Json:
+    """A final answer's output, as the JSON of ``output_type`` where there is one.
+
+    Raises:
+        ModelError: it does not fit.
+    """
+    if spec.output_type is None:
+        return finish.output
+    adapter = TypeAdapter(spec.output_type)
+    text = dumps(finish.output) if finish.by_tool else finish.text
+    try:
+        return adapter.dump_python(adapter.validate_json(text), mode="json")
+    except ValidationError as error:
+        whose = "tool's" if finish.by_tool else "model's"
+        raise ModelError(
+            f"the {whose} final answer does not fit output_type: {describe(error)}; "
+            f"it was {text[:MAX_QUOTED]!r}{'…' if len(text) > MAX_QUOTED else ''}"
+        ) from error
 
 
 def with_history(error: Exception, state: RunState) -> NbagentError:

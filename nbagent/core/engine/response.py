@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any, assert_never
 
 from nbagent.core.base.errors import ModelError, NbagentError
-from nbagent.core.base.events import CallRequested, ModelResponded
+from nbagent.core.base.events import CallRequested, ModelResponded, made
 from nbagent.core.base.messages import dumps, freeze
 from nbagent.core.base.model import (
     Discarded,
@@ -21,8 +21,7 @@ from nbagent.core.base.model import (
     ToolCallDelta,
 )
 from nbagent.core.journal.journal import AnyJournal
-
-from .spec import RunSpec
+from nbagent.core.tools.spec import RunSpec
 
 
 async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) -> ModelResponded:
@@ -103,7 +102,8 @@ class Collected:
         if self._finished is None:
             raise ModelError("the model's stream ended before the response was whole")
         usage = self._finished.usage
-        return ModelResponded(
+        return made(
+            ModelResponded,
             at=at,
             scope=scope,
             text="".join(self._text),
@@ -127,7 +127,8 @@ class Collected:
             raw = "".join(pieces)
             input_ = _object(raw)
             requested.append(
-                CallRequested(
+                made(
+                    CallRequested,
                     id=call_id,
                     name=name or "",
                     input=freeze(input_ or {}),

@@ -9,9 +9,9 @@ from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, Ru
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import ASKED_AGAIN, PendingInterrupt
 from nbagent.core.base.messages import Json
-from nbagent.core.engine.spec import RunSpec
 from nbagent.core.state.history import paused_messages
 from nbagent.core.state.state import RunState, status_of
+from nbagent.core.tools.spec import RunSpec
 
 from .result import Result, calls_by_name
 from .scripted_answers import is_approval

@@ -26,11 +26,11 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart
 from nbagent.core.base.messages import Message, Part, calls_of, text_of, user
 from nbagent.core.base.model import Usage
-from nbagent.core.engine.spec import RunSpec
 from nbagent.core.journal.journal import Journal
 from nbagent.core.state.fold import apply
 from nbagent.core.state.history import paused_messages
 from nbagent.core.state.state import RunState
+from nbagent.core.tools.spec import RunSpec
 
 from .answers import (
     AnyResolution,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from nbagent.core.base.events import StoredEvent
@@ -75,15 +75,6 @@ class Receipt:
         return "<answer accepted>"
 
 
-def _done(call: Call, result: Part, values: Mapping[str, Any]) -> Call:
-    output, failed = result["output"], result.get("error") is True
-    value = values.get(call.id, output)
-    traceback = None
-    if isinstance(value, Raised):
-        value, traceback = output, value.traceback
-    return replace(call, output=output, value=value, done=True, failed=failed, traceback=traceback)
-
-
 def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[Call]]:
     """The tool calls of a run by tool name, in order; ``values`` are Python results by call id."""
     found: dict[str, list[Call]] = {}
@@ -96,8 +87,18 @@ def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[
     results |= {call.id: call.result for call in state.calls.values() if call.result is not None}
     for item in state.messages:
         for part in calls_of(item):
-            call = Call(part["id"], part["name"], part["input"])
-            if part["id"] in results:
-                call = _done(call, results[part["id"]], values)
-            found.setdefault(part["name"], []).append(call)
+            call = _call_of(part, results.get(part["id"]), values)
+            found.setdefault(call.name, []).append(call)
     return found
+
+
+def _call_of(part: Part, result: Part | None, values: Mapping[str, Any]) -> Call:
+    call_id, name, input_ = part["id"], part["name"], part["input"]
+    if result is None:
+        return Call(call_id, name, input_)
+    output, traceback = result["output"], None
+    value = values.get(call_id, output)
+    if isinstance(value, Raised):
+        value, traceback = output, value.traceback
+    failed = result.get("error") is True
+    return Call(call_id, name, input_, output, value, True, failed, traceback)  # noqa: FBT003

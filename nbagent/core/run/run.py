@@ -31,7 +31,6 @@ from nbagent.core.base.model import TextDelta, Usage
 from nbagent.core.base.process import this_process
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.threads import running_loop
-from nbagent.core.engine.spec import RunSpec
 from nbagent.core.journal.journal import (
     Journal,
     RunEvent,
@@ -43,6 +42,7 @@ from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.state.fork import forked
 from nbagent.core.state.history import closed_messages, paused_messages
 from nbagent.core.state.state import RunState, Status, status_of
+from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
 from .answers import (

@@ -16,10 +16,10 @@ from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.call.setup import Hooks
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.driver import Driver
-from nbagent.core.engine.spec import RunSpec
 from nbagent.core.journal.journal import Journal, RunEvent
 from nbagent.core.state.history import paused_messages
 from nbagent.core.state.state import RunState, running_calls, status_of
+from nbagent.core.tools.spec import RunSpec
 
 from .answers import AnyResolution, expiry_of
 from .follow import Follower

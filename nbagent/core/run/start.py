@@ -9,8 +9,8 @@ from nbagent.core.arguments import check_rules, checked_store
 from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterrupts, UsageError
 from nbagent.core.base.messages import Message, user
 from nbagent.core.call.threads import private_loop
-from nbagent.core.engine.spec import RunSpec, new_id
 from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.tools.spec import RunSpec, new_id
 
 from .generate import Pending
 from .host import Place, current_host

@@ -26,7 +26,7 @@ from nbagent.core.base.messages import Json, Part, canonical, dumps, freeze, loa
 from nbagent.core.base.model import Usage
 
 from .history import restore
-from .state import CallState, CallStatus, RunEnd, RunState, evolve, stamped, status_of
+from .state import Calls, CallState, CallStatus, RunEnd, RunState, evolve, stamped, status_of
 
 
 def started(call: CallState, event: ToolStarted) -> CallState:
@@ -127,7 +127,7 @@ def ready_again(call: CallState, at: float) -> CallState:
     if call.child is not None:
         child = call.child
         failed = isinstance(child.outcome, RunFailed)
-        inner = {i: ready_again(c, at) for i, c in child.calls.items()}
+        inner = Calls(ready_again(c, at) for c in child.calls.values())
         child = evolve(
             child, calls=inner, **({"outcome": None, "refused": False} if failed else {})
         )
@@ -236,24 +236,24 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
         parts.append({"type": "reasoning", "text": event.reasoning})
     if event.text:
         parts.append({"type": "text", "text": event.text})
-    calls: dict[str, CallState] = {}
+    calls: list[CallState] = []
     for call in event.calls:
         frozen = freeze(call.input)
         part = {"type": "tool_call", "id": call.id, "name": call.name, "input": frozen}
         if call.raw is not None:
             part["raw"] = call.raw
         parts.append(part)
-        calls[call.id] = CallState(call.id, call.name, frozen, frozen, call.raw, final=call.final)
+        calls.append(CallState(call.id, call.name, frozen, frozen, call.raw, final=call.final))
     said = (*state.messages, message("assistant", *parts))
     told = {} if calls else _queue_sent(state)
     return evolve(
         state,
         position=state.position + 1,
         messages=said + told.pop("messages", ()),
-        calls=calls,
+        calls=Calls(calls),
         finish_reason=event.finish_reason,
         usage=state.usage + _usage(event),
-        used_ids=(*state.used_ids, *calls),
+        used_ids=(*state.used_ids, *(call.id for call in calls)),
         **({"turns": state.turns + 1} | told),
     )
 
@@ -319,7 +319,7 @@ def _ended(state: RunState, event: RunEnd) -> RunState:
 
 def _retried(state: RunState, event: RunRetried) -> RunState:
     """Go on: calls whose bodies failed are run again, what has a result is kept."""
-    calls = {i: ready_again(c, event.at) for i, c in state.calls.items()}
+    calls = Calls(ready_again(c, event.at) for c in state.calls.values())
     return evolve(state, position=state.position + 1, outcome=None, refused=False, calls=calls)
 
 
@@ -340,9 +340,9 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
 
 
 def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
-    calls = {**state.calls, call.id: call}
+    calls = state.calls.with_call(call)
     position = state.position + 1
-    if call.status != "done" or any(c.status != "done" for c in calls.values()):
+    if calls.left:
         return evolve(state, position=position, calls=calls, **changes)
     results = [c.result for c in calls.values() if c.result is not None]
     told = _queue_sent(state)
@@ -350,5 +350,5 @@ def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
     ends = [c.answer for c in calls.values() if c.final and c.result and "error" not in c.result]
     final = {"output": ends[0]} if ends and not told else None
     return evolve(
-        state, position=position, messages=messages, calls={}, final=final, **changes, **told
+        state, position=position, messages=messages, calls=Calls(), final=final, **changes, **told
     )

@@ -13,7 +13,7 @@ from nbagent.core.base.interrupts import Resumed
 from nbagent.core.base.messages import FrozenDict, Message, Part, calls_of, canonical, load, message
 from nbagent.core.base.model import Usage
 
-from .state import CallState, RunState, evolve
+from .state import Calls, CallState, RunState, evolve
 
 
 def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message, ...]:
@@ -160,7 +160,7 @@ def restore(messages: Sequence[Message]) -> RunState:
             break
         turns += item["role"] == "assistant"
     ids = tuple(p["id"] for m in history if m["role"] == "assistant" for p in calls_of(m))
-    state = RunState(messages=history, calls=calls, turns=turns, used_ids=ids)
+    state = RunState(messages=history, calls=Calls(calls.values()), turns=turns, used_ids=ids)
     return _with_run(state, run) if run else state
 
 

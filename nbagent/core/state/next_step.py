@@ -71,6 +71,8 @@ def next_step(state: RunState) -> Step:
     if state.budget is not None:
         return Wait()
     if state.calls:
+        if not state.calls.ready:
+            return Wait()
         ready = tuple(c.id for c in state.calls.values() if _can_go_on(c))
         return RunCalls(ready) if ready else Wait()
     if state.final is not None:

@@ -39,7 +39,10 @@ class Inquiry(NamedTuple):
 
 
 class Asker(Protocol):
-    """How a body asks and remembers; the attempt behind it."""
+    """How a body pauses, asks and remembers; the attempt behind it."""
+
+    def pause(self, interrupt: Interrupt) -> None:
+        """The body pauses its call, whatever its own ``except`` makes of that."""
 
     def promised(
         self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
@@ -79,8 +82,6 @@ class ToolContext:
         self.resumed: Resumed | None = carried.resumed
         self.original_input: Json = carried.original_input
         self.state: Json = carried.state
-        self.pause: Interrupt | None = None
-        """The interrupt this call raised, which counts whatever the tool's own ``except`` made of it."""
         self._output = output
         self._asker = asker
         self._asked = 0
@@ -107,11 +108,12 @@ class ToolContext:
             on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
             external: whether an outside system answers, with ``ctx.external_token``; no form is shown.
         """
-        self.pause = Interrupt(
+        interrupt = Interrupt(
             metadata, state=state, editable=editable, expires_in=expires_in, on_expire=on_expire
         )
-        self.pause.external = self.external_token if external else None
-        raise self.pause
+        interrupt.external = self.external_token if external else None
+        self._asker.pause(interrupt)
+        raise interrupt
 
     @property
     def external_token(self) -> str:

@@ -48,7 +48,7 @@ class Signature:
             ) from error
         return typing.cast("type[BaseModel]", made)
 
-    def arguments(self, typed: BaseModel, ctx: ToolContext) -> dict[str, Any]:
+    def arguments(self, typed: BaseModel, ctx: ToolContext | None) -> dict[str, Any]:
         """Keyword arguments for the function."""
         if self.whole is not None:
             arguments: dict[str, Any] = {"input": typed}

@@ -69,7 +69,7 @@ class ToolOptions:
     final: bool = False
     """Whether its answer ends the run."""
     inner: Any = None
-    """For an agent as a tool: what runs inside (see ``loop.Inner``)."""
+    """For an agent as a tool: what runs inside (see ``spec.Inner``)."""
     metadata: Any = None
     """For a tool with no body: what its question says, or a (maybe async) function of the input."""
     preview: Callable[[Any], Any] | None = None
@@ -255,7 +255,12 @@ class Tool(Generic[P, R]):
         """
         return self.input_type.model_validate_json(dumps(input_))
 
-    def arguments(self, typed: BaseModel, ctx: ToolContext) -> dict[str, Any]:
+    @property
+    def takes_context(self) -> bool:
+        """Whether the body is given a ``ToolContext``."""
+        return self._signature.ctx is not None
+
+    def arguments(self, typed: BaseModel, ctx: ToolContext | None) -> dict[str, Any]:
         """The keyword arguments of the body."""
         return self._signature.arguments(typed, ctx)
 

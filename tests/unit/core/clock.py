@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import nbagent as nb
-from nbagent.core.engine.spec import RunSpec
+from nbagent.core.tools.spec import RunSpec
 from tests.until import turns
 
 

@@ -13,12 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize
 import nbagent as nb
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import Request
-from nbagent.core.engine.spec import RunSpec
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.host import Place, ScriptHost
 from nbagent.core.run.run import Run
 from nbagent.core.state.next_step import Wait, next_step
 from nbagent.core.state.state import RunState
+from nbagent.core.tools.spec import RunSpec
 from tests.unit.core.clock import spec_of
 from tests.unit.core.schedules.branch import Branch, Mortal
 from tests.unit.core.schedules.ledger import Ledger, number_of, results_in, turns_of
@@ -104,7 +104,7 @@ class Schedule(RuleBasedStateMachine):
             "middleware": middleware(kind),
             "on_tool_error": "raise" if drawn["raises"] else "tell",
         }
-        branch = Branch(0, nb.core.engine.spec.new_id())
+        branch = Branch(0, nb.core.tools.spec.new_id())
         self.branches.append(branch)
         seat = self.seated(branch)
         self.loop.run_until_complete(self._started(seat.run))

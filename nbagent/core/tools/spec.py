@@ -8,19 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from nbagent.core.base.errors import ModelError
-from nbagent.core.base.messages import Json, dumps
+from nbagent.core.base.messages import dumps
 from nbagent.core.base.model import Model, ToolSpec
-from nbagent.core.state.next_step import Finish
-from nbagent.core.tools.middleware import Middleware
-from nbagent.core.tools.policy import Rule
-from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import describe
 
-MAX_QUOTED = 200
-"""Characters of an answer that does not fit, in the error that says so."""
+from .middleware import Middleware
+from .policy import Rule
+from .tool import Tool
 
 
 def new_id() -> str:
@@ -80,25 +75,6 @@ class RunSpec:
         if self.output_type is None:
             return None
         return TypeAdapter(self.output_type).json_schema()
-
-    def final_output(self, finish: Finish) -> Json:
-        """A final answer's output, as the JSON of ``output_type`` where there is one.
-
-        Raises:
-            ModelError: it does not fit.
-        """
-        if self.output_type is None:
-            return finish.output
-        adapter = TypeAdapter(self.output_type)
-        text = dumps(finish.output) if finish.by_tool else finish.text
-        try:
-            return adapter.dump_python(adapter.validate_json(text), mode="json")
-        except ValidationError as error:
-            whose = "tool's" if finish.by_tool else "model's"
-            raise ModelError(
-                f"the {whose} final answer does not fit output_type: {describe(error)}; "
-                f"it was {text[:MAX_QUOTED]!r}{'…' if len(text) > MAX_QUOTED else ''}"
-            ) from error
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model is told about them; the same object while they don't change."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
@@ -12,15 +11,7 @@ from playwright.sync_api import Browser
 from nbagent.forms.form import Form
 from tests.browser.form_page import FormPage, need_axe
 from tests.browser.typist import Typist
-from tests.unit.forms.conftest import CASES
-
-
-def published(name: str) -> list[dict[str, Any]]:
-    """The cases of one collection; without it the test skips."""
-    path = CASES / f"{name}.json"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not beside this checkout")
-    return json.loads(path.read_text())["cases"]
+from tests.shared import published
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import os
 import queue
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,7 +105,7 @@ class FrontEnd:
         """Wait until a request has its reply and is idle, and tell what was seen of it."""
         reply = self._reply(request, patience)
         if reply is not None:
-            self._read(lambda: "idle" in self.outcome(request).states, patience)
+            self.read_until(lambda: "idle" in self.outcome(request).states, patience)
         outcome = self.outcome(request)
         if reply is not None:
             outcome.status = reply["content"]["status"]
@@ -147,16 +147,12 @@ class FrontEnd:
 
     def until_printed(self, text: str, *, patience: float = PATIENCE) -> None:
         """Wait until some cell has printed a text."""
-        self._read(lambda: text in self.printed(), patience)
+        self.read_until(lambda: text in self.printed(), patience)
         assert text in self.printed(), self.errors()
-
-    def must_not_end(self, request: str, seconds: float) -> None:
-        """See that a request has no reply for a while."""
-        assert self._reply(request, seconds) is None, self.errors()
 
     def until_states(self, request: str, count: int) -> list[str]:
         """Wait until a request has published so many states; gives them."""
-        self._read(lambda: len(self.outcome(request).states) >= count, PATIENCE)
+        self.read_until(lambda: len(self.outcome(request).states) >= count, PATIENCE)
         return self.outcome(request).states
 
     def printed(self) -> str:
@@ -187,7 +183,8 @@ class FrontEnd:
             self._replies[reply["parent_header"]["msg_id"]] = reply
         return self._replies.get(request)
 
-    def _read(self, enough: Any, patience: float) -> None:
+    def read_until(self, enough: Callable[[], bool], patience: float = PATIENCE) -> None:
+        """Hear what the kernel publishes until that is enough, or nothing comes any more."""
         end = time.monotonic() + patience
         while not enough() and (left := end - time.monotonic()) > 0:
             try:

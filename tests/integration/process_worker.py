@@ -74,6 +74,10 @@ def make_agent(store: nb.SQLiteStore, effects: Path) -> nb.Agent:
     return agent
 
 
+go_on = asyncio.Event()
+"""What slow calls of this process wait for."""
+
+
 def add_tools(agent: nb.Agent, note: Callable[[str], None]) -> None:
     """An ask, a gate that keeps state, a look, a slow tool, a question at a line."""
     agent.add(nb.interrupt_tool("ask", output=str))
@@ -101,10 +105,10 @@ def add_tools(agent: nb.Agent, note: Callable[[str], None]) -> None:
         return f"saw {at}"
 
     @agent.tool
-    async def slow(seconds: float) -> str:
-        """Take a while."""
+    async def slow() -> str:
+        """Take as long as the test wants."""
         note("slow")
-        await asyncio.sleep(seconds)
+        await go_on.wait()
         return "slept"
 
     @agent.tool
@@ -166,11 +170,14 @@ class Worker:
         return "cancelled"
 
     async def answer_and_die(self, run_id: str, interrupt: str, data: Any) -> Any:
-        """Store an answer, and do nothing more, as a process killed right after it."""
+        """Store an answer, and die right after it."""
         run = self.runs[run_id]
-        run._drive.go_on = lambda: None  # type: ignore[method-assign]
+        run.subscribe(lambda _: os._exit(0))
         run.restart(interrupt, data=data)
-        return "stored"
+
+    async def let_go(self) -> None:
+        """Let slow calls end."""
+        go_on.set()
 
     async def finish(self, run_id: str) -> Any:
         """Wait for the result; what there was to hear of the run on the way."""

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,10 @@ class Process:
         assert select.select([self._process.stdout], [], [], 60)[0], "no reply for a minute"
         return json.loads(self._process.stdout.readline())
 
+    def died(self) -> None:
+        """Wait until it has ended by itself."""
+        self._process.wait(60)
+
     def kill(self) -> None:
         """End it on the spot, as ``kill -9`` does."""
         with self._process:
@@ -72,3 +77,11 @@ def effects(folder: Path) -> list[str]:
     """What the bodies did, in whatever process."""
     path = folder / "effects"
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def wait_for(effect: str, folder: Path) -> None:
+    """Wait until some process has done this."""
+    until = time.monotonic() + 60
+    while effect not in effects(folder):
+        assert time.monotonic() < until, f"nobody did {effect!r}"
+        time.sleep(0.02)

@@ -107,11 +107,11 @@ def test_a_tool_may_be_the_first_to_import_pyplot(tools: Tools) -> None:
 
 def test_a_cell_that_ends_does_not_take_the_figures_of_a_running_tool(tools: Tools) -> None:
     """The inline backend shows and closes every open figure at the end of a cell."""
-    tools.page.must_run("stop = threading.Event()")
+    tools.page.must_run("drawn, stop = threading.Event(), threading.Event()")
     tools.page.seen.clear()
     _, displays, _ = tools.run(
-        "import matplotlib.pyplot as plt\nplt.plot([1])\nstop.wait(20)",
-        during="import matplotlib.pyplot as plt\nplt.plot([2])\ntime.sleep(0.3)\nstop.set();",
+        "import matplotlib.pyplot as plt\nplt.plot([1])\ndrawn.set()\nstop.wait(20)",
+        during="import matplotlib.pyplot as plt\nplt.plot([2])\ndrawn.wait(20)\nstop.set();",
     )
     assert displays == [["image/png", "text/plain"]]
     shown = [each["content"] for each in tools.page.seen if each["msg_type"] == "display_data"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.kernels import PATIENCE, VERSIONS, front_end
+from tests.integration.kernels import VERSIONS, front_end
 from tests.integration.test_runs_in_kernels import Page
 
 MODEL = """
@@ -82,7 +82,7 @@ def test_an_answered_form_gives_way_to_html_that_needs_no_kernel(newest: Page) -
     updates = lambda: [  # noqa: E731
         m["content"]["data"] for m in newest.kernel.seen if m["msg_type"] == "update_display_data"
     ]
-    newest.kernel._read(lambda: bool(updates()), PATIENCE)
+    newest.kernel.read_until(lambda: bool(updates()))
     assert sorted(updates()[-1]) == ["text/html", "text/plain"]
     assert "ada" in updates()[-1]["text/html"]
     assert "hushhush" not in str(updates())
@@ -141,10 +141,10 @@ def test_an_approval_shows_what_it_would_do_and_follows_edits(newest: Page) -> N
     interrupt = newest.question(card)
 
     def until(rows: int) -> None:
-        shown = lambda: [f["preview"] for f in newest._forms(card) if f["preview"]]  # noqa: E731
+        shown = lambda: [f["preview"] for f in newest.forms(card) if f["preview"]]  # noqa: E731
         wanted = [{"kind": "html", "data": f"<b>{rows} rows</b>", "alt": ""}]
-        newest.kernel._read(lambda: wanted in shown(), PATIENCE)
-        assert wanted in shown(), newest._forms(card)
+        newest.kernel.read_until(lambda: wanted in shown())
+        assert wanted in shown(), newest.forms(card)
 
     until(214)
     drafts = {"fields": {"rows": {"text": "7"}}}
@@ -191,7 +191,7 @@ def _slider(page: Page) -> str:
         sliders = [each["comm_id"] for each in opened("IntSliderModel")]
         return [comm_id for comm_id in sliders if f"IPY_MODEL_{comm_id}" in rows]
 
-    page.kernel._read(lambda: bool(shown()), PATIENCE)
+    page.kernel.read_until(lambda: bool(shown()))
     return shown()[-1]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.processes import Begin, beginning, effects
+from tests.integration.processes import Begin, beginning, effects, wait_for
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_c136_an_inner_call_whose_process_was_killed_is_not_run_again(
 ) -> None:
     """As with an outer one: whoever opens the run is told which call it is."""
     first, second = begin(), begin()
-    run = first.ask("start", calls=nested([["slow", {"seconds": 60}]]), settle=False)
+    run = first.ask("start", calls=nested([["slow", {}]]), settle=False)
     wait_for("slow", tmp_path)
     first.kill()
     second.ask("open", run_id=run["id"])
@@ -187,11 +187,3 @@ def test_a_question_inside_two_agents_goes_on_at_its_line_or_is_met_again(
         second.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, output="blue")
         assert said(second.ask("finish", run_id=run["id"])) == ["blue"]
         assert effects(tmp_path).count("before") == entered
-
-
-def wait_for(effect: str, folder: Path) -> None:
-    """Wait until some process has done this."""
-    until = time.monotonic() + 60
-    while effect not in effects(folder):
-        assert time.monotonic() < until, f"nobody did {effect!r}"
-        time.sleep(0.02)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.processes import Begin, beginning, effects
+from tests.integration.processes import Begin, beginning, effects, wait_for
 
 GATE = [["gate", {"amount": 100}]]
 ASK = [["ask", {"question": "a or b?"}]]
@@ -103,10 +103,13 @@ def test_a_slow_call_of_another_process_is_waited_for_and_not_run_again(
 ) -> None:
     """Whoever opens a run under way sees its end, as the one who drives it does."""
     first, second = begin(), begin()
-    run = first.ask("start", calls=[["slow", {"seconds": 1.5}]], settle=False)
+    run = first.ask("start", calls=[["slow", {}]], settle=False)
+    wait_for("slow", tmp_path)
     opened = second.ask("open", run_id=run["id"])
     assert opened["status"] == "running"
-    assert second.ask("finish", run_id=run["id"])["text"] == '["slept"]'
+    second.tell("finish", run_id=run["id"])
+    first.ask("let_go")
+    assert second.hear()["text"] == '["slept"]'
     assert effects(tmp_path) == ["slow"]
 
 
@@ -115,10 +118,8 @@ def test_c136_a_call_whose_process_was_killed_is_not_run_again_and_awaiting_says
 ) -> None:
     """Whether it took effect is not known; a person may look, but nothing is repeated in silence."""
     first, second = begin(), begin()
-    run = first.ask("start", calls=[["slow", {"seconds": 60}]], settle=False)
-    until = time.monotonic() + 60
-    while effects(tmp_path) != ["slow"] and time.monotonic() < until:
-        time.sleep(0.05)
+    run = first.ask("start", calls=[["slow", {}]], settle=False)
+    wait_for("slow", tmp_path)
     first.kill()
     assert second.ask("open", run_id=run["id"])["status"] == "running"
     end = second.ask("finish", run_id=run["id"])
@@ -134,11 +135,8 @@ def test_a_killed_process_leaves_its_answered_call_to_whoever_opens_the_run(
     """An answer that was stored counts, also where its process died before the tool was started."""
     first = begin()
     run = first.ask("start", calls=GATE)
-    answered = first.ask(
-        "answer_and_die", run_id=run["id"], interrupt=run["interrupts"]["gate"], data="yes"
-    )
-    assert answered == "stored"
-    first.kill()
+    first.tell("answer_and_die", run_id=run["id"], interrupt=run["interrupts"]["gate"], data="yes")
+    first.died()
     assert effects(tmp_path) == []
     second = begin()
     second.ask("open", run_id=run["id"])
@@ -153,8 +151,8 @@ def test_a_paused_process_takes_over_when_the_one_that_answered_is_killed(
     first, second = begin(), begin()
     run = first.ask("start", calls=GATE)
     second.ask("open", run_id=run["id"])
-    second.ask("answer_and_die", run_id=run["id"], interrupt=run["interrupts"]["gate"], data="yes")
-    second.kill()
+    second.tell("answer_and_die", run_id=run["id"], interrupt=run["interrupts"]["gate"], data="yes")
+    second.died()
     assert first.ask("finish", run_id=run["id"])["status"] == "completed"
     assert effects(tmp_path) == ["gate"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.kernels import PATIENCE, VERSIONS, FrontEnd, front_end
+from tests.integration.kernels import VERSIONS, FrontEnd, front_end
 
 SETUP = """
 import nbagent as nb
@@ -51,15 +51,15 @@ class Page:
                 if m["msg_type"] == "comm_open" and "snapshot" in m["content"]["data"]["state"]
             ]
 
-        self.kernel._read(lambda: bool(cards()), PATIENCE)
+        self.kernel.read_until(lambda: bool(cards()))
         assert cards(), self.kernel.errors()
         return cards()[-1]
 
     def question(self, card: str) -> str:
         """Say hello as a page does, and wait for the interrupt id of an open form."""
         self.kernel.answer(card, {"type": "hello"})
-        self.kernel._read(lambda: bool(self._forms(card)), PATIENCE)
-        return self._forms(card)[-1]["interrupt"]
+        self.kernel.read_until(lambda: bool(self.forms(card)))
+        return self.forms(card)[-1]["interrupt"]
 
     def press(self, card: str, interrupt: str, action: str = "approve", **more: Any) -> str:
         """Press a button; gives the submission's id."""
@@ -83,12 +83,12 @@ class Page:
             sent = self._sent(card)
             return [m for m in sent if m["type"] == "receipt" and m["submission"] == submission]
 
-        self.kernel._read(lambda: bool(found()), PATIENCE)
+        self.kernel.read_until(lambda: bool(found()))
         return found()[0]
 
     def status(self, card: str, wanted: str) -> None:
         """Wait until the card has this status."""
-        self.kernel._read(lambda: wanted in self._statuses(card), PATIENCE)
+        self.kernel.read_until(lambda: wanted in self._statuses(card))
         assert wanted in self._statuses(card), self._statuses(card)
 
     def _sent(self, card: str) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ class Page:
             if message["type"] == "patch":
                 yield from (op["item"] for op in message["ops"] if op["op"] == "put")
 
-    def _forms(self, card: str) -> list[dict[str, Any]]:
+    def forms(self, card: str) -> list[dict[str, Any]]:
         return [item for item in self._items(card) if item["type"] == "form"]
 
     def _statuses(self, card: str) -> list[str]:
@@ -304,7 +304,7 @@ def test_an_ended_run_gives_way_to_html_that_needs_no_kernel() -> None:
             seen = (m for m in kernel.seen if m["msg_type"] == "update_display_data")
             return [m["content"]["data"] for m in seen]
 
-        kernel._read(lambda: bool(updates()), PATIENCE)
+        kernel.read_until(lambda: bool(updates()))
         assert sorted(updates()[-1]) == ["text/html", "text/plain"]
         assert "hi there" in updates()[-1]["text/html"]
         assert kernel.must_run(count) == before, "every widget and layout of the card is closed"

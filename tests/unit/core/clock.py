@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import nbagent as nb
+from nbagent.core.tools.spec import RunSpec
+from tests.until import turns
+
+
+def spec_of(agent: nb.Agent, clock: Callable[[], float]) -> RunSpec:
+    """What a run of this agent needs to know, with this clock."""
+    return replace(agent._spec(agent.tools), clock=clock)
 
 
 class Clock:
     """The time of runs, and of the timers of the loop that runs."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
 
     def __call__(self) -> float:
         return self.now
@@ -29,8 +37,7 @@ class Clock:
         """Let this much time pass, and what was to happen in it happen."""
         self.now += seconds
         put_forward(seconds)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turns()
 
 
 def put_forward(seconds: float) -> None:

@@ -3,7 +3,6 @@
 import copy
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -11,17 +10,6 @@ from jsonschema.validators import validator_for
 from referencing.jsonschema import EMPTY_REGISTRY
 
 from nbagent.forms.nodes.spec import below
-
-CASES = Path(__file__).parents[4] / "shared" / "cases" / "forms"
-COLLECTIONS = (
-    "bfcl-simple", "github-mcp-tools", "jedison-docs", "json-editor-pages", "mcp",
-    "rjsf-playground-v3", "sjsf-presets", "streamlit-pydantic-examples",
-)  # fmt: skip
-
-
-def cases_of(path):
-    """The cases of one collection: schemas, some with a document."""
-    return json.loads(path.read_text(encoding="utf-8"))["cases"]
 
 
 def ids(node):

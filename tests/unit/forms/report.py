@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbagent.forms.form import Form
+from tests.shared import COLLECTIONS, FORMS, cases_of
 from tests.unit.forms.judging import (
-    CASES,
-    COLLECTIONS,
     broken_versions,
-    cases_of,
     ids,
     offered,
     oracle,
@@ -148,7 +146,7 @@ def main():
     parser.add_argument("--slow", type=int, default=0, help="how many slow schemas to name")
     parser.add_argument("--broken", type=int, default=MAX_BROKEN, help="wrong documents per case")
     options = parser.parse_args()
-    files = options.files or [CASES / f"{name}.json" for name in COLLECTIONS]
+    files = options.files or [FORMS / f"{name}.json" for name in COLLECTIONS]
     print("| " + " | ".join(HEAD) + " |")
     print("|" + "---|" * len(HEAD))
     wrong = []

@@ -72,7 +72,7 @@ async def test_a_run_that_is_cancelled_by_itself_is_no_kernel_interrupt() -> Non
     """Only the cell's own cancellation calls the callback."""
     stopped: list[str] = []
     inner = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.01, inner.cancel)
+    asyncio.get_running_loop().call_soon(inner.cancel)
     with pytest.raises(asyncio.CancelledError):
         await kernel.wait(inner, on_kernel_interrupt=lambda: stopped.append("stopped"))
     assert stopped == []

@@ -41,7 +41,7 @@ async def test_c61_pending_reject_ends_the_paused_run_live(keeping):
     keeping(agent)
     run = await agent.run("go").settled()
     second = agent.run("never mind", after=run, pending="reject")
-    assert (await asyncio.wait_for(second._wait(), 10)).text == "sure"
+    assert (await asyncio.wait_for(second, 10)).text == "sure"
     assert (run.status, run.interrupts) == ("cancelled", [])
     assert keeping.log == [("plain", 2)]
     assert [e.resolution.type for e in run.journal if e.type == "resolved"] == ["reject"] * 3

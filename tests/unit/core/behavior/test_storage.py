@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import nbagent as nb
 from nbagent.core.base import messages as messages_module
+from nbagent.core.base.model import TextDelta
+from tests.unit.core.clock import Clock
 from tests.unit.core.usual import outputs, parts
+from tests.until import until
 
 call = nb.ScriptedModel.call
 
@@ -63,15 +65,14 @@ async def test_c128_cancel_during_a_tool_keeps_what_is_finished(tools):
     async def slow() -> str:
         started.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         finally:
             stopped.append(True)
         return "slow"
 
     run = agent.run("go")
     await started.wait()
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await until(lambda: bool(run.calls["plain"][0].output))
     await run.cancel()
     assert (run.status, stopped) == ("cancelled", [True])
     assert run.calls["plain"][0].output == {"x": 1}
@@ -118,12 +119,8 @@ async def test_c129_a_tool_that_will_not_stop_is_left_behind(short_grace, caplog
     assert journal[-1].by == "ada"
     leave.set()
     await asyncio.to_thread(left.wait)
-    for _ in range(100):
-        if caplog.records:
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: "discarded" in caplog.text)
     assert "'stubborn'" in caplog.text
-    assert "discarded" in caplog.text
     assert run.journal == journal
 
 
@@ -133,9 +130,9 @@ async def test_c128_cancel_while_the_model_streams():
         nb.ScriptedModel([nb.ScriptedModel.slow("never whole", delay=0.05, pieces=1000)])
     )
     run = agent.run("go")
-    async for _ in run.events():
-        break
-    await asyncio.sleep(0.01)
+    async for heard in run.events():
+        if isinstance(heard, TextDelta):
+            break
     await run.cancel()
     assert run.status == "cancelled"
     assert [m["role"] for m in run.messages] == ["user"]
@@ -185,10 +182,7 @@ async def test_c129_a_late_result_of_a_cancelled_run_changes_nothing(short_grace
     assert journal[-1].still_running == ("call_1",)
     go.set()
     await asyncio.to_thread(left.wait, 30)
-    for _ in range(100):
-        if "discarded" in caplog.text:
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: "discarded" in caplog.text)
     assert "'stubborn'" in caplog.text
     assert (run.journal, run.status, run.interrupts) == (journal, "cancelled", [])
 
@@ -198,17 +192,12 @@ class Late:
 
     def __init__(self, on_expire: Any) -> None:
         self.on_expire = on_expire
-        self.ahead = 0.0
+        self.clock = Clock(time.time())
         self.ran: list[Any] = []
-
-    def clock(self) -> float:
-        """The time."""
-        return time.time() + self.ahead
 
     def __call__(self, agent: nb.Agent) -> None:
         """Define the tool, and give the agent the clock."""
-        spec = agent._spec
-        agent._spec = lambda tools: replace(spec(tools), clock=self.clock)
+        self.clock.on(agent)
 
         @agent.tool
         def gate(ctx: nb.ToolContext) -> str:
@@ -223,7 +212,7 @@ async def test_c133_past_its_deadline_its_on_expire_is_applied_once(play, on_exp
     s = await play([call("gate"), "done"], late)
     found = s.interrupts
     assert found[0].expires_at > late.clock() + 3000
-    late.ahead = 3601
+    late.clock.now += 3601
     look = s.wait if s.live else s.answer
     if on_expire == "fail":
         with pytest.raises(nb.RunError, match="in time"):

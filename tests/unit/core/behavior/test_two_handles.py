@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.core.base.events import ModelResponded
+from nbagent.core.engine.driver import Driver
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import resolved
+from tests.unit.core.clock import Clock, spec_of
 
 call = nb.ScriptedModel.call
 
@@ -73,7 +76,7 @@ async def test_what_another_handle_runs_inside_an_agent_is_waited_for_and_not_dr
     await asyncio.wait_for(gate_has_run(), 10)
     assert other.status == "running"
     works.go.set()
-    results = await asyncio.wait_for(asyncio.gather(run._wait(), other._wait()), 10)
+    results = await asyncio.wait_for(asyncio.gather(run, other), 10)
     assert [result.text for result in results] == ["done", "done"]
     assert works.done == ["gate", "slow"]
 
@@ -87,7 +90,7 @@ async def test_a_cancel_that_comes_after_a_failure_does_not_stand_in_the_way_of_
     await run.cancel()
     assert run.status == "failed"
     run.retry()
-    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert (await asyncio.wait_for(run, 10)).text == "done"
 
 
 async def test_a_body_goes_on_with_an_answer_from_elsewhere_though_one_from_here_came_too_late(
@@ -109,31 +112,50 @@ async def test_a_body_goes_on_with_an_answer_from_elsewhere_though_one_from_here
         return made
 
     path = tmp_path / "runs.db"
-    run = agent().run("go", store=nb.SQLiteStore(path), attended=True, show=False)
+    asking = agent()
+    run = asking.run("go", store=nb.SQLiteStore(path), attended=True, show=False)
     await run.settled()
     (question,) = run.interrupts
     elsewhere = Journal(run.id, nb.SQLiteStore(path))
     elsewhere.catch_up()
     answer = resolved(
-        elsewhere.state, question.id, nb.Respond(output="there"), run._spec.tools, ("B", 0.0)
+        elsewhere.state, question.id, nb.Respond(output="there"), asking.tools, ("B", 0.0)
     )
     elsewhere.append(answer.model_copy(update={"owner": elsewhere.driver}))
     with pytest.raises(nb.Conflict):
         run.respond(question, "here")
-    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert (await asyncio.wait_for(run, 10)).text == "done"
     assert run.calls["asks"][0].output == "there"
 
 
 async def test_a_call_that_another_handle_ended_before_its_task_began_is_nothing_to_do():
     """Between a step and its tasks the journal may move on to another turn."""
-    agent = nb.Agent(nb.ScriptedModel([[call("plain"), call("plain")], "done"]))
 
-    @agent.tool
-    async def plain() -> str:
-        return "plain"
+    def agent() -> nb.Agent:
+        made = nb.Agent(nb.ScriptedModel([[call("plain"), call("plain")], "done"]))
 
-    run = agent.run("go")
-    await run
-    run._drive._drive()  # a driver on a journal whose turn is over
-    await run._drive._driver._attempt("call_0")
-    assert [one.output for one in run.calls["plain"]] == ["plain", "plain"]
+        @made.tool
+        async def plain() -> str:
+            return "plain"
+
+        return made
+
+    whole = agent().run("go")
+    await whole
+    began, _, *turn, said, _ = whole.journal
+    store, one = nb.MemoryStore(), agent()
+    journal = Journal("r", store)
+
+    def other_goes_on() -> None:
+        store.append("r", [*turn, said], 2)
+        journal.catch_up()
+
+    def hear(event: Any) -> None:
+        if isinstance(event, ModelResponded) and len(journal.state.messages) == 2:
+            asyncio.get_running_loop().call_soon(other_goes_on)  # before the tasks of the next step
+
+    journal.append(began)
+    journal.subscribe(hear)
+    await Driver(spec_of(one, Clock()), journal, live=True).drive()
+    assert [e.type for e in journal.read()] == [e.type for e in whole.journal]
+    assert len(one.model.requests) == 1

@@ -15,8 +15,6 @@ from nbagent.core.base.errors import Misuse
 from nbagent.core.call.threads import MAX_THREADS
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run import session as drive_module
-from nbagent.core.run.host import Place, ScriptHost
-from nbagent.core.run.run import Run
 from nbagent.core.tools.values import holds_secret
 
 call = nb.ScriptedModel.call
@@ -112,7 +110,7 @@ async def test_a_cold_start_enters_again_with_the_earlier_answers():
     copied.append("cold", store.read(first.id), 0)
     journal = Journal("cold", copied)
     journal.catch_up()
-    cold = Run(again._spec(again.tools), journal, Place(ScriptHost(), attended=False)).take_up()
+    cold = again.take_up(journal, attended=False)
     assert cold.interrupts == first.interrupts
     cold.respond(cold.interrupts[0], SEAT)
     assert (await cold).text == "done"
@@ -355,7 +353,7 @@ async def test_threads_that_wait_for_a_person_take_no_slot():
     assert run.calls["quick"][0].output == "quick"
     for i in run.interrupts:
         run.respond(i, 1)
-    assert (await asyncio.wait_for(run._wait(), 30)).text == "done"
+    assert (await asyncio.wait_for(run, 30)).text == "done"
 
 
 async def _later() -> int:
@@ -472,7 +470,7 @@ async def test_a_failing_sibling_does_not_hang_on_a_body_that_asks():
         await asyncio.sleep(0)
     go.set()
     with pytest.raises(nb.RunError, match="line is down"):
-        await asyncio.wait_for(run._wait(), 10)
+        await asyncio.wait_for(run, 10)
     run.retry()
     await run.settled()
     assert run.calls["fails"][0].output == "through"

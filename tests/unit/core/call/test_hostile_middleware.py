@@ -135,5 +135,5 @@ async def test_p3_next_called_twice_at_once_runs_the_body_once(asks):
         return str(told)
 
     run = agent.run("go", answers=["told"])
-    await asyncio.wait_for(run._wait(), 20)
+    await asyncio.wait_for(run, 20)
     assert (ran, run.calls["act"][0].output) == ([1], "told")

@@ -55,7 +55,7 @@ async def test_p11_whatever_a_tool_raises_is_its_own_failure(error, alone, is_as
 async def in_group(pause: Any) -> None:
     """A task group wraps what its tasks raise."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(asyncio.sleep(60))
+        group.create_task(asyncio.Event().wait())
         group.create_task(pause())
 
 
@@ -144,8 +144,8 @@ async def test_p11_a_failing_call_ends_the_run_while_an_agent_inside_works_and_a
         await asyncio.sleep(0)
     go.set()
     with pytest.raises(nb.RunError, match="line is down"):
-        await asyncio.wait_for(run._wait(), 10)
+        await asyncio.wait_for(run, 10)
     await run.retry().settled()
     run.respond(run.interrupts[0], "well")
-    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert (await asyncio.wait_for(run, 10)).text == "done"
     assert len(tries) == 2

@@ -120,5 +120,5 @@ async def test_after_a_live_ask_the_clock_runs_again():
     await clock.go_on(29)
     assert run.status == "running"
     await clock.go_on(2)
-    await asyncio.wait_for(run._wait(), 20)
+    await asyncio.wait_for(run, 20)
     assert "took longer" in run.calls["slow"][0].output

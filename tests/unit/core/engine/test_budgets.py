@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.messages import user
 from nbagent.core.base.model import Usage
-from nbagent.core.journal.journal import Journal
-from nbagent.core.journal.memory import MemoryStore
-from nbagent.core.run.host import Place, ScriptHost
-from nbagent.core.run.run import Run
+from tests.unit.core.clock import Clock
 
 call = nb.ScriptedModel.call
 
@@ -100,22 +95,6 @@ async def test_p10_a_budget_over_five_pauses_live():
     assert len(agent.model.requests) == 5
 
 
-class Clock:
-    """A clock that tools move."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def clocked(agent: nb.Agent, clock: Clock) -> Run:
-    """A run on that clock."""
-    spec = replace(agent._spec(agent.tools), clock=clock)
-    return Run(spec, Journal("r", MemoryStore()), Place(ScriptHost(), attended=False))
-
-
 async def test_p10_time_counts_work_and_not_waiting():
     """A night between question and answer costs nothing; also after a slow sibling has ended."""
     clock = Clock()
@@ -133,7 +112,7 @@ async def test_p10_time_counts_work_and_not_waiting():
             ctx.interrupt()
         return "ok"
 
-    run = clocked(agent, clock).start([user("go")])
+    run = clock.on(agent).run("go")
     await run.settled()
     clock.now += 60 * 60 * 12
     run.restart(run.interrupts[0])
@@ -156,7 +135,7 @@ async def test_p10_time_before_a_failure_counts_after_a_retry_and_time_between_d
         clock.now += 10
         return "slow"
 
-    run = clocked(agent, clock).start([user("go")])
+    run = clock.on(agent).run("go")
     with pytest.raises(nb.ModelError):
         await run
     clock.now += 60 * 60 * 12
@@ -202,7 +181,7 @@ async def test_p10_a_no_ends_the_run_while_an_agent_inside_asks_in_a_bodys_middl
     (budget,) = [i for i in run.interrupts if i.kind == "budget"]
     run.reject(budget)
     with pytest.raises(nb.BudgetExceeded, match="tokens"):
-        await asyncio.wait_for(run._wait(), 10)
+        await asyncio.wait_for(run, 10)
     assert run.status == "failed"
 
 
@@ -236,7 +215,7 @@ async def test_p10_a_run_is_not_settled_while_a_body_inside_runs_past_the_budget
     assert run.status == "running"
     go.set()
     with pytest.raises(nb.HumanInputRequired):
-        await asyncio.wait_for(run._wait(), 10)
+        await asyncio.wait_for(run, 10)
     run.respond(run.interrupts[0], 1000)
     assert (await run).text == "done"
 

@@ -11,7 +11,8 @@ import nbagent as nb
 from nbagent.core.base.events import dump, parse
 from nbagent.core.base.model import Usage
 from nbagent.core.state.fold import apply
-from nbagent.core.state.state import RunState
+from nbagent.core.state.history import paused_messages
+from nbagent.core.state.state import RunState, status_of
 from tests.unit.core.family import Family, asked, outer
 
 call = nb.ScriptedModel.call
@@ -123,7 +124,7 @@ async def test_cancel_goes_down_the_tree(short_grace):
     async def slow() -> str:
         started.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         finally:
             stopped.append("slow")
         return "slow"
@@ -154,7 +155,8 @@ async def test_events_of_inner_runs_carry_their_scope_and_replay():
     state = RunState()
     for event in run.journal:
         state = apply(state, parse(dump(event)))
-    assert state == run._journal.state
+    assert (status_of(state), state.open) == (run.status, run.open_events)
+    assert (paused_messages(state), state.usage) == (run.messages, run.usage)
     depths = {len(e.scope) for e in run.journal if e.type == "model_responded"}
     assert depths == {0, 1, 2, 3}
     assert next(e.scope for e in run.journal if e.type == "interrupted")[0] == "call_1"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,8 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent, ToolStarted
 from nbagent.core.run.follow import POLL
+from tests.unit.core.clock import put_forward
+from tests.until import turns
 
 call = nb.ScriptedModel.call
 
@@ -119,9 +120,10 @@ async def test_two_handles_in_one_process_follow_each_other_without_asking_the_s
     two = await nb.open_run(one.id, agent=agent, store=store, attended=True)
     assert [i.id for i in two.interrupts] == [i.id for i in one.interrupts]
     assert two.interrupts[0].state == {"quote": 10}
-    await asyncio.sleep(POLL / 10)
+    await turns()
     reads = store.reads
-    await asyncio.sleep(3 * POLL)
+    put_forward(3 * POLL)
+    await turns()
     assert store.reads == reads
     two.restart(two.interrupts[0])
     assert (await one).text == (await two).text == "done"
@@ -166,8 +168,16 @@ async def test_c59_opening_a_run_whose_answered_tool_is_gone_names_the_tool() ->
     agent = make_agent([])
     run = agent.run("go", store=store, attended=True)
     await run.settled()
-    run._drive.go_on = lambda: None  # type: ignore[method-assign]  # stored, and the process is gone
-    run.restart(run.interrupts[0])
+
+    class Killed(BaseException):
+        """The process is gone."""
+
+    def dies(_: Any) -> None:
+        raise Killed
+
+    run.subscribe(dies)  # it hears of the answer when that is stored, and nothing more is done
+    with pytest.raises(Killed):
+        run.restart(run.interrupts[0])
     other = nb.Agent(nb.ScriptedModel([]))
     with pytest.raises(nb.NbagentError, match="no tool 'gate'"):
         await nb.open_run(run.id, agent=other, store=store)

@@ -92,7 +92,7 @@ async def test_c133_a_deadline_may_fail_the_run_and_a_retry_waits_as_long_again(
     (i,) = run.interrupts
     assert i.expires_at == clock.now + 60
     run.restart(i)
-    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert (await asyncio.wait_for(run, 10)).text == "done"
     assert (ran, plain) == ([1], [1])
 
 
@@ -113,19 +113,18 @@ async def test_a_failing_deadline_waits_for_calls_that_still_run():
     async for event in run.events():
         if getattr(event, "type", "") == "interrupted":
             break
-    clock.now += 61
-    run._deadlines.apply()
+    await clock.go_on(61)
     assert run.status == "running"
     with pytest.raises(nb.Conflict, match="expired"):
         run.restart(run.interrupts[0])
     go.set()
     with pytest.raises(nb.Expired):
-        await asyncio.wait_for(run._wait(), 10)
+        await asyncio.wait_for(run, 10)
     assert run.calls["slow"][0].output == "slow"
     run.retry()
     await run.settled()
     run.respond(run.interrupts[0], "b")
-    await asyncio.wait_for(run._wait(), 10)
+    await asyncio.wait_for(run, 10)
     assert did == [1]
 
 
@@ -149,9 +148,9 @@ async def test_the_deadline_of_a_question_in_the_middle_of_a_body(on_expire):
     await clock.go_on(61)
     if on_expire == "fail":
         with pytest.raises(nb.Expired):
-            await asyncio.wait_for(run._wait(), 10)
+            await asyncio.wait_for(run, 10)
     else:
-        await asyncio.wait_for(run._wait(), 10)
+        await asyncio.wait_for(run, 10)
         expected = "rejected" if on_expire == "reject" else "default"
         assert run.calls["asks"][0].output == expected
     assert ended == ["body"]
@@ -164,9 +163,8 @@ async def test_an_answer_in_time_wins_and_the_deadline_does_nothing():
     run = await clocked(make(ran, seconds=60), clock).settled()
     clock.now += 59
     run.restart(run.interrupts[0])
-    clock.now += 59
     await run
-    run._deadlines.apply()
+    await clock.go_on(59)
     assert [e.by for e in run.journal if e.type == "resolved"] == ["code"]
     assert ran == [1]
 
@@ -186,7 +184,7 @@ async def test_of_the_deadline_and_many_answers_at_once_exactly_one_wins(on_expi
             try:
                 if late:
                     clock.now += 61  # noqa: B023 - this round's
-                    run._deadlines.apply()
+                    run.settling()  # who waits notices it
                 else:
                     run.restart(i)
             except nb.NbagentError as error:
@@ -273,7 +271,7 @@ async def test_a_nested_deadline_is_applied_inside():
     clock = Clock()
     run = await clock.on(agent).run("go", attended=True, show=False).settled()
     await clock.go_on(61)
-    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert (await asyncio.wait_for(run, 10)).text == "done"
     assert "in time" in model.requests[-1].messages[-1]["content"][0]["output"]
 
 

@@ -287,11 +287,11 @@ async def test_a_retried_run_whose_agent_inside_asks_about_its_budget_waits_for_
     model = nb.ScriptedModel([call("inner", prompt="p"), "done"])
     run = nb.Agent(model, tools=[inner.as_tool()], on_tool_error="raise").run("go")
     with pytest.raises(nb.RunError, match="line is down"):
-        await asyncio.wait_for(run._wait(), 10)
+        await asyncio.wait_for(run, 10)
     await asyncio.wait_for(run.retry().settled(), 10)
     assert [i.kind for i in run.interrupts] == ["budget"]
     run.respond(run.interrupts[0], 1000)
-    assert (await asyncio.wait_for(run._wait(), 10)).text == "done"
+    assert (await asyncio.wait_for(run, 10)).text == "done"
     assert len(tries) == 2
 
 

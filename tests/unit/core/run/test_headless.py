@@ -99,7 +99,7 @@ async def test_p7_prepared_answers_are_never_used_beside_a_form():
     agent.add(nb.interrupt_tool("ask", output=str))
     run = await agent.run("go", answers=["robot"], attended=True, show=False).settled()
     assert run.status == "interrupted"
-    waiting = asyncio.ensure_future(run._wait())
+    waiting = asyncio.ensure_future(run)
     for _ in range(20):
         await asyncio.sleep(0)
     assert not waiting.done()

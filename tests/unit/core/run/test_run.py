@@ -20,6 +20,7 @@ from nbagent.core.call import threads
 from nbagent.core.call.threads import MAX_THREADS, private_loop, run_in_thread
 from nbagent.core.run import session as drive_module
 from nbagent.core.run.host import ScriptHost
+from tests.until import turns, until
 
 call = nb.ScriptedModel.call
 
@@ -110,14 +111,17 @@ def test_a_run_whose_loop_stops_under_it_says_so():
     """Instead of hanging whoever awaits it in the next loop."""
     agent = nb.Agent(nb.ScriptedModel([call("slow")]))
 
+    entered: list[int] = []
+
     @agent.tool
     async def slow() -> str:
-        await asyncio.sleep(60)
+        entered.append(1)
+        await asyncio.Event().wait()
         return "never"
 
     async def begin() -> nb.Run:
         run = agent.run("go")
-        await asyncio.sleep(0.01)
+        await until(lambda: bool(entered))
         return run
 
     async def wait(run: nb.Run) -> None:
@@ -234,7 +238,7 @@ async def test_whoever_waits_is_not_woken_between_an_answer_and_what_it_starts()
     async def gate(ctx: nb.ToolContext) -> str:
         if not ctx.resumed:
             ctx.interrupt()
-        await asyncio.sleep(0.01)
+        await turns()
         ran.append(ctx.call_id)
         return "ok"
 
@@ -264,7 +268,7 @@ async def test_whoever_awaits_a_cancelled_run_is_told(short_grace):
     @agent.tool
     async def slow() -> str:
         entered.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return "never"
 
     run = agent.run("go")
@@ -276,7 +280,7 @@ async def test_whoever_awaits_a_cancelled_run_is_told(short_grace):
     assert [e.type for e in run.journal].count("run_cancelled") == 1
 
 
-async def test_no_answer_is_taken_while_a_run_is_being_cancelled(short_grace):
+async def test_no_answer_is_taken_while_a_run_is_being_cancelled():
     """An approval that races the stop button does not run the tool."""
     agent = nb.Agent(nb.ScriptedModel([[call("gate"), call("stubborn")]]))
     ran, entered, leave = [], threading.Event(), threading.Event()
@@ -296,16 +300,13 @@ async def test_no_answer_is_taken_while_a_run_is_being_cancelled(short_grace):
 
     run = agent.run("go")
     await asyncio.to_thread(entered.wait)
-    while not run.interrupts:  # noqa: ASYNC110 - seen from outside
-        await asyncio.sleep(0.001)
+    await until(lambda: bool(run.interrupts))
     (i,) = run.interrupts
-    stopping = asyncio.ensure_future(run.cancel())
-    await asyncio.sleep(0.02)
-    assert not stopping.done()
+    stopping = run.stop()
     with pytest.raises(nb.Conflict, match="being cancelled"):
         run.restart(i)
-    await stopping
     leave.set()
+    await asyncio.wrap_future(stopping)
     with pytest.raises(nb.Conflict, match="cancelled"):
         run.restart(i)
     assert ran == []
@@ -321,7 +322,7 @@ async def test_a_tool_that_swallows_its_cancellation_does_not_go_on_to_the_model
     async def deaf() -> str:
         entered.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             return "finished all the same"
         return "slept"
@@ -331,7 +332,7 @@ async def test_a_tool_that_swallows_its_cancellation_does_not_go_on_to_the_model
     await run.cancel()
     assert run.status == "cancelled"
     assert run.calls["deaf"][0].output == "finished all the same"
-    await asyncio.sleep(0.02)
+    await turns()
     assert len(model.requests) == 1
 
 
@@ -370,19 +371,23 @@ async def test_giving_up_waiting_does_not_stop_the_run():
 async def test_cancelling_generate_stops_its_tools():
     """The bodies see the cancellation."""
     agent = nb.Agent(nb.ScriptedModel([[call("slow"), call("slow")]]))
-    stopped = []
+    started, stopped = [], []
 
     @agent.tool
     async def slow(ctx: nb.ToolContext) -> str:
+        started.append(ctx.call_id)
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         finally:
             stopped.append(ctx.call_id)
         return "never"
 
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(agent.generate("go"), 0.05)
-    await asyncio.sleep(0)
+    going = asyncio.ensure_future(agent.generate("go"))
+    await until(lambda: len(started) == 2)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    await turns()
     assert sorted(stopped) == ["call_1", "call_2"]
 
 
@@ -416,12 +421,12 @@ async def test_a_conversation_after_a_cancelled_run_knows_what_was_done():
     @agent.tool
     async def slow() -> str:
         entered.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return "never"
 
     run = agent.run("go")
     await entered.wait()
-    await asyncio.sleep(0.01)
+    await until(lambda: any(e.type == "tool_finished" for e in run.journal))
     await run.cancel()
     assert (await agent.run("and?", after=run)).text == "I had sent it already"
     outputs = [p["output"] for p in model.requests[1].messages[2]["content"]]
@@ -572,7 +577,7 @@ async def test_a_tools_thread_has_the_callers_context_and_no_more_than_64_run():
 
     jobs = [asyncio.ensure_future(run_in_thread(work)) for _ in range(MAX_THREADS + 10)]
     assert await asyncio.to_thread(full.wait, 30)
-    await asyncio.sleep(0.02)
+    await turns()
     leave.set()
     assert set(await asyncio.gather(*jobs)) == {"inside"}
     assert most == MAX_THREADS
@@ -580,15 +585,16 @@ async def test_a_tools_thread_has_the_callers_context_and_no_more_than_64_run():
 
 async def test_cancelling_leaves_the_thread_and_frees_its_place():
     """What it returns later is nobody's."""
-    leave, left = threading.Event(), threading.Event()
+    entered, leave, left = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> str:
+        entered.set()
         leave.wait(30)
         left.set()
         return "late"
 
     job = asyncio.ensure_future(run_in_thread(work))
-    await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(entered.wait, 30)
     job.cancel()
     with pytest.raises(asyncio.CancelledError):
         await job
@@ -665,4 +671,5 @@ def test_a_keyboard_interrupt_ends_a_blocking_run_wherever_it_comes(monkeypatch,
     monkeypatch.setattr(ScriptHost, where, interrupted)
     with pytest.raises(KeyboardInterrupt):
         asking().run_sync("go", attended=True)
-    started[0]._when(lambda: started[0].status == "cancelled").result(20)
+    started[0].stop(by="the test").result(20)
+    assert (started[0].status, started[0].journal[-1].by) == ("cancelled", "keyboard")

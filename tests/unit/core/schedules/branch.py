@@ -8,6 +8,7 @@ from typing import Any
 
 from nbagent.core.base import events
 from nbagent.core.base.errors import StoreError
+from nbagent.core.journal.journal import Store
 from nbagent.core.run.run import Run
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.output import Chunk
@@ -48,14 +49,13 @@ class Branch:
     @property
     def state(self) -> RunState:
         """Where it stands."""
-        return self.run._journal.state
+        state: RunState = self.seats[0].journal.state
+        return state
 
     @property
     def journal(self) -> list[events.StoredEvent]:
         """Its events, as they are in the store."""
-        store = self.run._journal.store
-        assert store is not None
-        self.known += store.read(self.run_id, len(self.known))
+        self.known += self.seats[0].journal.store.read(self.run_id, len(self.known))
         return list(self.known)
 
     @property
@@ -73,17 +73,23 @@ class Branch:
             self.chunks[where] = self.chunks.get(where, "") + heard.text
 
 
-class Dead:
-    """The store of a process that is dead: nothing is written or read any more."""
+class Mortal:
+    """A store as a process has it that may die: then it writes and reads nothing any more."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.dead = False
 
     def append(self, run_id: str, events: Sequence[Any], expected: int) -> None:
-        """Nothing."""
-        raise StoreError("this process is dead")
+        """Add events, while it lives."""
+        if self.dead:
+            raise StoreError("this process is dead")
+        self.store.append(run_id, events, expected)
 
     def read(self, run_id: str, start: int = 0) -> list[Any]:
-        """Nothing."""
-        return []
+        """Read events, while it lives."""
+        return [] if self.dead else self.store.read(run_id, start)
 
     def run_ids(self) -> list[str]:
-        """None."""
-        return []
+        """The runs it holds."""
+        return self.store.run_ids()

@@ -106,7 +106,7 @@ class Promises(Schedule):
             assert again == state
             assert next_step(again) == next_step(state)
             for seat in branch.seats:
-                assert seat.run._journal.state == state
+                assert seat.journal.state == state
 
     def _a_budget_is_asked_about_once_it_is_used_up(self, branch: Branch, journal: Any) -> None:
         for k in range(len(branch.past), len(journal)):
@@ -152,7 +152,7 @@ class Promises(Schedule):
         for branch in self.branches:
             if branch.run.status == "interrupted":
                 with pytest.raises(nb.HumanInputRequired) as caught:
-                    self.loop.run_until_complete(asyncio.wait_for(branch.run._wait(), 30))
+                    self.loop.run_until_complete(asyncio.wait_for(branch.run, 30))
                 assert list(caught.value.interrupts) == branch.run.interrupts
 
     def teardown(self) -> None:

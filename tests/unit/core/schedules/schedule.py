@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -15,13 +14,13 @@ import nbagent as nb
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import Request
 from nbagent.core.journal.journal import Journal
-from nbagent.core.run import run as run_module
 from nbagent.core.run.host import Place, ScriptHost
 from nbagent.core.run.run import Run
 from nbagent.core.state.next_step import Wait, next_step
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
-from tests.unit.core.schedules.branch import Branch, Dead
+from tests.unit.core.clock import spec_of
+from tests.unit.core.schedules.branch import Branch, Mortal
 from tests.unit.core.schedules.ledger import Ledger, number_of, results_in, turns_of
 from tests.unit.core.schedules.turns import (
     TURNS,
@@ -129,7 +128,7 @@ class Schedule(RuleBasedStateMachine):
             **budget,
             inner={**self.options, **inner},
         )
-        return replace(agent._spec(agent.tools), clock=lambda: self.world.now)
+        return spec_of(agent, lambda: self.world.now)
 
     def _model(self, seat: Seat, depth: int) -> Watched:
         answer = speaker(None if depth else self.script, depth)
@@ -148,7 +147,8 @@ class Schedule(RuleBasedStateMachine):
         seat = Seat(branch.number)
         store = self.stores[len(branch.seats) % 2]
         place = Place(ScriptHost(), attended=False, loop=self.loop)
-        seat.run = Run(self.spec(seat), Journal(branch.run_id, store), place)
+        seat.journal = Journal(branch.run_id, store)
+        seat.run = Run(self.spec(seat), seat.journal, place)
         seat.run.subscribe(branch.hears)
         branch.seats.append(seat)
         return seat
@@ -157,51 +157,43 @@ class Schedule(RuleBasedStateMachine):
         """Another handle, as another process opens the run."""
         branch.shared |= bool(branch.seats)
         seat = self.seated(branch)
-        seat.run._journal.catch_up()
+        seat.journal.catch_up()
         seat.run.take_up()
-        self.pushed(seat.run)
+        self.pushed(seat)
         return seat
 
-    def pushed(self, run: Run) -> None:
+    def pushed(self, seat: Seat) -> None:
         """What a handle does by itself a moment after nobody else has gone on with the run."""
-        if not isinstance(next_step(run._journal.state), Wait):
-            run._drive.go_on()
+        if not isinstance(next_step(seat.journal.state), Wait):
+            seat.goes_on()
 
     def killed(self, branch: Branch, seat: Seat) -> None:
         """The end of a process, in which nothing is written any more."""
-        run = seat.run
         branch.seats.remove(seat)
-        run._journal.store = Dead()
-        run_module._handles.discard(run)
-        drive = run._drive
-        drive.stopping = True
-        if drive._task is not None:
-            drive._task.cancel()
-            self.loop.run_until_complete(asyncio.wait([drive._task]))
-        if drive._follower is not None and drive._follower._timer is not None:
-            drive._follower._timer.cancel()
+        store = seat.journal.store = Mortal(seat.journal.store)
+        store.dead = True
+        self.loop.run_until_complete(seat.run.cancel())
 
     def forked(self, branch: Branch, seat: Seat, at: str | None) -> Branch:
-        """A fork, with an agent of its own.
+        """A fork that another process opens, with an agent of its own; the one that made it dies.
 
         Raises:
             UsageError: calls run.
         """
-        made, new = Branch(len(self.branches), "", forked=True), Seat(len(self.branches))
-        mine = seat.run._spec
-        seat.run._spec = self.spec(new)
+        store = seat.journal.store
+        mortal = seat.journal.store = Mortal(store)
         try:
-            new.run = seat.run.fork(at=at)
+            run = seat.run.fork(at=at)
         finally:
-            seat.run._spec = mine
-        made.run_id = new.run.id
-        made.seats.append(new)
-        new.run.subscribe(made.hears)
-        made.inherited = made.ledger.finished()
+            seat.journal.store = store
+        mortal.dead = True
+        self.loop.run_until_complete(run.cancel())
+        made = Branch(len(self.branches), run.id, forked=True)
+        made.inherited = Ledger(store.read(run.id)).finished()
         if branch.number in self.failed:
             self.failed.add(made.number)
         self.branches.append(made)
-        self.pushed(new.run)
+        self.opened(made)
         return made
 
     # --- time
@@ -211,16 +203,16 @@ class Schedule(RuleBasedStateMachine):
         self.loop.run_until_complete(asyncio.wait_for(self._quiet(), 60))
 
     async def _quiet(self) -> None:
-        runs = [seat.run for seat in self.all_seats]
+        seats = self.all_seats
         before: list[int] = []
-        while (now := [run._journal.state.position for run in runs]) != before:
+        while (now := [seat.position for seat in seats]) != before:
             before = now
             await self._idle()
-            for run in runs:
+            for seat in seats:
                 # who works hears of others with its next event, who has failed with its next use
-                if run.status in ("running", "failed"):
-                    run._journal.catch_up()
-                run.follow()
+                if seat.run.status in ("running", "failed"):
+                    seat.journal.catch_up()
+                seat.run.follow()
             await self._idle()
 
     async def _idle(self) -> None:
@@ -228,7 +220,7 @@ class Schedule(RuleBasedStateMachine):
         while calm < 3:
             await asyncio.sleep(0)
             busy = bool(self.loop._ready) or any(
-                self._computes(b.number, seat.run._journal.state)
+                self._computes(b.number, seat.journal.state)
                 for b in self.branches
                 for seat in b.seats
             )
@@ -272,7 +264,7 @@ class Schedule(RuleBasedStateMachine):
     def deadlines_come(self, order: Iterable[int]) -> None:
         """What the handles' timers do, in this order."""
         for k in order:
-            self.all_seats[k].run._deadlines.apply()
+            self.all_seats[k].notices()
 
     # --- answers
 
@@ -296,14 +288,14 @@ class Schedule(RuleBasedStateMachine):
         if isinstance(resolution, nb.Restart) and resolution.remember:
             seat.remembered.add((len(i.path) - 2, i.tool_name))
         for other in branch.seats if self.eager else ():  # each takes it on itself to go on
-            other.run._journal.catch_up()
-            self.pushed(other.run)
+            other.journal.catch_up()
+            self.pushed(other)
         self.quiet()
 
     # --- the oracle at a model's door
 
     def _looked(self, seat: Seat, depth: int, request: Request) -> None:
-        ledger = Ledger(seat.run._journal.read()[: seat.position])
+        ledger = Ledger(seat.journal.read()[: seat.position])
         history = request.messages
         prompt = history[0]["content"][0]["text"]
         scope = ledger.scope_of(prompt) if depth else ()

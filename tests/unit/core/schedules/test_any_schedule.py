@@ -45,9 +45,9 @@ class AnySchedule(Promises):
 
     def question(self, data: st.DataObject) -> tuple[Branch, Seat, nb.PendingInterrupt]:
         """Something that can be answered, and from where."""
-        branch = self.branch_where(data, lambda b: b.run.interrupts)
+        branch = self.branch_where(data, self.takes)
         seat = self.seat(data, branch)
-        return branch, seat, one_of(data, seat.run.interrupts, "interrupt")
+        return branch, seat, one_of(data, self.takes(branch), "interrupt")
 
     def asked_in(self, branch: Branch) -> list[str]:
         """All that was ever asked, by place and not by time, which threads may change."""
@@ -56,7 +56,12 @@ class AnySchedule(Promises):
 
     def asks(self) -> bool:
         """Whether anything can be answered."""
-        return any(b.run.interrupts for b in self.branches)
+        return any(self.takes(b) for b in self.branches)
+
+    def takes(self, branch: Branch) -> list[nb.PendingInterrupt]:
+        """What can be answered: an expired question may still wait, to fail the run when a call ends."""
+        now = self.world.now
+        return [i for i in branch.run.interrupts if i.expires_at is None or i.expires_at > now]
 
     # --- answers
 
@@ -75,7 +80,7 @@ class AnySchedule(Promises):
         if branch.run.status == "running":
             return  # a slow call may still end
         with pytest.raises(nb.RunError) as caught:
-            self.loop.run_until_complete(asyncio.wait_for(branch.run._wait(), 30))
+            self.loop.run_until_complete(asyncio.wait_for(branch.run, 30))
         assert branch.run.status == "failed"
         assert caught.value.messages == branch.run.messages
 
@@ -86,8 +91,8 @@ class AnySchedule(Promises):
     )
     def p2_of_several_who_act_at_once_one_wins(self, data: st.DataObject, moves: Any) -> None:
         """From all handles, none of which has heard of the others; beside deadlines and cancels."""
-        branch = self.branch_where(data, lambda b: b.run.interrupts)
-        i = one_of(data, branch.run.interrupts, "interrupt")
+        branch = self.branch_where(data, self.takes)
+        i = one_of(data, self.takes(branch), "interrupt")
         moves = [m for m in moves if self.cancels or m != "cancel"]
         stops: list[Any] = []
         won = []
@@ -98,7 +103,7 @@ class AnySchedule(Promises):
                     stops.append(seat.run.stop())
                 elif move == "expire":
                     self.time_goes_on()
-                    seat.run._deadlines.apply()
+                    seat.notices()
                 else:
                     resolution = self.resolution(branch, i, move)
                     seat.run.resolve(i, resolution)
@@ -268,7 +273,7 @@ class AnySchedule(Promises):
     @rule(data=st.data())
     def c61_a_new_message_rejects_what_is_asked(self, data: st.DataObject) -> None:
         """And stops the run, unless something is at work."""
-        branch = self.branch_where(data, lambda b: b.run.interrupts)
+        branch = self.branch_where(data, self.takes)
         asked, paused = branch.run.interrupts, branch.run.status == "interrupted"
         self.seat(data, branch).run.dismiss()
         if paused:

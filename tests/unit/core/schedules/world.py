@@ -102,13 +102,23 @@ class Seat:
 
     branch: int = 0
     run: Any = None
+    journal: Any = None
+    """The run's, as this handle knows it."""
     remembered: set[tuple[int, str]] = field(default_factory=set)
     """What need not be asked about: the agent's depth and the tool."""
 
     @property
     def position(self) -> int:
         """How many events this handle knows."""
-        return 0 if self.run is None else self.run._journal.state.position
+        return 0 if self.journal is None else self.journal.state.position
+
+    def notices(self) -> None:
+        """Apply what time has brought, as whoever waits for the run does."""
+        self.run.settling()
+
+    def goes_on(self) -> None:
+        """Take it on itself to go on, also beside another handle, as two processes may."""
+        self.run._drive.go_on()
 
 
 @dataclass(frozen=True)

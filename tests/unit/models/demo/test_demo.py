@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +22,8 @@ from nbagent.models.demo.sample import fits
 from nbagent.models.demo.talk import read
 from nbagent.models.openai.encode import ChatEncoder
 from nbagent.models.resolve import resolve
+from tests.shared import published
 
-CASES = Path(__file__).parents[5] / "shared" / "cases" / "forms" / "github-mcp-tools.json"
 STRING = {"type": "string"}
 
 
@@ -271,10 +270,9 @@ def test_any_prompt_ends_and_calls_only_what_is_there(
     assert play(prompt, specs, dict.fromkeys(names, dumps([results]))).text
 
 
-@pytest.mark.skipif(not CASES.exists(), reason="the corpus of real tools is not here")
 def test_a_hundred_real_tools_are_survived() -> None:
     """With a whole MCP server it tries some, and says that there are more."""
-    cases = json.loads(CASES.read_text())["cases"]
+    cases = published("github-mcp-tools")
     specs = [ToolSpec(case["id"], case["title"], case["schema"]) for case in cases]
     played = play("go", specs)
     assert len(played.calls) == 12

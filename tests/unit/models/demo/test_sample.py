@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -12,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbagent.models.demo.sample import NoSample, fits, sample
-
-CASES = Path(__file__).parents[5] / "shared" / "cases" / "forms"
+from tests.shared import published
 
 TEXT = st.fixed_dictionaries(
     {"type": st.just("string")},
@@ -189,13 +187,11 @@ def test_fits_checks_formats_and_refuses_broken_schemas() -> None:
     assert not fits({"pattern": "("}, "a")
 
 
-@pytest.mark.skipif(not CASES.is_dir(), reason="the corpus of real schemas is not here")
 @pytest.mark.parametrize("corpus", ["github-mcp-tools", "mcp", "bfcl-simple", "rjsf-playground-v3"])
 def test_real_tools_get_samples(corpus: str) -> None:
     """Inputs of real tools and forms: each has a sample, but for one that nothing satisfies."""
-    cases = json.loads((CASES / f"{corpus}.json").read_text())["cases"]
     without = []
-    for case in cases:
+    for case in published(corpus):
         try:
             assert fits(case["schema"], sample(case["schema"]))
         except NoSample:

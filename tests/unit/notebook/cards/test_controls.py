@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import ipywidgets
@@ -17,6 +15,7 @@ from nbagent.notebook.cards.controls import Controls
 from nbagent.notebook.cards.form_card import question_of
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.wire import Drafts, FieldError, FormItem
+from tests.until import until
 
 Slider = nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))
 
@@ -116,17 +115,17 @@ async def test_an_approval_follows_its_widgets() -> None:
     await run.settled()
     card = RunCard(run)
     (waiting,) = run.interrupts
-    await _until(lambda: [piece.data for piece in _item(card).preview] == ["7 rows of t"])
+    await until(lambda: [piece.data for piece in _item(card).preview] == ["7 rows of t"])
     assert _item(card).actions[0].label == "Approve"
     (row,) = card.rows
     row.children[1].value = 8
-    await _until(lambda: [piece.data for piece in _item(card).preview] == ["8 rows of t"])
+    await until(lambda: [piece.data for piece in _item(card).preview] == ["8 rows of t"])
     assert _item(card).actions[0].label == "Approve with changes"
     card._typed(Drafts(interrupt=waiting.id, drafts={"fields": {"table": {"text": "u"}}}))
-    await _until(lambda: [piece.data for piece in _item(card).preview] == ["8 rows of u"])
+    await until(lambda: [piece.data for piece in _item(card).preview] == ["8 rows of u"])
     row.children[1].value = 7
-    await _until(lambda: _item(card).actions[0].label == "Approve")
-    await _until(lambda: [piece.data for piece in _item(card).preview] == ["7 rows of u"])
+    await until(lambda: _item(card).actions[0].label == "Approve")
+    await until(lambda: [piece.data for piece in _item(card).preview] == ["7 rows of u"])
     await run.reject(waiting)
     await run
     card.detach()
@@ -136,9 +135,3 @@ async def test_an_approval_follows_its_widgets() -> None:
 def _item(card: RunCard) -> FormItem:
     (item,) = [each for each in card.view.snapshot().items if isinstance(each, FormItem)]
     return item
-
-
-async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110 - a preview is made in a thread of its own
-            await asyncio.sleep(0.01)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +15,7 @@ from nbagent.notebook.cards import display
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.host import NotebookHost
 from nbagent.notebook.wire import NoticeItem
+from tests.until import until
 
 
 @dataclass
@@ -80,14 +79,6 @@ def notices(card: RunCard) -> list[NoticeItem]:
 
 def press(card: RunCard, action: str, notice: str = "earlier0") -> None:
     card._handle({"type": "press", "notice": notice, "action": action})
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(1_000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail("it never came true")
 
 
 async def begun(cell: Cell) -> Run:

@@ -15,6 +15,7 @@ from nbagent.notebook.cards import preview as module
 from nbagent.notebook.cards.preview import Preview
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
+from tests.until import turns
 
 
 class Table:
@@ -139,16 +140,18 @@ async def test_what_a_preview_raises_is_a_line_and_the_next_one_may_work() -> No
 
 async def test_an_ended_preview_shows_nothing_more() -> None:
     """The question was answered while it was being made."""
-    going, go_on = threading.Event(), threading.Event()
+    going, go_on, left = threading.Event(), threading.Event(), threading.Event()
 
     def show(_input: Any) -> str:
         going.set()
         go_on.wait(10)
+        left.set()
         return "late"
 
     shown = Shown(show)
     await asyncio.to_thread(going.wait, 10)
     shown.preview.end()
     go_on.set()
-    await asyncio.sleep(0.05)
+    await asyncio.to_thread(left.wait, 10)
+    await turns()
     assert shown.seen == []

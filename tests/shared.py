@@ -1,0 +1,32 @@
+"""Schemas and tool calls that other projects published: beside this checkout in ``../shared``, if at all.
+
+Tests of them can only run there; elsewhere they skip.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FORMS = Path(__file__).parents[2] / "shared" / "cases" / "forms"
+COLLECTIONS = (
+    "bfcl-simple", "github-mcp-tools", "jedison-docs", "json-editor-pages", "mcp",
+    "rjsf-playground-v3", "sjsf-presets", "streamlit-pydantic-examples",
+)  # fmt: skip
+
+
+def published(name: str) -> list[dict[str, Any]]:
+    """The cases of one collection: schemas, some with a document; without it the test skips."""
+    path = FORMS / f"{name}.json"
+    if not path.exists():
+        pytest.skip(f"{name}.json is not in ../shared beside this checkout")
+    return cases_of(path)
+
+
+def cases_of(path: Path) -> list[dict[str, Any]]:
+    """The cases in a file of the same kind."""
+    cases: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cases"]
+    return cases

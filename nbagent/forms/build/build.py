@@ -11,6 +11,21 @@ from typing import Any, Literal, Protocol
 
 from nbagent.forms.answer.check import Checker
 from nbagent.forms.answer.decode import Opens
+from nbagent.forms.build.source import Source, source_of
+from nbagent.forms.nodes.nodes import (
+    Branch,
+    Choice,
+    Const,
+    Lazy,
+    Leaf,
+    Map,
+    Node,
+    Object,
+    Parts,
+    Rows,
+    Union,
+)
+from nbagent.forms.nodes.spec import spec
 from nbagent.forms.schema.fields import (
     consts_of,
     escaped,
@@ -31,14 +46,11 @@ from nbagent.forms.schema.fields import (
 from nbagent.forms.schema.match import best_branch
 from nbagent.forms.schema.refs import NAME, Refs, Words
 from nbagent.forms.schema.shape import Look, hint_of, look, notes
-from nbagent.forms.build.source import Source, source_of
 from nbagent.forms.secrets import masked, without_masks
 from nbagent.forms.texts import say
 from nbagent.forms.values import ABSENT, MASK, Json, as_document, dumps, shown
 
 from .leaves import Common, default_text, fits_control, hidden_if_secret, json_box, leaf, multi
-from nbagent.forms.nodes.nodes import Branch, Choice, Const, Lazy, Leaf, Map, Node, Object, Parts, Rows, Union
-from nbagent.forms.nodes.spec import spec
 
 MAX_DEPTH = 12
 """Levels of nesting with controls; deeper parts are JSON boxes."""

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbagent.forms.answer.check import AnyChecker, Checker
-from nbagent.forms.schema.shape import label_of
 from nbagent.forms.build.source import source_of
+from nbagent.forms.nodes.nodes import Choice, Lazy, Leaf, Node, Rows
+from nbagent.forms.nodes.spec import initial
+from nbagent.forms.schema.shape import Option, label_of
 from nbagent.forms.texts import say
 from nbagent.forms.values import ABSENT, Json, as_document, same
 
 from .build import Builder, Made
-from nbagent.forms.nodes.nodes import Choice, Lazy, Leaf, Node, Rows
-from nbagent.forms.schema.shape import Option
-from nbagent.forms.nodes.spec import initial
 
 _TYPED = ("text", "int", "num", "decimal", "duration")
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from nbagent.forms.nodes.nodes import Choice, Const, Kind, Leaf, Node
 from nbagent.forms.schema.refs import Words
-from nbagent.forms.schema.shape import Look, hint_of, label_of, notes, suits
+from nbagent.forms.schema.shape import Look, Option, hint_of, label_of, notes, suits
 from nbagent.forms.texts import say
 from nbagent.forms.values import ABSENT, Json, key_of, same, shown
-
-from nbagent.forms.nodes.nodes import Choice, Const, Kind, Leaf, Node
-from nbagent.forms.schema.shape import Option
 
 LONG_TEXT = 80
 """Characters of a prefilled text from which it gets a text area."""

@@ -12,11 +12,10 @@ from pydantic import ConfigDict, TypeAdapter
 
 from nbagent.forms.answer.check import AnyChecker, Checker, PydanticChecker, SchemaChecker
 from nbagent.forms.hints import making_form
-from nbagent.forms.texts import say
-from nbagent.forms.values import Json, as_schema
-
 from nbagent.forms.schema.generator import FormSchema
 from nbagent.forms.schema.refs import MARK
+from nbagent.forms.texts import say
+from nbagent.forms.values import Json, as_schema
 
 
 @dataclass(frozen=True)

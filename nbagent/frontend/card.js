@@ -2,7 +2,8 @@
 // The run card as an anywidget. The structure of what is drawn is told in markup.md: Python draws
 // the same for the static view.
 
-import { onAbort, random } from "./dom.js";
+import { random } from "./dom.js";
+import { onAbort } from "./lifetime.js";
 import { Store } from "./store.js";
 import { RunView } from "./view.js";
 

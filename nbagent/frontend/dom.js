@@ -17,8 +17,17 @@ export function h(tag, about = {}, ...children) {
   const el = document.createElement(tag);
   const attributes = typeof about === "string" ? { class: about || null } : about;
   for (const [name, value] of Object.entries(attributes)) attr(el, name, value);
-  for (const child of children) if (child) el.append(child);
+  fill(el, ...children);
   return el;
+}
+
+/**
+ * Puts these children in the place of those that were there.
+ * @param {Element} el
+ * @param {...Child} children
+ */
+export function fill(el, ...children) {
+  el.replaceChildren(.../** @type {(string|Node)[]} */ (children.filter(Boolean)));
 }
 
 /**
@@ -121,27 +130,6 @@ export function sanitized(html) {
   const template = document.createElement("template");
   template.innerHTML = html;
   return template.content;
-}
-
-/**
- * A listener that the signal takes away.
- * @template {keyof HTMLElementEventMap} K
- * @param {EventTarget} target
- * @param {K} type
- * @param {(event: HTMLElementEventMap[K]) => void} listener
- * @param {AbortSignal} signal
- * @param {boolean} [capture]
- */
-export function on(target, type, listener, signal, capture = false) {
-  target.addEventListener(type, /** @type {EventListener} */ (listener), { signal, capture });
-}
-
-/**
- * @param {AbortSignal} signal
- * @param {() => unknown} listener called once
- */
-export function onAbort(signal, listener) {
-  signal.addEventListener("abort", listener, { once: true });
 }
 
 /**

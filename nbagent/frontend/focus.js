@@ -1,7 +1,7 @@
 // @ts-check
 // Tells the kernel whether a person is in the card, and keeps the host's shortcuts out of it.
 
-import { on, onAbort } from "./dom.js";
+import { makeTimer, on } from "./lifetime.js";
 
 /** Milliseconds of quiet before the kernel is told. */
 const QUIET = 200;
@@ -12,8 +12,7 @@ const QUIET = 200;
  * @param {AbortSignal} signal
  */
 export function reportFocus(root, store, signal) {
-  /** @type {ReturnType<typeof setTimeout>|undefined} */
-  let timer;
+  const quiet = makeTimer(signal);
   let told = JSON.stringify({ busy: false, opened: [] });
   const report = () => {
     if (store.gone) return;
@@ -22,15 +21,11 @@ export function reportFocus(root, store, signal) {
     told = JSON.stringify(now);
     store.send({ type: "focus", ...now });
   };
-  const soon = () => {
-    clearTimeout(timer);
-    timer = setTimeout(report, QUIET);
-  };
-  on(root, "focusin", soon, signal);
-  on(root, "focusout", soon, signal);
-  on(root, "toggle", soon, signal, true);
-  on(document, "selectionchange", soon, signal);
-  onAbort(signal, () => clearTimeout(timer));
+  const soon = () => quiet.start(QUIET, report);
+  on(signal, root, "focusin", soon);
+  on(signal, root, "focusout", soon);
+  on(signal, root, "toggle", soon, true);
+  on(signal, document, "selectionchange", soon);
 }
 
 /**
@@ -40,18 +35,13 @@ export function reportFocus(root, store, signal) {
  */
 export function keepKeys(root, signal) {
   root.setAttribute("data-lm-suppress-shortcuts", "true");
-  on(
-    root,
-    "keydown",
-    (event) => {
-      const target = /** @type {HTMLElement} */ (event.target);
-      event.stopPropagation();
-      // Shift+Enter would run the next cell; in a textarea it is a new line.
-      if (event.key === "Enter" && event.shiftKey && !(target instanceof HTMLTextAreaElement))
-        event.preventDefault();
-    },
-    signal,
-  );
+  on(signal, root, "keydown", (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    event.stopPropagation();
+    // Shift+Enter would run the next cell; in a textarea it is a new line.
+    if (event.key === "Enter" && event.shiftKey && !(target instanceof HTMLTextAreaElement))
+      event.preventDefault();
+  });
 }
 
 /** @param {HTMLElement} root */

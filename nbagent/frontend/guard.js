@@ -1,7 +1,7 @@
 // @ts-check
 // A button that appeared or moved under the pointer a moment ago ignores the press.
 
-import { onAbort } from "./dom.js";
+import { every } from "./lifetime.js";
 
 /** Milliseconds a button must have stood still. */
 export const STILL = 500;
@@ -29,8 +29,7 @@ export function watchMoves(elements, clock, signal) {
       places.set(el, { ...now, since: moved || hidden ? clock() : old.since });
     }
   };
-  const timer = setInterval(look, LOOK);
-  onAbort(signal, () => clearInterval(timer));
+  every(signal, LOOK, look);
   look();
   return {
     look,

@@ -1,7 +1,8 @@
 // @ts-check
 // The frame of the card: header with prompt, status and time strip; footer with counts and Stop.
 
-import { attr, disable, h, makeButton, on, text, words } from "./dom.js";
+import { attr, disable, fill, h, makeButton, text, words } from "./dom.js";
+import { onClick } from "./lifetime.js";
 import { group } from "./store.js";
 import { drawStrip } from "./strip.js";
 
@@ -32,7 +33,7 @@ export function drawHeader(env) {
   const update = (/** @type {Head} */ next) => {
     if (head?.prompt !== next.prompt) {
       text(whole, next.prompt);
-      prompt.replaceChildren(next.prompt.length > LONG_PROMPT ? folded : whole.cloneNode(true));
+      fill(prompt, next.prompt.length > LONG_PROMPT ? folded : whole.cloneNode(true));
     }
     head = next;
     text(who, next.agent);
@@ -57,23 +58,17 @@ export function drawFooter(env, jump) {
   const tokens = h("span");
   const cost = h("span");
   const decisions = h("span");
-  const note = words("span", "nba-storage");
   const questions = makeButton("nba-link nba-jump");
   const stop = makeButton("nba-button nba-stop");
-  const el = h("footer", "nba-footer", turns, tokens, cost, decisions, note, questions, stop);
+  const el = h("footer", "nba-footer", turns, tokens, cost, decisions, questions, stop);
   let stopping = false;
   let pressed = false;
-  on(questions, "click", jump, signal);
-  on(
-    stop,
-    "click",
-    () => {
-      if (stopping || pressed || store.gone) return;
-      pressed = store.send({ type: "stop" });
-      draw();
-    },
-    signal,
-  );
+  onClick(signal, questions, jump);
+  onClick(signal, stop, () => {
+    if (stopping || pressed || store.gone) return;
+    pressed = store.send({ type: "stop" });
+    draw();
+  });
   const draw = () => {
     const on = stopping || pressed;
     text(stop, store.t(on ? "stopping" : "stop"));
@@ -90,11 +85,9 @@ export function drawFooter(env, jump) {
     text(tokens, head.tokens > 0 ? store.tn("tokens", head.tokens) : "");
     text(cost, head.cost === null ? "" : store.t("cost", { n: money(head.cost) }));
     text(decisions, head.decisions > 0 ? store.tn("decisions", head.decisions) : "");
-    text(note, head.note);
     text(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
     stop.hidden = ended;
-    for (const part of [turns, tokens, cost, decisions, note, questions])
-      part.hidden = !part.textContent;
+    for (const part of [turns, tokens, cost, decisions, questions]) part.hidden = !part.textContent;
     draw();
   };
   return { el, update };

@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { FakeModel, fakeKernel, snapshot, TEXTS, WIRE } from "./fake.js";
 import { group, Store } from "./store.js";
+import { FakeModel, fakeKernel, snapshot, TEXTS, WIRE } from "./test-support/fake-host.js";
 
 afterEach(() => vi.useRealTimers());
 

@@ -2,7 +2,7 @@
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
 import { arrange } from "./arrange.js";
-import { attr, h, nameAs, onAbort, tell } from "./dom.js";
+import { attr, h, nameAs, tell } from "./dom.js";
 import { keepKeys, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./head.js";
 import { drawCall } from "./items/call.js";
@@ -10,6 +10,7 @@ import { FormView } from "./items/form.js";
 import { drawGroup } from "./items/group.js";
 import { drawMessage, drawNotice, drawRecord } from "./items/lines.js";
 import { drawReasoning, drawText } from "./items/prose.js";
+import { every } from "./lifetime.js";
 import { HEAD } from "./reduce.js";
 
 /**
@@ -55,8 +56,7 @@ export class RunView {
       form: (item) => this.#take(item),
       say: (message) => this.#say(message),
     };
-    const timer = setInterval(() => this.#tick(), 1000);
-    onAbort(signal, () => clearInterval(timer));
+    every(signal, 1000, () => this.#tick());
     keepKeys(this.el, signal);
     reportFocus(this.el, store, signal);
     store.listen((event) => {

@@ -54,7 +54,6 @@
  * @property {string|null} [preview_error]
  * @property {boolean} approval
  * @property {number|null} expires_at
- * @property {boolean} answering
  * @property {string} group
  * @property {Fact[]} input
  */
@@ -89,7 +88,6 @@
  * @property {number} questions
  * @property {number} decisions
  * @property {boolean} stopping
- * @property {string} note
  * @property {Span[]} spans
  */
 /** @typedef {{head: Head, items: Item[]}} View */

@@ -1,7 +1,8 @@
 // @ts-check
 // What stands around fields that belong together: a fieldset that folds, "no value", undo, errors.
 
-import { attr, expand, h, makeButton, nameAs, on, text, words } from "../dom.js";
+import { attr, expand, h, makeButton, nameAs, text, words } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
 import { changeMark, noneBox, remarks } from "./frame.js";
 import { errorLine, helpOf } from "./help.js";
 import { holds, proposed } from "./node.js";
@@ -19,7 +20,7 @@ import { holds, proposed } from "./node.js";
  * @property {HTMLElement[]} els
  * @property {(sent: boolean, whole: boolean) => Draft} read null where nothing was touched, unless the `whole` is wanted
  * @property {() => void} reset
- * @property {() => boolean} moved whether something was changed that no field inside tells
+ * @property {() => boolean} [moved] whether something was changed that no field inside tells
  * @property {() => HTMLElement|null} target
  * @property {() => [string, Field][]} children
  * @property {HTMLElement[]} [inputs] controls of its own, which its errors describe
@@ -34,10 +35,10 @@ const FOLDS = 2;
  * @param {Node} node
  * @param {Draft} saved
  * @param {Place} place
- * @param {(ctx: Context) => Inside} fill makes what is inside
+ * @param {(ctx: Context) => Inside} makeInside
  * @returns {Field}
  */
-export function box(ctx, node, saved, place, fill) {
+export function box(ctx, node, saved, place, makeInside) {
   const root = place.depth === 0;
   const started = node.initial?.null === true;
   const error = errorLine(ctx);
@@ -67,7 +68,7 @@ export function box(ctx, node, saved, place, fill) {
   let out = saved?.cleared === true;
   let open = !folds || node.required === true || saved !== null || (ctx.approval && proposed(node));
   const draw = () => {
-    const now = out || (none?.input.checked ? !started : inside.moved());
+    const now = out || (none?.input.checked ? !started : inside.moved?.() === true);
     mark.show(now ? (holds(node) || started || ctx.approval ? "changed" : "clear") : "");
     el.classList.toggle("nba-changed", now);
     el.classList.toggle("nba-out", out);
@@ -82,7 +83,7 @@ export function box(ctx, node, saved, place, fill) {
       ctx.touched();
     },
   };
-  const inside = fill(own);
+  const inside = makeInside(own);
   body.append(...inside.els);
 
   let name = "";
@@ -108,37 +109,22 @@ export function box(ctx, node, saved, place, fill) {
     return inside.read(sent, started);
   };
   if (none) none.input.checked = saved === null ? started : saved.null === true;
-  if (none) on(none.input, "change", own.touched, ctx.signal);
-  on(
-    drop,
-    "click",
-    () => {
-      out = true;
-      own.touched();
-      mark.button.focus();
-    },
-    ctx.signal,
-  );
+  if (none) on(ctx.signal, none.input, "change", own.touched);
+  onClick(ctx.signal, drop, () => {
+    out = true;
+    own.touched();
+    mark.button.focus();
+  });
   if (fold)
-    on(
-      fold,
-      "click",
-      () => {
-        open = !open;
-        draw();
-      },
-      ctx.signal,
-    );
-  on(
-    mark.button,
-    "click",
-    () => {
-      reset();
-      (none?.input.checked ? none.input : inside.target())?.focus();
-      own.touched();
-    },
-    ctx.signal,
-  );
+    onClick(ctx.signal, fold, () => {
+      open = !open;
+      draw();
+    });
+  onClick(ctx.signal, mark.button, () => {
+    reset();
+    (none?.input.checked ? none.input : inside.target())?.focus();
+    own.touched();
+  });
   rename(place.name ?? node.label);
   draw();
   return {

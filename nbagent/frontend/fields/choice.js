@@ -1,7 +1,8 @@
 // @ts-check
 // One of several: a row of buttons where it is the whole question, radios, a list; with a write-in.
 
-import { attr, h, on } from "../dom.js";
+import { attr, h } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
 import { frame } from "./frame.js";
 import { dropdown, hinted, lineInput } from "./node.js";
 import { optionList } from "./options.js";
@@ -53,15 +54,10 @@ export function selectControl(ctx, options, other = false) {
   ]);
   const input = other ? writtenInput(ctx) : null;
   if (input)
-    on(
-      el,
-      "change",
-      () => {
-        input.hidden = el.value !== OTHER;
-        if (!input.hidden) input.focus();
-      },
-      ctx.signal,
-    );
+    on(ctx.signal, el, "change", () => {
+      input.hidden = el.value !== OTHER;
+      if (!input.hidden) input.focus();
+    });
   return {
     el: h("div", "nba-control", el, input),
     inputs: [el],
@@ -100,19 +96,14 @@ export function radioControl(ctx, node, whole) {
   if (other) {
     list.list.append(other.el);
     let pointed = false;
-    on(list.list, "keydown", () => (pointed = false), ctx.signal);
-    on(other.el, "pointerdown", () => (pointed = true), ctx.signal);
-    on(other.radio, "change", () => other.open(true), ctx.signal);
+    on(ctx.signal, list.list, "keydown", () => (pointed = false));
+    on(ctx.signal, other.el, "pointerdown", () => (pointed = true));
+    on(ctx.signal, other.radio, "change", () => other.open(true));
     // Who points at "Other…" means to write; who comes by arrow key may be on the way past it.
-    on(other.radio, "click", () => pointed && other.input.focus(), ctx.signal);
-    on(
-      list.list,
-      "change",
-      (event) => {
-        if (event.target !== other.radio && event.target !== other.input) other.open(false);
-      },
-      ctx.signal,
-    );
+    onClick(ctx.signal, other.radio, () => pointed && other.input.focus());
+    on(ctx.signal, list.list, "change", (event) => {
+      if (event.target !== other.radio && event.target !== other.input) other.open(false);
+    });
   }
   return {
     el: h("div", "nba-control", list.el, other?.input),

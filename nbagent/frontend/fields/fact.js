@@ -12,11 +12,12 @@ import { reveal } from "./reveal.js";
  */
 
 /**
- * A definition list of facts; with a context, long ones are cut and can be opened.
+ * A definition list of facts, or null for none; with a context, long ones are cut and can be opened.
  * @param {Fact[]} facts
  * @param {Pick<Context, "t"|"hold"|"signal">} [ctx]
  */
 export function factList(facts, ctx) {
+  if (facts.length === 0) return null;
   const list = h("dl", "nba-kv");
   for (const fact of facts) {
     const value = h("div", {

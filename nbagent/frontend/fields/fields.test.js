@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { form, GATE, open, press, type } from "../fake.js";
+import { form, GATE, open, press, type } from "../test-support/fake-host.js";
 import { broken } from "./broken.js";
 
 const PLANS = [{ label: "Fast" }, { label: "Exact", help: "reads all" }, { label: "Skip" }];

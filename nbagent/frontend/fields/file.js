@@ -1,7 +1,8 @@
 // @ts-check
 // A file: read in the page, sent with the answer and never before.
 
-import { h, on, tell } from "../dom.js";
+import { h, tell } from "../dom.js";
+import { on } from "../lifetime.js";
 import { frame } from "./frame.js";
 import { reveal } from "./reveal.js";
 
@@ -47,7 +48,7 @@ export function fileField(ctx, node, _saved, place) {
     if (file.size > MAX_FILE) return say(t("file_too_big", { n: megabytes(MAX_FILE) }), true);
     say(t("file_reading"), true);
     try {
-      const read = await base64(file);
+      const read = await base64(file, ctx.signal);
       if (pick !== picks) return; // another file was picked meanwhile
       draft = { file: read, name: file.name };
       say(t("file_chosen", { name: file.name, size: size(ctx, file.size) }));
@@ -56,7 +57,7 @@ export function fileField(ctx, node, _saved, place) {
     }
     told();
   };
-  on(input, "change", () => void pick(), ctx.signal);
+  on(ctx.signal, input, "change", () => void pick());
   const el = h("div", "nba-control", before, more, input, status);
   /** @type {import("./node.js").Control} */
   const control = {
@@ -77,14 +78,16 @@ export function fileField(ctx, node, _saved, place) {
 }
 
 /**
+ * The bytes of a file in base64; once the page has gone nobody waits for them.
  * @param {File} file
+ * @param {AbortSignal} signal
  * @returns {Promise<string>}
  */
-function base64(file) {
+function base64(file, signal) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.onerror = () => reject(reader.error);
-    reader.onload = () => resolve(String(reader.result).replace(/^[^,]*,?/, ""));
+    on(signal, reader, "error", () => reject(reader.error));
+    on(signal, reader, "load", () => resolve(String(reader.result).replace(/^[^,]*,?/, "")));
     reader.readAsDataURL(file);
   });
 }

@@ -1,7 +1,8 @@
 // @ts-check
 // What stands around every control: label, "changed · undo", "no value", help and error.
 
-import { attr, h, makeButton, nameAs, on, text, words } from "../dom.js";
+import { attr, fill, h, makeButton, nameAs, text, words } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
 import { errorLine, helpOf } from "./help.js";
 import { same } from "./node.js";
 
@@ -83,7 +84,7 @@ export function frame(ctx, node, place, control, { initial, saved }) {
     el.classList.toggle("nba-changed", marked);
     el.classList.toggle("nba-null", none?.input.checked === true);
     const out = now?.cleared && node.default_text;
-    about.replaceChildren(...(out ? [t("default_is", { value: node.default_text ?? "" })] : help));
+    fill(about, ...(out ? [t("default_is", { value: node.default_text ?? "" })] : help));
     about.hidden = !about.firstChild;
     describe();
   };
@@ -105,18 +106,13 @@ export function frame(ctx, node, place, control, { initial, saved }) {
     draw();
     ctx.touched();
   };
-  on(el, "input", used, signal);
-  on(el, "change", used, signal);
-  on(
-    mark.button,
-    "click",
-    (event) => {
-      show(initial);
-      (control.inputs[0] ?? el).focus();
-      used(event);
-    },
-    signal,
-  );
+  on(signal, el, "input", used);
+  on(signal, el, "change", used);
+  onClick(signal, mark.button, (event) => {
+    show(initial);
+    (control.inputs[0] ?? el).focus();
+    used(event);
+  });
   rename(place.name ?? node.label);
   show(saved ?? initial);
   return {

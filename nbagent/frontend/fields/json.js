@@ -1,7 +1,8 @@
 // @ts-check
 // A JSON box: for JSON itself, and at every node whose kind has no controls of its own.
 
-import { h, on, text } from "../dom.js";
+import { h, text } from "../dom.js";
+import { on } from "../lifetime.js";
 import { broken } from "./broken.js";
 import { frame } from "./frame.js";
 import { reveal } from "./reveal.js";
@@ -35,7 +36,7 @@ export function jsonField(ctx, node, saved, place) {
     text(status, where === null ? ctx.t("json") : ctx.t("json_broken", where));
     status.classList.toggle("nba-bad", where !== null);
   };
-  on(input, "input", check, ctx.signal);
+  on(ctx.signal, input, "input", check);
   return frame(
     ctx,
     node,

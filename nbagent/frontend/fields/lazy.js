@@ -1,7 +1,8 @@
 // @ts-check
 // A shape that repeats one around it: a button opens one more level of it.
 
-import { h, makeButton, on } from "../dom.js";
+import { fill, h, makeButton } from "../dom.js";
+import { onClick } from "../lifetime.js";
 import { box } from "./box.js";
 import { added } from "./node.js";
 
@@ -35,34 +36,24 @@ export function lazyField(ctx, node, saved, place) {
     const open = (/** @type {Draft} */ draft) => {
       const shape = { ...empty(like ?? { ...node, kind: "json" }), label: node.label };
       field = own.make(added(own), shape, draft, { depth: place.depth + 1, bare: true, name });
-      slot.replaceChildren(field.el);
+      fill(slot, field.el);
       draw();
     };
     const close = () => {
       field = null;
-      slot.replaceChildren();
+      fill(slot);
       draw();
     };
-    on(
-      adds,
-      "click",
-      () => {
-        open(null);
-        field?.target()?.focus();
-        own.touched();
-      },
-      own.signal,
-    );
-    on(
-      drops,
-      "click",
-      () => {
-        close();
-        adds.focus();
-        own.touched();
-      },
-      own.signal,
-    );
+    onClick(own.signal, adds, () => {
+      open(null);
+      field?.target()?.focus();
+      own.touched();
+    });
+    onClick(own.signal, drops, () => {
+      close();
+      adds.focus();
+      own.touched();
+    });
     if (saved?.open) open(saved.draft ?? null);
     else draw();
     return {
@@ -70,7 +61,6 @@ export function lazyField(ctx, node, saved, place) {
       inputs: [adds],
       read: (sent) => (field ? { open: true, draft: field.draft(sent) } : null),
       reset: close,
-      moved: () => false,
       target: () => field?.target() ?? adds,
       children: () => field?.children() ?? [],
       rename: (given) => {

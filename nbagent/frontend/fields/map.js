@@ -1,7 +1,8 @@
 // @ts-check
 // Names with values: rows of a name, a value and a button that removes them.
 
-import { h, nameAs, on } from "../dom.js";
+import { h, nameAs } from "../dom.js";
+import { on } from "../lifetime.js";
 import { box } from "./box.js";
 import { added, dropdown } from "./node.js";
 import { editable } from "./rows.js";
@@ -45,9 +46,9 @@ export function mapField(ctx, node, saved, place) {
           nameAs(name, own.t("name_of", { n }));
           field.rename(name.value || own.t("value_of", { n }));
         };
-        on(name, "input", called, own.signal);
-        on(name, "change", own.touched, own.signal);
-        on(name, "input", own.touched, own.signal);
+        on(own.signal, name, "input", called);
+        on(own.signal, name, "change", own.touched);
+        on(own.signal, name, "input", own.touched);
         const number = (/** @type {number} */ next) => {
           n = next;
           called();

@@ -1,7 +1,8 @@
 // @ts-check
 // Dates and times, with an offset that is always shown: nothing is converted, and a naive time stays one.
 
-import { h, nameAs, on } from "../dom.js";
+import { h, nameAs } from "../dom.js";
+import { on } from "../lifetime.js";
 import { frame } from "./frame.js";
 
 /**
@@ -51,7 +52,7 @@ export function momentField(ctx, node, saved, place) {
   /** @type {{draft: Draft, value: string, offset: string}} What was shown last, and as what. */
   let last = { draft: null, value: "", offset: usual };
   const draw = () => zone?.draw(format === "date-time" ? input.value : "");
-  on(input, "input", draw, ctx.signal);
+  on(ctx.signal, input, "input", draw);
   const control = {
     el: h("div", "nba-control nba-moment", input, zone?.el),
     inputs: [input, ...(zone ? [zone.el] : [])],

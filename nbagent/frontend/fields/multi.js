@@ -1,7 +1,8 @@
 // @ts-check
 // Several of several: checkboxes with all and none, and lines of one's own.
 
-import { h, makeButton, on } from "../dom.js";
+import { h, makeButton } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
 import { frame } from "./frame.js";
 import { lineInput } from "./node.js";
 import { optionList } from "./options.js";
@@ -31,25 +32,20 @@ export function multiField(ctx, node, saved, place) {
   const el = h("div", "nba-control", list.el, others?.el, bar);
   const button = (/** @type {string} */ label, /** @type {number[]} */ indices) => {
     const made = makeButton("nba-link", label);
-    on(
-      made,
-      "click",
-      () => {
-        used = true;
-        list.pick(indices);
-        if (indices.length === 0) others?.write([]);
-        el.dispatchEvent(new Event("change", { bubbles: true }));
-      },
-      ctx.signal,
-    );
+    onClick(ctx.signal, made, () => {
+      used = true;
+      list.pick(indices);
+      if (indices.length === 0) others?.write([]);
+      el.dispatchEvent(new Event("change", { bubbles: true }));
+    });
     return made;
   };
   bar.append(button(ctx.t("all"), [...options.keys()]), button(ctx.t("none"), []));
   const use = () => {
     used = true;
   };
-  on(el, "input", use, ctx.signal);
-  on(el, "change", use, ctx.signal);
+  on(ctx.signal, el, "input", use);
+  on(ctx.signal, el, "change", use);
   const control = {
     el,
     inputs: [...list.inputs, ...(others?.inputs ?? [])],
@@ -99,7 +95,7 @@ function writeIns(ctx) {
     if (inputs.at(-1)?.value !== "") add();
   };
   add();
-  on(el, "input", grow, ctx.signal);
+  on(ctx.signal, el, "input", grow);
   return {
     el,
     inputs,

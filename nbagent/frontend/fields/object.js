@@ -39,7 +39,6 @@ export function objectField(ctx, node, saved, place) {
       reset: () => {
         for (const field of all) field.reset();
       },
-      moved: () => false,
       target: () => all[0]?.target() ?? null,
       children: () => all.map((field) => [step(field.node), field]),
     };
@@ -60,7 +59,8 @@ function children(ctx, node, saved, place, grid) {
   /** @type {import("../wire.js").Fact[]} */
   let facts = [];
   const flush = () => {
-    if (facts.length > 0) grid.append(factList(facts, ctx));
+    const list = factList(facts, ctx);
+    if (list) grid.append(list);
     facts = [];
   };
   for (const own of node.fields ?? []) {

@@ -1,7 +1,8 @@
 // @ts-check
 // A list of options to pick from: radios or checkboxes, as a row, a column, or a column with a filter.
 
-import { h, on, tell, text, words } from "../dom.js";
+import { h, tell, text, words } from "../dom.js";
+import { on } from "../lifetime.js";
 import { lineInput } from "./node.js";
 
 /** Options drawn at once; beyond, the filter narrows. */
@@ -60,20 +61,15 @@ export function optionList(ctx, options, { type, row, digits }) {
     });
   };
   for (const part of rows) list.append(part.el);
-  on(
-    list,
-    "change",
-    (event) => {
-      const at = inputs.indexOf(/** @type {HTMLInputElement} */ (event.target));
-      const index = drawn[at];
-      if (type === "radio") chosen.clear();
-      if (index === undefined) return;
-      if (inputs[at]?.checked) chosen.add(index);
-      else chosen.delete(index);
-      filter?.tell(picked());
-    },
-    ctx.signal,
-  );
+  on(ctx.signal, list, "change", (event) => {
+    const at = inputs.indexOf(/** @type {HTMLInputElement} */ (event.target));
+    const index = drawn[at];
+    if (type === "radio") chosen.clear();
+    if (index === undefined) return;
+    if (inputs[at]?.checked) chosen.add(index);
+    else chosen.delete(index);
+    filter?.tell(picked());
+  });
   const all = options.map((_, index) => index);
   draw(all);
   const picked = () => [...chosen].sort((a, b) => a - b);
@@ -115,16 +111,11 @@ function filtered(ctx, options, list, draw, several) {
     draw(hits);
     text(count, ctx.t("filter_count", { n: hits.length, m: options.length }));
   };
-  on(
-    input,
-    "input",
-    (event) => {
-      event.stopPropagation(); // a filter is no answer
-      narrow();
-    },
-    ctx.signal,
-  );
-  on(input, "change", (event) => event.stopPropagation(), ctx.signal);
+  on(ctx.signal, input, "input", (event) => {
+    event.stopPropagation(); // a filter is no answer
+    narrow();
+  });
+  on(ctx.signal, input, "change", (event) => event.stopPropagation());
   narrow();
   list.classList.add("nba-scroll");
   const tell = (/** @type {number[]} */ chosen) => {

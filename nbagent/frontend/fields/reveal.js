@@ -1,7 +1,8 @@
 // @ts-check
 // Long text is shown whole or asks to be: an approval waits until the person saw all of it.
 
-import { expand, makeButton, on, text as write } from "../dom.js";
+import { expand, makeButton, text as write } from "../dom.js";
+import { onClick } from "../lifetime.js";
 
 /** Lines that are shown at once. */
 const WHOLE = 12;
@@ -15,6 +16,26 @@ export function lines(value, width = 88) {
   return value
     .split("\n")
     .reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / width)), 0);
+}
+
+/**
+ * The long texts of an element that were not shown whole yet. What was taken away need not be seen.
+ * @param {HTMLElement} root
+ * @param {() => void} seen one of them was shown whole
+ */
+export function unseenTexts(root, seen) {
+  /** @type {Set<HTMLElement>} */
+  const held = new Set();
+  return {
+    /** @param {HTMLElement} box */
+    hold(box) {
+      held.add(box);
+      return () => {
+        if (held.delete(box)) seen();
+      };
+    },
+    any: () => [...held].some((box) => root.contains(box)),
+  };
 }
 
 /**
@@ -36,14 +57,9 @@ export function reveal(ctx, box, value, room = { whole: WHOLE }) {
     write(button, open ? ctx.t("show_less") : ctx.t("show_all", { n }));
   };
   draw(false);
-  on(
-    button,
-    "click",
-    () => {
-      draw(box.classList.contains("nba-cut"));
-      release();
-    },
-    ctx.signal,
-  );
+  onClick(ctx.signal, button, () => {
+    draw(box.classList.contains("nba-cut"));
+    release();
+  });
   return button;
 }

@@ -1,7 +1,8 @@
 // @ts-check
 // Rows that can be added, removed and moved: lists, and with another look tables and maps.
 
-import { disable, h, makeButton, nameAs, on } from "../dom.js";
+import { disable, h, makeButton, nameAs } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
 import { box } from "./box.js";
 import { added } from "./node.js";
 
@@ -115,7 +116,7 @@ export function editable(ctx, node, saved, look) {
     const row = look.make(from, draft, key);
     const button = (/** @type {string} */ sign, /** @type {() => void} */ act) => {
       const made = makeButton("nba-tool", sign);
-      on(made, "click", act, signal);
+      onClick(signal, made, act);
       row.tools.append(made);
     };
     if (look.ordered) {
@@ -180,19 +181,14 @@ export function editable(ctx, node, saved, look) {
     if (next) next.field.target()?.focus();
     else if (!event.repeat && target.value !== "") add();
   };
-  on(look.el, "keydown", enter, signal);
-  on(adds, "click", add, signal);
-  on(
-    empty,
-    "click",
-    () => {
-      emptied = true;
-      draw();
-      adds.focus();
-      ctx.touched();
-    },
-    signal,
-  );
+  on(signal, look.el, "keydown", enter);
+  onClick(signal, adds, add);
+  onClick(signal, empty, () => {
+    emptied = true;
+    draw();
+    adds.focus();
+    ctx.touched();
+  });
   const known = kept(node, saved);
   emptied = known?.length === 0;
   if (known) fill(known);

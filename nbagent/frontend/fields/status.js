@@ -1,7 +1,8 @@
 // @ts-check
 // The line under code: its language, and where the caret is while it is in there.
 
-import { h, on, text } from "../dom.js";
+import { h, text } from "../dom.js";
+import { on } from "../lifetime.js";
 
 /**
  * @param {import("./node.js").Context} ctx
@@ -18,7 +19,7 @@ export function caretLine(ctx, input, language) {
   };
   const clear = () => text(where, "");
   for (const type of /** @type {const} */ (["focus", "keyup", "click", "input"]))
-    on(input, type, draw, ctx.signal);
-  on(input, "blur", clear, ctx.signal);
+    on(ctx.signal, input, type, draw);
+  on(ctx.signal, input, "blur", clear);
   return el;
 }

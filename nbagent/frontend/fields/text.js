@@ -1,7 +1,8 @@
 // @ts-check
 // Everything that is typed: text, numbers, decimals, durations, code. The typed text is the state.
 
-import { attr, h, makeButton, nameAs, on } from "../dom.js";
+import { attr, fill, h, makeButton, nameAs } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
 import { difference } from "./diff.js";
 import { frame } from "./frame.js";
 import { hinted } from "./node.js";
@@ -68,10 +69,10 @@ function typed(ctx, node, input, initial) {
     slide?.draw();
     changes?.draw(input.value);
   };
-  on(input, "input", draw, ctx.signal);
+  on(ctx.signal, input, "input", draw);
   // A hint while it is typed: what is a number is the kernel's to say.
   const odd = () => input.classList.toggle("nba-odd", !looksRight(node, input.value));
-  on(input, "change", odd, ctx.signal);
+  on(ctx.signal, input, "change", odd);
   return {
     el: h(
       "div",
@@ -118,25 +119,15 @@ function emptyText(ctx, node, input) {
     el.hidden = true;
     input.placeholder = on ? ctx.t("empty_text") : usual;
   };
-  on(
-    input,
-    "input",
-    () => {
-      set(false);
-      el.hidden = !plain || input.value !== "";
-    },
-    ctx.signal,
-  );
-  on(
-    button,
-    "click",
-    () => {
-      set(true);
-      input.focus();
-      input.dispatchEvent(new Event("change", { bubbles: true }));
-    },
-    ctx.signal,
-  );
+  on(ctx.signal, input, "input", () => {
+    set(false);
+    el.hidden = !plain || input.value !== "";
+  });
+  onClick(ctx.signal, button, () => {
+    set(true);
+    input.focus();
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+  });
   return { el, set, asked: () => asked };
 }
 
@@ -148,15 +139,10 @@ function emptyText(ctx, node, input) {
  */
 function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
   const el = h("input", { type: "range", min, max, step });
-  on(
-    el,
-    "input",
-    () => {
-      input.value = el.value;
-      draw();
-    },
-    ctx.signal,
-  );
+  on(ctx.signal, el, "input", () => {
+    input.value = el.value;
+    draw();
+  });
   const draw = () => {
     const value = input.value.trim() === "" ? Number.NaN : Number(input.value);
     el.classList.toggle("nba-unset", Number.isNaN(value));
@@ -179,7 +165,7 @@ function changeView(ctx, start) {
     const now = value.replace(/\r\n/g, "\n");
     const old = start.replace(/\r\n/g, "\n");
     el.hidden = old === now || old === "" || (lines(old) < 2 && lines(now) < 2);
-    box.replaceChildren(...(el.hidden ? [] : difference(old, now, 1)));
+    fill(box, ...(el.hidden ? [] : difference(old, now, 1)));
   };
   return { el, draw };
 }

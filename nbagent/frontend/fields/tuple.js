@@ -32,7 +32,6 @@ export function tupleField(ctx, node, saved, place) {
       reset: () => {
         for (const field of fields) field.reset();
       },
-      moved: () => false,
       target: () => fields[0]?.target() ?? null,
       children: () => fields.map((field, index) => [`/${index}`, field]),
     };

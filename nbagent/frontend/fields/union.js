@@ -1,7 +1,8 @@
 // @ts-check
 // One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
 
-import { h, nameAs, on, words } from "../dom.js";
+import { h, nameAs, words } from "../dom.js";
+import { on } from "../lifetime.js";
 import { box } from "./box.js";
 import { added, dropdown } from "./node.js";
 
@@ -112,7 +113,7 @@ function select(ctx, labels, pick) {
     labels.map((label, index) => [index, label]),
   );
   const picked = () => pick(el.value === "" ? null : Number(el.value));
-  on(el, "change", picked, ctx.signal);
+  on(ctx.signal, el, "change", picked);
   return {
     el,
     inputs: [el],
@@ -133,7 +134,7 @@ function radios(ctx, labels, pick) {
   const group = ctx.id();
   const inputs = labels.map((_, index) => {
     const input = h("input", { type: "radio", name: group, value: index });
-    on(input, "change", () => pick(index), ctx.signal);
+    on(ctx.signal, input, "change", () => pick(index));
     return input;
   });
   const options = labels.map((label, index) =>

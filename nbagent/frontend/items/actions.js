@@ -1,8 +1,9 @@
 // @ts-check
 // The buttons of a form, the reason a refusal may carry, and the line at the right.
 
-import { attr, disable, expand, h, makeButton, nameAs, on, text, words } from "../dom.js";
+import { attr, disable, expand, fill, h, makeButton, nameAs, text, words } from "../dom.js";
 import { watchMoves } from "../guard.js";
+import { on, onClick } from "../lifetime.js";
 import { countdown } from "./env.js";
 
 /**
@@ -80,9 +81,9 @@ export function actionBar(env, signal, { press, reset }) {
     if (event.detail > 0 && !guard.stood(el)) text(hint, say("moved"));
     else go(action);
   };
-  on(panel.confirm, "click", (event) => asking && clicked(event, panel.confirm, asking), signal);
-  on(panel.back, "click", () => ask(null), signal);
-  on(undo, "click", () => !standing?.busy && !standing?.gone && reset(), signal);
+  onClick(signal, panel.confirm, (event) => asking && clicked(event, panel.confirm, asking));
+  onClick(signal, panel.back, () => ask(null));
+  onClick(signal, undo, () => !standing?.busy && !standing?.gone && reset());
 
   /**
    * @param {Action[]} actions
@@ -97,10 +98,10 @@ export function actionBar(env, signal, { press, reset }) {
           ? "nba-no"
           : null;
       const el = makeButton(`nba-button ${look ?? ""}`);
-      on(el, "click", (event) => clicked(event, el, action), signal);
+      onClick(signal, el, (event) => clicked(event, el, action));
       return { action, el };
     });
-    buttons.replaceChildren(...made.map((one) => one.el));
+    fill(buttons, ...made.map((one) => one.el));
     menu.build(rules, (event, el, rule) => {
       const approve = made.find((one) => one.action.name === "approve")?.action;
       if (!approve || blocked(approve) || standing?.changed) return;
@@ -173,7 +174,7 @@ function reasonPanel(env, signal) {
     input,
     h("div", "nba-buttons", confirm, back),
   );
-  on(input, "input", (event) => event.stopPropagation(), signal);
+  on(signal, input, "input", (event) => event.stopPropagation());
   return {
     el,
     confirm,
@@ -205,7 +206,7 @@ function rememberMenu(env, signal) {
     panel.hidden = !wanted;
     expand(button, wanted);
   };
-  on(button, "click", () => open(panel.hidden === true), signal);
+  onClick(signal, button, () => open(panel.hidden === true));
   open(false);
   return {
     button,
@@ -218,10 +219,10 @@ function rememberMenu(env, signal) {
     build(rules, chosen) {
       choices = rules.map((rule) => {
         const el = makeButton("nba-button", words("span", "", rule.label));
-        on(el, "click", (event) => chosen(event, el, rule), signal);
+        onClick(signal, el, (event) => chosen(event, el, rule));
         return el;
       });
-      panel.replaceChildren(...choices);
+      fill(panel, ...choices);
       open(false);
     },
     /**

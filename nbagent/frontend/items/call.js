@@ -1,8 +1,9 @@
 // @ts-check
 // A tool call: one row, opened to see input, printed text, rich output and result.
 
-import { attr, equal, grow, h, nameAs, sanitized, tell, text, words } from "../dom.js";
+import { attr, equal, fill, grow, h, nameAs, sanitized, tell, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
+import { onClick } from "../lifetime.js";
 import { duration } from "./env.js";
 
 /**
@@ -32,19 +33,15 @@ export function drawCall(first, env) {
   const time = h("span", "nba-time");
   const bar = progressBar(store.t("progress"));
   const body = callBody(env, `${first.key}:printed`);
-  const el = h(
-    "details",
-    "nba-call",
-    h("summary", {}, dot, path, name, brief, state, time, bar.el),
-    body.el,
-  );
+  const summary = h("summary", {}, dot, path, name, brief, state, time, bar.el);
+  const el = h("details", "nba-call", summary, body.el);
   let item = first;
   // A table or a picture is what the person came for: its row opens, unless they closed it.
   let touched = false;
   const openRich = () => {
     if (!touched && item.outputs.some((output) => output.kind !== "text")) el.open = true;
   };
-  el.firstElementChild?.addEventListener("click", () => (touched = true), { signal: env.signal });
+  onClick(env.signal, summary, () => (touched = true));
   const tick = () => {
     const counting = item.state === "running" && item.started_at !== null;
     const seconds = counting ? store.now() - (item.started_at ?? 0) : item.elapsed;
@@ -72,15 +69,15 @@ export function drawCall(first, env) {
 
 /** @param {string} label */
 function progressBar(label) {
-  const fill = h("i");
-  const el = h("span", { class: "nba-bar", role: "progressbar", "aria-label": label }, fill);
+  const done = h("i");
+  const el = h("span", { class: "nba-bar", role: "progressbar", "aria-label": label }, done);
   const update = (/** @type {import("../wire.js").Progress|null} */ progress) => {
     el.hidden = progress === null;
     const fraction = progress?.fraction ?? null;
     el.classList.toggle("nba-unknown", fraction === null);
     const percent = fraction === null ? null : Math.round(Math.min(1, Math.max(0, fraction)) * 100);
     attr(el, "aria-valuenow", percent);
-    fill.style.width = percent === null ? "" : `${percent}%`;
+    done.style.width = percent === null ? "" : `${percent}%`;
   };
   return { el, update };
 }
@@ -108,12 +105,10 @@ function callBody({ store }, key) {
     text(more, store.t("more_lines", { n: lines.length - FIRST_LINES }));
   };
   const update = (/** @type {CallItem} */ item, /** @type {CallItem|null} */ old) => {
-    if (!old || !equal(old.input, item.input))
-      input.replaceChildren(...(item.input.length > 0 ? [factList(item.input)] : []));
+    if (!old || !equal(old.input, item.input)) fill(input, factList(item.input));
     text(note, (item.state === "running" && item.progress?.text) || "");
     if (item.printed !== old?.printed) print(item.printed);
-    if (!old || !equal(old.outputs, item.outputs))
-      outputs.replaceChildren(...item.outputs.map(rich));
+    if (!old || !equal(old.outputs, item.outputs)) fill(outputs, ...item.outputs.map(rich));
     text(result, item.result ?? "");
     for (const part of [input, note, printed, outputs, result])
       part.hidden = part.childNodes.length === 0;

@@ -1,7 +1,8 @@
 // @ts-check
 // Errors of a refused answer: each at its field, and all of them in a summary that leads there.
 
-import { h, makeButton, on, text, words } from "../dom.js";
+import { fill, h, makeButton, text, words } from "../dom.js";
+import { onClick } from "../lifetime.js";
 
 /**
  * @typedef {import("../wire.js").FieldError} FieldError
@@ -39,7 +40,7 @@ export function errorSummary(env, signal) {
     const placed = [...found].sort((a, b) => order(target(a), target(b)));
     for (const field of root ? walk(root) : [])
       field.fail(placed.filter((one) => one.chain.at(-1) === field).map((one) => one.message));
-    list.replaceChildren(...placed.map((one) => line(one, signal)));
+    fill(list, ...placed.map((one) => line(one, signal)));
     shown = placed;
     text(said, "");
     count();
@@ -104,7 +105,7 @@ function line({ chain, message }, signal) {
     const last = chain.at(-1);
     (last?.target() ?? last?.el)?.focus();
   };
-  on(link, "click", go, signal);
+  onClick(signal, link, go);
   return words("li", "", link, `: ${message}`);
 }
 

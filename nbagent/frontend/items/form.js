@@ -1,13 +1,16 @@
 // @ts-check
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
-import { attr, equal, h, on, random, tell, text, words } from "../dom.js";
+import { attr, equal, fill, h, random, tell, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
 import { makeField } from "../fields/index.js";
+import { unseenTexts } from "../fields/reveal.js";
+import { lifeWithin, makeTimer, on } from "../lifetime.js";
 import { actionBar } from "./actions.js";
 import { rich } from "./call.js";
 import { freeze, typing } from "./controls.js";
 import { errorSummary, place, unfinished } from "./errors.js";
+import { nextSubmission, OPEN } from "./submission.js";
 
 /**
  * @typedef {import("../wire.js").FormItem} FormItem
@@ -22,14 +25,14 @@ import { errorSummary, place, unfinished } from "./errors.js";
  * @typedef {object} Host
  * @property {() => void} [drawn] it changed
  * @property {(cut: boolean) => boolean} [unseen] the same of the host's own, where `cut` is the form's
- * @property {(errors: import("../wire.js").FieldError[]) => void} [refused] an answer was not taken, before the form tells why
+ * @property {(errors: import("../wire.js").FieldError[], forAll: boolean) => void} [refused] an answer, or one for all, was not taken, before the form tells why
  * @property {(answer: import("../wire.js").Answer) => boolean} [take] whether it sends the answer itself
  */
 
 /** Milliseconds after the last key until drafts go up. */
 const DRAFTS_AFTER = 400;
-/** Milliseconds without an answer after which the person is told why, and a lost one is asked for. */
-const [BUSY_AFTER, SLOW_AFTER] = [1000, 8000];
+/** Milliseconds without a receipt after which the person is told why, and a lost one is asked for. */
+const [DELAYED_AFTER, OVERDUE_AFTER] = [1000, 8000];
 /** Kinds that are one question: Send waits for an answer, digits pick one. */
 const PICKED = new Set(["choice", "multi", "bool"]);
 
@@ -37,16 +40,13 @@ export class FormView {
   /** @type {Host|null} */ host = null;
   /** @type {FormItem} */ #item;
   /** @type {Env} */ #env;
-  #life = new AbortController();
+  /** @type {AbortController} */ #life;
   /** @type {Field|null} */ #root = null;
-  /** @type {Set<HTMLElement>} What must still be shown whole. */ #held = new Set();
-  /** @type {string|null} The submission whose receipt is awaited. */ #pending = null;
-  #accepted = false;
-  #slow = false;
-  #frozen = false;
+  #unseen;
+  /** @type {import("./submission.js").Submission} */ #submission = OPEN;
   /** @type {Node|null} What the person last acted on. */ #at = null;
-  /** @type {ReturnType<typeof setTimeout>|undefined} */ #draftsTimer;
-  /** @type {ReturnType<typeof setTimeout>|undefined} */ #slowTimer;
+  /** @type {import("../lifetime.js").Timer} */ #draftsDue;
+  /** @type {import("../lifetime.js").Timer} */ #receiptDue;
 
   /**
    * @param {FormItem} item
@@ -55,8 +55,10 @@ export class FormView {
   constructor(item, env) {
     this.#item = item;
     this.#env = env;
-    const signal = this.#life.signal;
-    env.signal.addEventListener("abort", () => this.remove(), { once: true, signal });
+    this.#life = lifeWithin(env.signal);
+    const { signal } = this.#life;
+    this.#draftsDue = makeTimer(signal);
+    this.#receiptDue = makeTimer(signal);
     this.title = words("h4", { class: "nba-title", id: env.id(), tabindex: "-1" });
     this.path = words("div", "nba-path");
     this.note = words("p", "nba-note");
@@ -87,43 +89,40 @@ export class FormView {
       ...this.bar.els,
     );
     attr(this.el, "data-interrupt", item.interrupt);
+    this.#unseen = unseenTexts(this.el, () => this.draw());
     const at = (/** @type {Event} */ event) => {
       this.#at = /** @type {Node} */ (event.target);
     };
     for (const type of /** @type {const} */ (["input", "change", "click", "keydown"]))
-      on(this.slot, type, at, signal, true);
-    on(this.el, "submit", (event) => event.preventDefault(), signal);
-    on(this.el, "keydown", (event) => this.#key(event), signal);
+      on(signal, this.slot, type, at, true);
+    on(signal, this.el, "submit", (event) => event.preventDefault());
+    on(signal, this.el, "keydown", (event) => this.#key(event));
     env.store.listen((event) => {
-      if (event.type === "receipt" && event.receipt.submission === this.#pending)
-        this.#judged(event.receipt);
-      else if (event.type === "gone") this.#draw();
+      if (event.type === "receipt") this.#judged(event.receipt);
+      else if (event.type === "gone") this.draw();
     }, signal);
     this.#build(item.drafts);
     this.#foresee();
     this.bar.build(item.actions, item.remember);
-    this.#draw();
+    this.draw();
   }
 
   /** @param {FormItem} item */
   update(item) {
     const old = this.#item;
     this.#item = item;
-    if (old.answering && !item.answering) this.#accepted = false;
-    if (this.#slow && !item.answering) this.#release();
+    this.#move({ type: "shown" });
     const foreseen = (/** @type {FormItem} */ one) => [one.preview, one.preview_error];
     if (!equal(foreseen(old), foreseen(item))) this.#foresee();
     const shown = (/** @type {FormItem} */ one) => [one.facts, one.spec, one.approval];
     // What is shown is what is approved: another question is drawn anew, with what was typed.
     if (!equal(shown(old), shown(item))) this.#build(this.#drafts(true));
     if (!equal(old.actions, item.actions)) this.bar.build(item.actions, item.remember);
-    this.#draw();
+    this.draw();
   }
 
   remove() {
     this.#life.abort();
-    clearTimeout(this.#draftsTimer);
-    clearTimeout(this.#slowTimer);
   }
 
   tick() {
@@ -136,12 +135,12 @@ export class FormView {
 
   /** Whether an answer is on its way. */
   get busy() {
-    return this.#pending !== null || this.#accepted || this.#item.answering;
+    return this.#submission.state !== "open";
   }
 
-  /** Whether something to approve was not shown whole yet. What was taken away need not be seen. */
+  /** Whether something to approve was not shown whole yet. */
   get unseen() {
-    const cut = [...this.#held].some((box) => this.el.contains(box));
+    const cut = this.#item.approval && this.#unseen.any();
     return this.host?.unseen?.(cut) ?? cut;
   }
 
@@ -159,7 +158,8 @@ export class FormView {
   }
 
   /**
-   * Answers as a press of the button of this name does, with these drafts where they are given.
+   * Answers, as part of an answer for all, what a press of the button of this name does, with these
+   * drafts where they are given.
    * @param {Action["name"]} name
    * @param {string|null} reason
    * @param {Draft} [drafts]
@@ -168,7 +168,7 @@ export class FormView {
     const action = this.#item.actions.find((one) => one.name === name);
     if (!action || this.#env.store.gone) return;
     if (drafts !== undefined) this.#build(drafts);
-    this.#submit(action, { reason, remember: null });
+    this.#submit(action, { reason, remember: null }, true);
   }
 
   /**
@@ -194,7 +194,6 @@ export class FormView {
   #build(saved) {
     const { store, id } = this.#env;
     const { facts, spec, approval } = this.#item;
-    this.#held.clear();
     /** @type {import("../fields/node.js").Context} */
     const ctx = {
       t: (key, values) => store.t(key, values),
@@ -205,28 +204,22 @@ export class FormView {
       approval,
       root: spec?.root ?? { id: "", key: "", kind: "object", label: "" },
       touched: () => this.#touched(),
-      hold: (box) => {
-        if (approval) this.#held.add(box);
-        return () => {
-          if (this.#held.delete(box)) this.#draw();
-        };
-      },
+      hold: this.#unseen.hold,
       make: makeField,
     };
-    this.facts.replaceChildren(...(facts.length > 0 ? [factList(facts, ctx)] : []));
+    fill(this.facts, factList(facts, ctx));
     this.#root = spec ? makeField(ctx, spec.root, saved, { depth: 0 }) : null;
-    this.slot.replaceChildren(...(this.#root ? [this.#root.el] : []));
+    fill(this.slot, this.#root?.el);
   }
 
   /** Show what approving would do. */
   #foresee() {
     const { preview, preview_error: error } = this.#item;
-    const why = error ? [words("p", "nba-help", error)] : [];
-    this.preview.replaceChildren(...(preview ?? []).map(rich), ...why);
+    fill(this.preview, ...(preview ?? []).map(rich), error && words("p", "nba-help", error));
     this.preview.hidden = !this.preview.firstChild;
   }
 
-  #draw() {
+  draw() {
     const item = this.#item;
     const { store } = this.#env;
     const changed = this.#drafts(true) !== null;
@@ -244,9 +237,8 @@ export class FormView {
       "data-danger",
       item.actions.some((action) => action.danger && action.primary),
     );
+    if (store.gone || !this.gone.hidden) freeze(this.slot, store.gone);
     tell(this.gone, store.gone ? store.t("gone", { run: store.view?.head.run ?? "" }) : "");
-    if (this.#frozen !== store.gone) freeze(this.slot, store.gone);
-    this.#frozen = store.gone;
     this.bar.update({
       busy,
       gone: store.gone,
@@ -263,12 +255,11 @@ export class FormView {
 
   #touched() {
     if (this.#at) this.summary.edited(this.#at);
-    this.#draw();
-    clearTimeout(this.#draftsTimer);
-    this.#draftsTimer = setTimeout(() => {
+    this.draw();
+    this.#draftsDue.start(DRAFTS_AFTER, () => {
       const drafts = this.#drafts(false);
       this.#env.store.send({ type: "drafts", interrupt: this.#item.interrupt, drafts });
-    }, DRAFTS_AFTER);
+    });
   }
 
   /**
@@ -290,11 +281,12 @@ export class FormView {
   /**
    * @param {Action} action
    * @param {{reason: string|null, remember: string|null}} said
+   * @param {boolean} [forAll]
    */
-  #submit(action, { reason, remember }) {
+  #submit(action, { reason, remember }, forAll = false) {
     const open = this.#root && action.name !== "reject" ? unfinished(this.#root) : [];
     if (open.length > 0) {
-      this.host?.refused?.([]);
+      this.host?.refused?.([], forAll);
       this.summary.show(open, this.#root);
       return;
     }
@@ -309,39 +301,48 @@ export class FormView {
       remember,
     };
     if (this.host?.take?.(answer)) return;
-    clearTimeout(this.#draftsTimer);
-    this.#pending = answer.submission;
-    const sent = this.#env.store.send(answer);
-    if (!sent) this.#pending = null;
-    else
-      this.#slowTimer = setTimeout(() => {
-        this.bar.hint(this.#env.store.t("sent"));
-        this.#slowTimer = setTimeout(() => {
-          // The receipt may be lost: a snapshot tells how things stand.
-          this.#slow = true;
-          this.#env.store.send({ type: "hello" });
-        }, SLOW_AFTER - BUSY_AFTER);
-      }, BUSY_AFTER);
-    this.#draw();
+    this.#draftsDue.stop();
+    if (this.#env.store.send(answer)) this.#move({ type: "sent", id: answer.submission, forAll });
+    this.draw();
   }
 
-  #release() {
-    clearTimeout(this.#slowTimer);
-    this.#pending = null;
-    this.#slow = false;
-    this.bar.hint("");
+  /** @param {import("./submission.js").SubmissionEvent} event */
+  #move(event) {
+    const { state: before } = this.#submission;
+    this.#submission = nextSubmission(this.#submission, event);
+    const { state } = this.#submission;
+    if (state === before) return;
+    const late = () => this.#move({ type: "late" });
+    switch (state) {
+      case "sent":
+        this.#receiptDue.start(DELAYED_AFTER, late);
+        break;
+      case "delayed":
+        this.bar.hint(this.#env.store.t("sent"));
+        this.#receiptDue.start(OVERDUE_AFTER - DELAYED_AFTER, late);
+        break;
+      case "overdue":
+        // The receipt may be lost: a snapshot tells how things stand.
+        this.#env.store.send({ type: "hello" });
+        break;
+      case "open":
+      case "accepted":
+        this.#receiptDue.stop();
+        this.bar.hint("");
+    }
   }
 
   /** @param {import("../wire.js").Receipt} receipt */
-  #judged(receipt) {
-    this.#release();
-    this.#accepted = receipt.ok;
-    if (receipt.ok) this.#env.answered(this.#item);
+  #judged({ submission, ok, errors }) {
+    const sent = this.#submission;
+    if (!("id" in sent) || sent.id !== submission) return;
+    this.#move({ type: "judged", ok });
+    if (ok) this.#env.answered(this.#item);
     // The press held back what was typed: refused, it goes up for a reload.
     else this.#touched();
-    this.#draw();
-    if (!receipt.ok) this.host?.refused?.(receipt.errors);
-    this.fail(receipt.ok ? [] : receipt.errors);
+    this.draw();
+    if (!ok) this.host?.refused?.(errors, sent.forAll);
+    this.fail(ok ? [] : errors);
   }
 
   /** @param {KeyboardEvent} event */

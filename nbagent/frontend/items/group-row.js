@@ -1,10 +1,11 @@
 // @ts-check
 // One question in a table of those alike: its values in cells, its buttons, and its own form beneath.
 
-import { attr, expand, h, makeButton, nameAs, on, text } from "../dom.js";
+import { attr, expand, fill, h, makeButton, nameAs, text } from "../dom.js";
 import { difference } from "../fields/diff.js";
 import { factList, shown } from "../fields/fact.js";
-import { reveal } from "../fields/reveal.js";
+import { reveal, unseenTexts } from "../fields/reveal.js";
+import { on, onClick } from "../lifetime.js";
 import { drawRecord } from "./lines.js";
 
 /**
@@ -50,18 +51,15 @@ export function drawRow(first, env, does) {
   const under = h("tr", { role: "row", class: "nba-under" }, inside);
   /** @type {FormItem|RecordItem} */
   let item = first;
-  const redraw = () => item.type === "form" && form.update(item);
+  const redraw = () => item.type === "form" && form.draw();
   let values = valuesOf(first, t);
   /** @type {Map<string, HTMLElement>} */
   let cells = new Map();
-  /** @type {boolean|null} */
-  let open = null;
-  let opened = false; // once, so that what is long was on offer there
-  let quiet = false; // an answer for all: what is wrong with it unfolds nothing
+  /** @type {"apart"|"unread"|"open"|"read"} Its form: not here yet, folded, unfolded, folded again. */
+  let fold = "apart";
   let named = "";
   let marked = "[]";
-  /** @type {Set<HTMLElement>} */
-  const held = new Set();
+  const unseen = unseenTexts(el, redraw);
 
   const cell = (/** @type {string} */ name) => {
     const fact = values.get(name);
@@ -69,19 +67,11 @@ export function drawRow(first, env, does) {
     const box = h("div", fact.code ? { class: "nba-mono" } : { dir: "auto" });
     if (fact.changed_from === null) text(box, fact.value);
     else box.append(...difference(fact.changed_from, fact.value));
-    const hold = (/** @type {HTMLElement} */ cut) => {
-      held.add(cut);
-      return () => {
-        held.delete(cut);
-        redraw();
-      };
-    };
-    return [box, reveal({ t, signal, hold }, box, fact.value, ROOM) ?? ""];
+    return [box, reveal({ t, signal, hold: unseen.hold }, box, fact.value, ROOM) ?? ""];
   };
   const unfold = (/** @type {boolean} */ wanted) => {
-    if (wanted === open) return;
-    open = wanted;
-    opened ||= wanted;
+    if (fold !== "apart" && wanted === (fold === "open")) return;
+    fold = wanted ? "open" : fold === "open" ? "read" : "unread";
     attr(form.el, "data-folded", !wanted);
     expand(toggle, wanted);
     // Its buttons stand in the row, or below what they decide.
@@ -90,10 +80,10 @@ export function drawRow(first, env, does) {
     redraw();
   };
   const draw = () => {
-    text(toggle, t(open ? "close_row" : first.approval ? "open_row" : "answer_row"));
+    text(toggle, t(fold === "open" ? "close_row" : first.approval ? "open_row" : "answer_row"));
     const all = [...acts.querySelectorAll(".nba-buttons > button"), toggle];
     for (const button of all) nameAs(button, `${button.textContent}: ${named}`);
-    mark(open ? [] : form.changes().map((change) => changeOf(...change, values, t)));
+    mark(fold === "open" ? [] : form.changes().map((change) => changeOf(...change, values, t)));
     does.drawn();
   };
   /** Old and new stand in the cell of that name, else below the row. @param {Fact[]} changes */
@@ -106,25 +96,26 @@ export function drawRow(first, env, does) {
       const fact = changes.find(({ label }) => label === name);
       if (fact) left.delete(fact);
       const parts = fact && difference(fact.changed_from ?? "–", fact.value, 1);
-      box.replaceChildren(...(parts ? [h("div", "nba-mono", ...parts)] : cell(name)));
+      fill(box, ...(parts ? [h("div", "nba-mono", ...parts)] : cell(name)));
     }
-    changed.replaceChildren(...(left.size > 0 ? [factList([...left])] : []));
+    fill(changed, factList([...left]));
   };
 
   form.host = {
     drawn: draw,
     unseen: (cut) => {
-      const here = does.unseen() || [...held].some((box) => el.contains(box));
-      return first.approval && here && (cut || !opened);
+      const here = does.unseen() || unseen.any();
+      // Once it was unfolded, what is long was on offer there.
+      return first.approval && here && (cut || fold === "apart" || fold === "unread");
     },
-    refused(errors) {
-      if (quiet) does.refused(errors);
+    refused(errors, forAll) {
+      // What is wrong with an answer for all unfolds nothing.
+      if (forAll) does.refused(errors);
       else unfold(true);
-      quiet = false;
     },
   };
-  on(toggle, "click", () => unfold(!open), signal);
-  on(form.summary.el, "click", () => unfold(true), signal, true); // what it leads to must be there
+  onClick(signal, toggle, () => unfold(fold !== "open"));
+  on(signal, form.summary.el, "click", () => unfold(true), true); // what it leads to must be there
   return {
     el,
     under,
@@ -155,7 +146,7 @@ export function drawRow(first, env, does) {
       const here = [el, under].some((part) => part.contains(document.activeElement));
       form.remove();
       under.hidden = true;
-      deciding.replaceChildren(line);
+      fill(deciding, line);
       if (here) line.focus({ preventScroll: true });
     },
     /**
@@ -171,7 +162,7 @@ export function drawRow(first, env, does) {
         }),
       );
       marked = "[]";
-      el.replaceChildren(head, ...cells.values(), deciding);
+      fill(el, head, ...cells.values(), deciding);
       attr(inside, "colspan", columns.length + 2);
       const told = columns.map(
         ({ name, label }) => `${label} ${values.get(name)?.value.slice(0, TOLD) ?? "–"}`,
@@ -184,7 +175,7 @@ export function drawRow(first, env, does) {
     },
     /** Takes the form over once the row is on the page; who types in it goes on. */
     adopt() {
-      if (open !== null) return;
+      if (fold !== "apart") return;
       const active = document.activeElement;
       const typing = active instanceof HTMLElement && form.el.contains(active) ? active : null;
       inside.append(form.el);
@@ -198,10 +189,7 @@ export function drawRow(first, env, does) {
      * @param {import("../fields/node.js").Draft} [drafts]
      */
     press(name, reason, drafts) {
-      if (form.busy) return;
-      quiet = true;
-      form.press(name, reason, drafts);
-      quiet &&= form.busy;
+      if (!form.busy) form.press(name, reason, drafts);
     },
   };
 }

@@ -2,8 +2,9 @@
 // Questions that are alike, as one table: a row for each, and one answer for all that are open.
 
 import { idOf } from "../arrange.js";
-import { h, text, words } from "../dom.js";
+import { fill, h, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
+import { unseenTexts } from "../fields/reveal.js";
 import { drawFoot } from "./group-foot.js";
 import { drawRow, TITLE } from "./group-row.js";
 
@@ -44,8 +45,9 @@ export function drawGroup(group, env) {
   const asking = h("div", "nba-asking", path, title, note);
   const about = { class: "nba-form nba-group", "aria-labelledby": title.id };
   const el = h("section", about, asking, facts, table, foot.form.el);
-  /** @type {Set<HTMLElement>} What all rows share and must still be shown whole. */
-  const held = new Set();
+  const unseen = unseenTexts(facts, () => {
+    for (const row of waiting()) row.redraw();
+  });
   let laid = "";
 
   const update = (/** @type {GroupItem} */ { items }) => {
@@ -70,7 +72,7 @@ export function drawGroup(group, env) {
   const add = (/** @type {FormItem} */ item) => {
     const row = drawRow(item, env, {
       drawn: () => draw(),
-      unseen: () => [...held].some((box) => facts.contains(box)),
+      unseen: unseen.any,
       refused: (errors) => approval || foot.form.fail(errors),
     });
     rows.set(idOf(item), row);
@@ -93,7 +95,8 @@ export function drawGroup(group, env) {
         return { name, label: shown[0]?.label ?? name, kind };
       });
     const about = { scope: "col", role: "columnheader" };
-    heads.replaceChildren(
+    fill(
+      heads,
       h("td", { role: "cell" }),
       ...columns.map(({ label, kind }) =>
         h("th", { ...about, "data-kind": kind }, words("span", "", label)),
@@ -107,17 +110,10 @@ export function drawGroup(group, env) {
   };
   /** What is the same in all rows stands above them, once. @param {import("../wire.js").Fact[]} shared */
   const share = (shared) => {
-    const hold = (/** @type {HTMLElement} */ box) => {
-      held.add(box);
-      return () => {
-        held.delete(box);
-        for (const row of waiting()) row.redraw();
-      };
-    };
     const label = h("div", "nba-help", t("same_in_all"));
-    const list = factList(shared, { t, hold, signal: env.signal });
-    facts.replaceChildren(...(shared.length > 0 ? [label, list] : []));
-    facts.hidden = !facts.firstChild;
+    const list = factList(shared, { t, hold: unseen.hold, signal: env.signal });
+    fill(facts, list && label, list);
+    facts.hidden = !list;
   };
   const draw = () => {
     const open = waiting();

@@ -1,8 +1,9 @@
 // @ts-check
 // The one-line items: a decision that was made, and a word from nbagent itself.
 
-import { attr, disable, h, makeButton, on, tell, text, words } from "../dom.js";
+import { attr, disable, fill, h, makeButton, tell, text, words } from "../dom.js";
 import { factList } from "../fields/fact.js";
+import { onClick } from "../lifetime.js";
 import { duration } from "./env.js";
 
 /**
@@ -28,9 +29,11 @@ export function drawRecord(first, env) {
       h("span", "nba-time", after),
     ];
     attr(el, "data-tone", item.tone);
-    el.replaceChildren(
-      item.details.length > 0
-        ? h("details", {}, h("summary", {}, ...line), factList(item.details))
+    const details = factList(item.details);
+    fill(
+      el,
+      details
+        ? h("details", {}, h("summary", {}, ...line), details)
         : h("div", "nba-line", ...line),
     );
   };
@@ -54,7 +57,7 @@ export function drawNotice(first, { store, signal }) {
     if (!button || !action || button.hasAttribute("aria-disabled")) return;
     if (store.send({ type: "press", notice: item.key, action })) disable(button, true);
   };
-  on(buttons, "click", press, signal);
+  onClick(signal, buttons, press);
   const update = (/** @type {NoticeItem} */ next) => {
     const same = next !== first && next.actions.length === item.actions.length;
     item = next;
@@ -63,7 +66,7 @@ export function drawNotice(first, { store, signal }) {
     if (same) return;
     const inside = buttons.contains(document.activeElement);
     const made = item.actions.map(({ label }) => makeButton("nba-button", label));
-    buttons.replaceChildren(...made);
+    fill(buttons, ...made);
     buttons.hidden = made.length === 0;
     // The button that was pressed is gone: who works by keyboard stays here.
     if (inside) (made[0] ?? said).focus();

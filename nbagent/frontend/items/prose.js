@@ -1,7 +1,7 @@
 // @ts-check
 // What the model says: text, as sanitized blocks with an open end, and its folded reasoning.
 
-import { grow, h, sanitized, words } from "../dom.js";
+import { fill, grow, h, sanitized, words } from "../dom.js";
 
 /** Elements whose text can go on, at their end or in their last child. */
 const GOES_ON = new Set("P LI UL OL BLOCKQUOTE H4 H5 H6 PRE TABLE THEAD TBODY TR TD TH".split(" "));
@@ -27,7 +27,7 @@ export function drawText(first) {
   };
   const update = (/** @type {import("../wire.js").TextItem} */ item) => {
     if (!blocks.every((block, index) => item.blocks[index] === block)) {
-      el.replaceChildren();
+      fill(el);
       blocks = [];
       tail = { html: "", nodes: [] };
     }

@@ -1,19 +1,20 @@
-// A kernel for tests: a model with get, on, off and send, and messages to hand to the page.
+// A host for tests: a model with get, on, off and send, a page with a card, and what a person does on it.
 
 import { readFileSync } from "node:fs";
-import card from "./card.js";
+import { afterEach } from "vitest";
+import card from "../card.js";
 
 /** @param {string} path */
 const read = (path) => readFileSync(new URL(path, import.meta.url), "utf8");
 
 /** @param {string} name of a file that both ends check */
-export const fixture = (name) => JSON.parse(read(`../../tests/fixtures/${name}`));
+export const fixture = (name) => JSON.parse(read(`../../../tests/fixtures/${name}`));
 
 export const WIRE = fixture("wire.json");
 
 /** The sentences of notebook/texts.py. */
 export const TEXTS = Object.fromEntries(
-  [...read("../notebook/texts.py").matchAll(/^ {4}"(\w+)": (["'])(.*)\2,$/gm)].map((found) => [
+  [...read("../../notebook/texts.py").matchAll(/^ {4}"(\w+)": (["'])(.*)\2,$/gm)].map((found) => [
     found[1] ?? "",
     (found[3] ?? "").replaceAll("\\n", "\n").replaceAll('\\"', '"'),
   ]),
@@ -77,12 +78,12 @@ export class FakeModel {
 
 /** The connection of a kernel that tells how it stands. */
 export function fakeKernel() {
-  /** @type {Set<import("./wire.js").KernelSlot>} */
+  /** @type {Set<import("../wire.js").KernelSlot>} */
   const slots = new Set();
   const gone = new Set();
   const signal = (/** @type {typeof slots} */ all) => ({
-    connect: (/** @type {import("./wire.js").KernelSlot} */ slot) => void all.add(slot),
-    disconnect: (/** @type {import("./wire.js").KernelSlot} */ slot) => void all.delete(slot),
+    connect: (/** @type {import("../wire.js").KernelSlot} */ slot) => void all.add(slot),
+    disconnect: (/** @type {import("../wire.js").KernelSlot} */ slot) => void all.delete(slot),
   });
   return {
     statusChanged: signal(slots),
@@ -145,13 +146,22 @@ export const GATE = [
   action("reject", "Reject…", { reason: true }),
 ];
 
+/** @type {AbortController[]} The lives of the cards that a test opened. */
+const opened = [];
+
+// A timer of a card that outlives its test would fire when the page of the test is gone.
+afterEach(() => {
+  for (const controller of opened.splice(0)) controller.abort();
+});
+
 /**
- * A card on a page, with these items drawn.
+ * A card on a page, with these items drawn, until the test is over.
  * @param {object[]} items
  */
 export function open(items) {
   const model = new FakeModel();
   const controller = new AbortController();
+  opened.push(controller);
   const { signal } = controller;
   const widget = card();
   widget.initialize({ model, signal });

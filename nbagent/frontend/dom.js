@@ -69,7 +69,7 @@ export function attr(el, name, value) {
  * @param {Element} el
  * @param {string|null} name
  */
-export function nameAs(el, name) {
+export function setLabel(el, name) {
   attr(el, "aria-label", name);
 }
 
@@ -96,7 +96,7 @@ export function expand(el, open) {
  * @param {Element} el
  * @param {string} value
  */
-export function text(el, value) {
+export function setText(el, value) {
   if (el.textContent !== value) el.textContent = value;
 }
 
@@ -105,8 +105,8 @@ export function text(el, value) {
  * @param {HTMLElement} el
  * @param {string} value
  */
-export function tell(el, value) {
-  text(el, value);
+export function showText(el, value) {
+  setText(el, value);
   el.hidden = value === "";
 }
 
@@ -115,11 +115,11 @@ export function tell(el, value) {
  * @param {Element} el
  * @param {string} value
  */
-export function grow(el, value) {
+export function growText(el, value) {
   const node = el.firstChild;
   if (node instanceof Text && el.childNodes.length === 1 && value.startsWith(node.data)) {
     if (value.length > node.data.length) node.appendData(value.slice(node.data.length));
-  } else text(el, value);
+  } else setText(el, value);
 }
 
 /**
@@ -137,12 +137,12 @@ export function sanitized(html) {
  * @param {unknown} a
  * @param {unknown} b
  */
-export function equal(a, b) {
+export function isEqual(a, b) {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
 /** Random hex digits; works without a secure context, unlike crypto.randomUUID. */
-export function random() {
+export function randomId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
     byte.toString(16).padStart(2, "0"),
   ).join("");

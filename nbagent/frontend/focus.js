@@ -33,7 +33,7 @@ export function reportFocus(root, store, signal) {
  * @param {HTMLElement} root
  * @param {AbortSignal} signal
  */
-export function keepKeys(root, signal) {
+export function keepKeysInside(root, signal) {
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   on(signal, root, "keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);

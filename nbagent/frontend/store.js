@@ -1,6 +1,7 @@
 // @ts-check
 // The state of one run on one page. Lives as long as the model; every view draws from it.
 
+import { groupDigits } from "./format.js";
 import { onAbort } from "./lifetime.js";
 import { apply, changes } from "./reduce.js";
 
@@ -90,7 +91,7 @@ export class Store {
    * @param {number} n
    */
   tn(key, n) {
-    return this.t(n === 1 ? `${key}_one` : key, { n: group(n) });
+    return this.t(n === 1 ? `${key}_one` : key, { n: groupDigits(n) });
   }
 
   /**
@@ -175,12 +176,4 @@ export class Store {
   #tell(event) {
     for (const listener of [...this.#listeners]) listener(event);
   }
-}
-
-/**
- * Digits in groups of three, the same in every locale, as the static view writes them.
- * @param {number} n
- */
-export function group(n) {
-  return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }

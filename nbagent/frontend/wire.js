@@ -46,8 +46,8 @@
  * @property {string} title
  * @property {string|null} note
  * @property {Fact[]} facts
- * @property {{root: import("./fields/node.js").Node}|null} spec
- * @property {import("./fields/node.js").Draft} drafts
+ * @property {{root: import("./fields/spec.js").SpecNode}|null} spec
+ * @property {import("./fields/spec.js").Draft} drafts
  * @property {Action[]} actions
  * @property {{id: string, label: string}[]} remember
  * @property {Rich[]} [preview]
@@ -113,11 +113,11 @@
  * @property {string} interrupt
  * @property {string} submission
  * @property {"submit"|"approve"|"reject"} action
- * @property {import("./fields/node.js").Draft} drafts
+ * @property {import("./fields/spec.js").Draft} drafts
  * @property {string|null} reason
  * @property {string|null} remember
  */
-/** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/node.js").Draft}} Drafts */
+/** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft}} Drafts */
 /** @typedef {{type: "press", notice: string, action: "stop"|"show"}} Press */
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */

@@ -3,14 +3,15 @@
 
 import { attr, h } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
-import { frame } from "./frame.js";
-import { dropdown, hinted, lineInput } from "./node.js";
+import { controlField } from "./control-field.js";
+import { dropdown, lineInput } from "./inputs.js";
 import { optionList } from "./options.js";
+import { hintedWidget } from "./spec.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
  */
 
 /** Options up to which they stand side by side, and up to which a field shows radios. */
@@ -23,14 +24,14 @@ const OTHER = "other";
 
 /**
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
- * @param {import("./node.js").Place} place
+ * @param {import("./field.js").Place} place
  */
 export function choiceField(ctx, node, saved, place) {
   const options = node.options ?? [];
   const short = options.every((option) => option.label.length <= 40 && !option.help);
-  const hint = hinted(node);
+  const hint = hintedWidget(node);
   const several = place.depth > 0 && options.length > FEW && options.length <= MANY && short;
   // A closed list would cut what is approved where there is little room.
   const cut = ctx.approval && options.some((option) => option.label.length > CELL);
@@ -38,14 +39,14 @@ export function choiceField(ctx, node, saved, place) {
   const control = listed
     ? selectControl(ctx, options, node.other)
     : radioControl(ctx, node, place.depth === 0);
-  return frame(ctx, node, place, control, { initial: node.initial ?? null, saved });
+  return controlField(ctx, node, place, control, { initial: node.initial ?? null, saved });
 }
 
 /**
  * @param {Context} ctx
- * @param {import("./node.js").Option[]} options
+ * @param {import("./spec.js").Option[]} options
  * @param {boolean} [other] whether there is a write-in
- * @returns {import("./node.js").Control}
+ * @returns {import("./field.js").Control}
  */
 export function selectControl(ctx, options, other = false) {
   const el = dropdown(ctx, [
@@ -81,9 +82,9 @@ export function selectControl(ctx, options, other = false) {
 
 /**
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {boolean} whole whether it is the whole question
- * @returns {import("./node.js").Control}
+ * @returns {import("./field.js").Control}
  */
 export function radioControl(ctx, node, whole) {
   const options = node.options ?? [];

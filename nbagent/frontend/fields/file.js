@@ -1,16 +1,16 @@
 // @ts-check
 // A file: read in the page, sent with the answer and never before.
 
-import { h, tell } from "../dom.js";
+import { h, showText } from "../dom.js";
 import { on } from "../lifetime.js";
-import { frame } from "./frame.js";
-import { reveal } from "./reveal.js";
+import { controlField } from "./control-field.js";
+import { cutLongText } from "./long-text.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Place} Place
  */
 
 /** Bytes: a server closes the channel on messages of 10 MiB, and base64 takes a third more. */
@@ -18,7 +18,7 @@ export const MAX_FILE = 6 * 2 ** 20;
 
 /**
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} _saved a file is not kept over a reload
  * @param {Place} place
  */
@@ -29,14 +29,14 @@ export function fileField(ctx, node, _saved, place) {
   const status = h("div", { class: "nba-status", role: "status" });
   const there = initial?.text ?? "";
   const before = there === "" ? null : h("div", "nba-mono", there);
-  const more = before && reveal(ctx, before, there);
+  const more = before && cutLongText(ctx, before, there);
   /** @type {Draft} */
   let draft = initial;
   let problem = "";
   let picks = 0;
   const say = (/** @type {string} */ message, bad = false) => {
     problem = bad ? message : "";
-    tell(status, message);
+    showText(status, message);
     status.classList.toggle("nba-bad", bad);
   };
   const told = () => el.dispatchEvent(new Event("change", { bubbles: true }));
@@ -59,7 +59,7 @@ export function fileField(ctx, node, _saved, place) {
   };
   on(ctx.signal, input, "change", () => void pick());
   const el = h("div", "nba-control", before, more, input, status);
-  /** @type {import("./node.js").Control} */
+  /** @type {import("./field.js").Control} */
   const control = {
     el,
     inputs: [input],
@@ -74,7 +74,7 @@ export function fileField(ctx, node, _saved, place) {
     },
     problem: () => problem,
   };
-  return frame(ctx, node, place, control, { initial, saved: null });
+  return controlField(ctx, node, place, control, { initial, saved: null });
 }
 
 /**

@@ -3,26 +3,26 @@
 
 import { fill, h, makeButton } from "../dom.js";
 import { onClick } from "../lifetime.js";
-import { box } from "./box.js";
-import { added } from "./node.js";
+import { containerField } from "./container-field.js";
+import { addedContext } from "./field.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Field} Field
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ * @typedef {import("./field.js").Place} Place
  */
 
 /**
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
 export function lazyField(ctx, node, saved, place) {
   const like = find(ctx.root, node.of ?? "");
-  return box(ctx, node, saved, place, (own) => {
+  return containerField(ctx, node, saved, place, (own) => {
     const slot = h("div", "nba-branch");
     const adds = makeButton("nba-button nba-small");
     const drops = makeButton("nba-button nba-small");
@@ -35,7 +35,11 @@ export function lazyField(ctx, node, saved, place) {
     };
     const open = (/** @type {Draft} */ draft) => {
       const shape = { ...empty(like ?? { ...node, kind: "json" }), label: node.label };
-      field = own.make(added(own), shape, draft, { depth: place.depth + 1, bare: true, name });
+      field = own.make(addedContext(own), shape, draft, {
+        depth: place.depth + 1,
+        bare: true,
+        name,
+      });
       fill(slot, field.el);
       draw();
     };
@@ -75,9 +79,9 @@ export function lazyField(ctx, node, saved, place) {
 
 /**
  * The node of this id, templates and branches included.
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {string} id
- * @returns {Node|null}
+ * @returns {SpecNode|null}
  */
 function find(node, id) {
   if (node.id === id) return node;
@@ -88,7 +92,7 @@ function find(node, id) {
   return null;
 }
 
-/** @param {Node} node */
+/** @param {SpecNode} node */
 function below(node) {
   return [
     ...(node.fields ?? []),
@@ -103,12 +107,12 @@ function below(node) {
 
 /**
  * The same node without what a document put into it.
- * @param {Node} node
- * @returns {Node}
+ * @param {SpecNode} node
+ * @returns {SpecNode}
  */
 function empty(node) {
   const { initial, initial_json: _json, prefilled, provided: _provided, ...rest } = node;
-  /** @type {Node} */
+  /** @type {SpecNode} */
   const bare = { ...rest };
   if (initial && !prefilled && !initial.null) bare.initial = initial;
   if (node.fields) bare.fields = node.fields.map(empty);

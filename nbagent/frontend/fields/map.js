@@ -1,17 +1,18 @@
 // @ts-check
 // Names with values: rows of a name, a value and a button that removes them.
 
-import { h, nameAs } from "../dom.js";
+import { h, setLabel } from "../dom.js";
 import { on } from "../lifetime.js";
-import { box } from "./box.js";
-import { added, dropdown } from "./node.js";
-import { editable } from "./rows.js";
+import { containerField } from "./container-field.js";
+import { editableRows } from "./editable-rows.js";
+import { addedContext } from "./field.js";
+import { dropdown } from "./inputs.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Place} Place
  */
 
 /** Characters of a name that a line shows for sure. */
@@ -19,31 +20,31 @@ const SHORT = 12;
 
 /**
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
 export function mapField(ctx, node, saved, place) {
   const entries = node.entries ?? [];
-  return box(ctx, node, saved, place, (own) => {
+  return containerField(ctx, node, saved, place, (own) => {
     const list = h("div", "nba-map");
-    const rows = editable(own, node, saved, {
+    const rows = editableRows(own, node, saved, {
       el: list,
       list,
       ordered: false,
       make: (from, draft, key) => {
         const entry = from === null ? undefined : entries[from];
         const before = key ?? entry?.key ?? "";
-        const name = nameInput(from === null ? added(own) : own, node, before);
+        const name = nameInput(from === null ? addedContext(own) : own, node, before);
         const shown = name.value; // a control may normalize
         const inner = { depth: place.depth + 1, bare: true, name: " " };
-        const around = from === null ? added(own) : own;
+        const around = from === null ? addedContext(own) : own;
         const field = own.make(around, entry?.node ?? node.item ?? node, draft, inner);
         const tools = h("span", "nba-tools");
         const el = h("div", "nba-entry", name, field.el, tools);
         let n = 0;
         const called = () => {
-          nameAs(name, own.t("name_of", { n }));
+          setLabel(name, own.t("name_of", { n }));
           field.rename(name.value || own.t("value_of", { n }));
         };
         on(own.signal, name, "input", called);
@@ -58,7 +59,7 @@ export function mapField(ctx, node, saved, place) {
         return { from, field: { ...field, target }, el, tools, number, named };
       },
     });
-    const nameOf = (/** @type {import("./rows.js").Row} */ row) => row.named?.() ?? "";
+    const nameOf = (/** @type {import("./editable-rows.js").Row} */ row) => row.named?.() ?? "";
     const moved = () =>
       rows.moved() ||
       rows.rows().some((row) => row.from !== null && entries[row.from]?.key !== nameOf(row));
@@ -80,7 +81,7 @@ export function mapField(ctx, node, saved, place) {
 
 /**
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {string} value
  */
 function nameInput(ctx, node, value) {

@@ -3,21 +3,21 @@
 
 import { h, makeButton } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
-import { frame } from "./frame.js";
-import { lineInput } from "./node.js";
+import { controlField } from "./control-field.js";
+import { lineInput } from "./inputs.js";
 import { optionList } from "./options.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
  */
 
 /**
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
- * @param {import("./node.js").Place} place
+ * @param {import("./field.js").Place} place
  */
 export function multiField(ctx, node, saved, place) {
   const options = node.options ?? [];
@@ -64,7 +64,7 @@ export function multiField(ctx, node, saved, place) {
       others?.write(draft?.others ?? []);
     },
   };
-  return frame(ctx, node, place, control, { initial: normal(node.initial), saved });
+  return controlField(ctx, node, place, control, { initial: normal(node.initial), saved });
 }
 
 /**

@@ -1,17 +1,18 @@
 // @ts-check
 // One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
 
-import { h, nameAs, words } from "../dom.js";
+import { h, setLabel, words } from "../dom.js";
 import { on } from "../lifetime.js";
-import { box } from "./box.js";
-import { added, dropdown } from "./node.js";
+import { containerField } from "./container-field.js";
+import { addedContext } from "./field.js";
+import { dropdown } from "./inputs.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Field} Field
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ * @typedef {import("./field.js").Place} Place
  */
 
 /** Shapes up to which they are radios. */
@@ -19,14 +20,14 @@ const FEW = 4;
 
 /**
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
 export function unionField(ctx, node, saved, place) {
   const branches = node.branches ?? [];
   const start = node.branch ?? null;
-  return box(ctx, node, saved, place, (own) => {
+  return containerField(ctx, node, saved, place, (own) => {
     const slot = h("div", "nba-branch");
     /** @type {Map<number, Field>} The shapes that were looked at, each with what was typed. */
     const made = new Map();
@@ -43,7 +44,7 @@ export function unionField(ctx, node, saved, place) {
       const branch = branches[index];
       if (!branch) return null;
       const inner = { depth: place.depth + 1, bare: true, name: called(index) };
-      const around = index === start ? own : added(own);
+      const around = index === start ? own : addedContext(own);
       const fresh = own.make(around, branch.node, draft, inner);
       made.set(index, fresh);
       slot.append(fresh.el);
@@ -120,7 +121,7 @@ function select(ctx, labels, pick) {
     show: (index) => {
       el.value = index === null ? "" : String(index);
     },
-    rename: (name) => nameAs(el, name),
+    rename: (name) => setLabel(el, name),
   };
 }
 
@@ -149,6 +150,6 @@ function radios(ctx, labels, pick) {
         input.checked = at === index;
       });
     },
-    rename: (name) => nameAs(el, name),
+    rename: (name) => setLabel(el, name),
   };
 }

@@ -1,13 +1,13 @@
 // @ts-check
 // Errors of a refused answer: each at its field, and all of them in a summary that leads there.
 
-import { fill, h, makeButton, text, words } from "../dom.js";
+import { fill, h, makeButton, setText, words } from "../dom.js";
 import { onClick } from "../lifetime.js";
 
 /**
  * @typedef {import("../wire.js").FieldError} FieldError
- * @typedef {import("../fields/node.js").Field} Field
- * @typedef {import("./env.js").Env} Env
+ * @typedef {import("../fields/field.js").Field} Field
+ * @typedef {import("./item.js").CardContext} CardContext
  */
 
 /**
@@ -16,10 +16,10 @@ import { onClick } from "../lifetime.js";
  */
 
 /**
- * @param {Env} env
+ * @param {CardContext} card
  * @param {AbortSignal} signal
  */
-export function errorSummary(env, signal) {
+export function errorSummary(card, signal) {
   const said = h("div", { class: "nba-sr", role: "status" });
   /** @type {Placed[]} */
   let shown = [];
@@ -42,7 +42,7 @@ export function errorSummary(env, signal) {
       field.fail(placed.filter((one) => one.chain.at(-1) === field).map((one) => one.message));
     fill(list, ...placed.map((one) => line(one, signal)));
     shown = placed;
-    text(said, "");
+    setText(said, "");
     count();
     const first = placed.map(target).find((one) => one !== null);
     // A single error that stands at its field is only said, not shown twice.
@@ -52,7 +52,7 @@ export function errorSummary(env, signal) {
     (first ?? el).focus();
   };
   const count = () => {
-    text(title, shown.length > 0 ? env.store.tn("errors", shown.length) : "");
+    setText(title, shown.length > 0 ? card.store.tn("errors", shown.length) : "");
     el.hidden = shown.length === 0;
   };
   /**
@@ -70,7 +70,7 @@ export function errorSummary(env, signal) {
       one.chain.at(-1)?.fail([]);
     }
     count();
-    text(said, shown.length > 0 ? title.textContent : env.store.t("errors_none"));
+    setText(said, shown.length > 0 ? title.textContent : card.store.t("errors_none"));
   };
   return { el, said, show, edited };
 }
@@ -125,7 +125,7 @@ export function* walk(field) {
  * @param {Field|null} root
  * @returns {Placed}
  */
-export function place({ field: id, message }, root) {
+export function placeError({ field: id, message }, root) {
   if (id === null || root === null) return { chain: [], message };
   const chain = [root];
   let rest = id;
@@ -152,9 +152,9 @@ export function place({ field: id, message }, root) {
  * @param {Field[]} [around]
  * @returns {Placed[]}
  */
-export function unfinished(field, around = []) {
+export function unfinishedFields(field, around = []) {
   const chain = [...around, field];
   const message = field.problem();
-  const inside = field.children().flatMap(([, child]) => unfinished(child, chain));
+  const inside = field.children().flatMap(([, child]) => unfinishedFields(child, chain));
   return message ? [{ chain, message }, ...inside] : inside;
 }

@@ -1,18 +1,18 @@
 // @ts-check
 // One question in a table of those alike: its values in cells, its buttons, and its own form beneath.
 
-import { attr, expand, fill, h, makeButton, nameAs, text } from "../dom.js";
+import { attr, expand, fill, h, makeButton, setLabel, setText } from "../dom.js";
 import { difference } from "../fields/diff.js";
-import { factList, shown } from "../fields/fact.js";
-import { reveal, unseenTexts } from "../fields/reveal.js";
+import { factList, nodeText } from "../fields/facts.js";
+import { cutLongText, unseenTexts } from "../fields/long-text.js";
 import { on, onClick } from "../lifetime.js";
-import { drawRecord } from "./lines.js";
+import { drawRecord } from "./record.js";
 
 /**
  * @typedef {import("../wire.js").Fact} Fact
  * @typedef {import("../wire.js").FormItem} FormItem
  * @typedef {import("../wire.js").RecordItem} RecordItem
- * @typedef {import("./env.js").Env} Env
+ * @typedef {import("./item.js").CardContext} CardContext
  * @typedef {ReturnType<typeof drawRow>} Row
  * @typedef {{name: string, label: string, kind: string|null}} Column
  */
@@ -33,13 +33,13 @@ export const TITLE = "\u0000";
 
 /**
  * @param {FormItem} first
- * @param {Env} env
+ * @param {CardContext} card
  * @param {Does} does
  */
-export function drawRow(first, env, does) {
-  const { signal } = env;
-  const t = env.store.t.bind(env.store);
-  const form = env.form(first);
+export function drawRow(first, card, does) {
+  const { signal } = card;
+  const t = card.store.t.bind(card.store);
+  const form = card.form(first);
   const { acts } = form.bar;
   const head = h("th", { scope: "row", role: "rowheader" });
   const toggle = makeButton("nba-button nba-small");
@@ -65,9 +65,9 @@ export function drawRow(first, env, does) {
     const fact = values.get(name);
     if (!fact) return ["–"];
     const box = h("div", fact.code ? { class: "nba-mono" } : { dir: "auto" });
-    if (fact.changed_from === null) text(box, fact.value);
+    if (fact.changed_from === null) setText(box, fact.value);
     else box.append(...difference(fact.changed_from, fact.value));
-    return [box, reveal({ t, signal, hold: unseen.hold }, box, fact.value, ROOM) ?? ""];
+    return [box, cutLongText({ t, signal, hold: unseen.hold }, box, fact.value, ROOM) ?? ""];
   };
   const unfold = (/** @type {boolean} */ wanted) => {
     if (fold !== "apart" && wanted === (fold === "open")) return;
@@ -80,9 +80,9 @@ export function drawRow(first, env, does) {
     redraw();
   };
   const draw = () => {
-    text(toggle, t(fold === "open" ? "close_row" : first.approval ? "open_row" : "answer_row"));
+    setText(toggle, t(fold === "open" ? "close_row" : first.approval ? "open_row" : "answer_row"));
     const all = [...acts.querySelectorAll(".nba-buttons > button"), toggle];
-    for (const button of all) nameAs(button, `${button.textContent}: ${named}`);
+    for (const button of all) setLabel(button, `${button.textContent}: ${named}`);
     mark(fold === "open" ? [] : form.changes().map((change) => changeOf(...change, values, t)));
     does.drawn();
   };
@@ -101,7 +101,7 @@ export function drawRow(first, env, does) {
     fill(changed, factList([...left]));
   };
 
-  form.host = {
+  form.owner = {
     drawn: draw,
     unseen: (cut) => {
       const here = does.unseen() || unseen.any();
@@ -142,7 +142,7 @@ export function drawRow(first, env, does) {
         return;
       }
       mark(next.details.filter((fact) => fact.changed_from !== null));
-      const line = drawRecord(next, env).el;
+      const line = drawRecord(next, card).el;
       const here = [el, under].some((part) => part.contains(document.activeElement));
       form.remove();
       under.hidden = true;
@@ -154,7 +154,7 @@ export function drawRow(first, env, does) {
      * @param {Column[]} columns
      */
     lay(number, columns) {
-      text(head, String(number));
+      setText(head, String(number));
       cells = new Map(
         columns.map(({ name, label, kind }) => {
           const about = { role: "cell", "data-label": label, "data-kind": kind };
@@ -186,7 +186,7 @@ export function drawRow(first, env, does) {
      * Answers as part of an answer for all.
      * @param {import("../wire.js").Action["name"]} name
      * @param {string|null} reason
-     * @param {import("../fields/node.js").Draft} [drafts]
+     * @param {import("../fields/spec.js").Draft} [drafts]
      */
     press(name, reason, drafts) {
       if (!form.busy) form.press(name, reason, drafts);
@@ -214,15 +214,15 @@ function valuesOf(item, t) {
 
 /**
  * A change as a fact; what has no short text is only named.
- * @param {import("../fields/node.js").Node} node
- * @param {import("../fields/node.js").DraftParts} draft
+ * @param {import("../fields/spec.js").SpecNode} node
+ * @param {import("../fields/spec.js").DraftParts} draft
  * @param {Map<string, Fact>} values
- * @param {import("../fields/node.js").Context["t"]} t
+ * @param {import("../fields/field.js").Context["t"]} t
  * @returns {Fact}
  */
 function changeOf(node, draft, values, t) {
   const now = /** @type {typeof node} */ ({ ...node, initial: draft, initial_json: draft.json });
-  const told = node.secret ? "" : shown(now, /** @type {any} */ ({ t }));
+  const told = node.secret ? "" : nodeText(now, /** @type {any} */ ({ t }));
   const before = values.get(node.key)?.value ?? "–";
   return {
     label: node.key || node.label,

@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { arrange } from "../arrange.js";
 import {
   action,
   form,
@@ -10,6 +9,7 @@ import {
   type,
   WIRE,
 } from "../test-support/fake-host.js";
+import { groupAlike } from "./grouping.js";
 
 const [, , call, , example, notice] = WIRE.from_kernel.snapshot.view.items;
 const fact = (label, value) => ({ label, value, code: true, changed_from: null });
@@ -86,7 +86,7 @@ test.each([
 ])("the table: %s", (_, items, known, expected) => {
   const tables = new Map(known.length > 0 ? [["g", new Set(known)]] : []);
   expect(
-    arrange(items, tables)
+    groupAlike(items, tables)
       .map((item) => item.key)
       .join(" "),
   ).toBe(expected);

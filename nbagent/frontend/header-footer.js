@@ -1,14 +1,14 @@
 // @ts-check
 // The frame of the card: header with prompt, status and time strip; footer with counts and Stop.
 
-import { attr, disable, fill, h, makeButton, text, words } from "./dom.js";
+import { attr, disable, fill, h, makeButton, setText, words } from "./dom.js";
+import { money } from "./format.js";
 import { onClick } from "./lifetime.js";
-import { group } from "./store.js";
-import { drawStrip } from "./strip.js";
+import { drawStrip } from "./time-strip.js";
 
 /**
  * @typedef {import("./wire.js").Head} Head
- * @typedef {import("./items/env.js").Env} Env
+ * @typedef {import("./items/item.js").CardContext} CardContext
  */
 
 /** Characters above which a prompt is folded. */
@@ -16,8 +16,8 @@ const LONG_PROMPT = 280;
 /** @type {ReadonlySet<string>} */
 export const ENDED = new Set(["completed", "failed", "cancelled"]);
 
-/** @param {Env} env */
-export function drawHeader(env) {
+/** @param {CardContext} card */
+export function drawHeader(card) {
   const who = words("span", "nba-who");
   const prompt = words("span", "nba-prompt");
   const pill = h("span", "nba-pill");
@@ -28,32 +28,32 @@ export function drawHeader(env) {
   /** @type {Head|null} */
   let head = null;
   const draw = () => {
-    if (head) drawStrip(strip, head.spans, env.store.now() - head.started_at);
+    if (head) drawStrip(strip, head.spans, card.store.now() - head.started_at);
   };
   const update = (/** @type {Head} */ next) => {
     if (head?.prompt !== next.prompt) {
-      text(whole, next.prompt);
+      setText(whole, next.prompt);
       fill(prompt, next.prompt.length > LONG_PROMPT ? folded : whole.cloneNode(true));
     }
     head = next;
-    text(who, next.agent);
-    const lost = env.store.gone && !ENDED.has(next.status);
-    text(pill, lost ? env.store.t("status_gone") : next.status_text);
+    setText(who, next.agent);
+    const lost = card.store.gone && !ENDED.has(next.status);
+    setText(pill, lost ? card.store.t("status_gone") : next.status_text);
     attr(pill, "data-status", lost ? "gone" : next.status);
     draw();
   };
   const tick = () => {
-    if (head && !ENDED.has(head.status) && !env.store.gone) draw();
+    if (head && !ENDED.has(head.status) && !card.store.gone) draw();
   };
   return { el, update, tick };
 }
 
 /**
- * @param {Env} env
+ * @param {CardContext} card
  * @param {() => void} jump goes to the next question
  */
-export function drawFooter(env, jump) {
-  const { store, signal } = env;
+export function drawFooter(card, jump) {
+  const { store, signal } = card;
   const turns = h("span");
   const tokens = h("span");
   const cost = h("span");
@@ -71,30 +71,24 @@ export function drawFooter(env, jump) {
   });
   const draw = () => {
     const on = stopping || pressed;
-    text(stop, store.t(on ? "stopping" : "stop"));
+    setText(stop, store.t(on ? "stopping" : "stop"));
     disable(stop, on || store.gone);
   };
   const update = (/** @type {Head} */ head) => {
     const ended = ENDED.has(head.status);
     stopping = head.stopping;
     pressed &&= !ended;
-    text(
+    setText(
       turns,
       ended ? store.tn("turns", head.turns) : store.t("turn", { n: head.turns, m: head.max_turns }),
     );
-    text(tokens, head.tokens > 0 ? store.tn("tokens", head.tokens) : "");
-    text(cost, head.cost === null ? "" : store.t("cost", { n: money(head.cost) }));
-    text(decisions, head.decisions > 0 ? store.tn("decisions", head.decisions) : "");
-    text(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
+    setText(tokens, head.tokens > 0 ? store.tn("tokens", head.tokens) : "");
+    setText(cost, head.cost === null ? "" : store.t("cost", { n: money(head.cost) }));
+    setText(decisions, head.decisions > 0 ? store.tn("decisions", head.decisions) : "");
+    setText(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
     stop.hidden = ended;
     for (const part of [turns, tokens, cost, decisions, questions]) part.hidden = !part.textContent;
     draw();
   };
   return { el, update };
-}
-
-/** @param {number} n */
-function money(n) {
-  if (n >= 1) return group(Math.floor(n)) + n.toFixed(2).slice(-3);
-  return n === 0 ? "0" : n.toFixed(n < 0.01 ? 4 : 3);
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // A button that appeared or moved under the pointer a moment ago ignores the press.
 
-import { every } from "./lifetime.js";
+import { every } from "../lifetime.js";
 
 /** Milliseconds a button must have stood still. */
 export const STILL = 500;
@@ -16,7 +16,7 @@ const SLACK = 4;
  * @param {() => number} clock milliseconds that never go back
  * @param {AbortSignal} signal
  */
-export function watchMoves(elements, clock, signal) {
+export function pressGuard(elements, clock, signal) {
   /** @type {WeakMap<HTMLElement, Place & {since: number}>} */
   const places = new WeakMap();
   const look = () => {

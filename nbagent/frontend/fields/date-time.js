@@ -1,15 +1,15 @@
 // @ts-check
 // Dates and times, with an offset that is always shown: nothing is converted, and a naive time stays one.
 
-import { h, nameAs } from "../dom.js";
+import { h, setLabel } from "../dom.js";
 import { on } from "../lifetime.js";
-import { frame } from "./frame.js";
+import { controlField } from "./control-field.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Place} Place
  */
 
 /** What the native control of each format reads, then the offset. */
@@ -25,21 +25,21 @@ const HERE = "here";
 
 /**
  * Whether a native control can show this text of a field.
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {string} text
  */
-export function isMoment(node, text) {
+export function fitsDateTime(node, text) {
   const shape = SHAPES[/** @type {keyof typeof SHAPES} */ (node.format)];
   return shape !== undefined && (text === "" || shape.test(text));
 }
 
 /**
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
-export function momentField(ctx, node, saved, place) {
+export function dateTimeField(ctx, node, saved, place) {
   const initial = node.initial ?? null;
   const format = /** @type {keyof typeof SHAPES} */ (node.format);
   const start = initial?.text ?? "";
@@ -71,10 +71,10 @@ export function momentField(ctx, node, saved, place) {
       draw();
       last = { draft, value: input.value, offset: zone?.el.value ?? "" };
     },
-    rename: (/** @type {string} */ name) => zone && nameAs(zone.el, `${name}: ${ctx.t("zone")}`),
+    rename: (/** @type {string} */ name) => zone && setLabel(zone.el, `${name}: ${ctx.t("zone")}`),
     problem: () => (input.validity?.badInput ? ctx.t("unfinished") : ""),
   };
-  return frame(ctx, node, place, control, { initial, saved });
+  return controlField(ctx, node, place, control, { initial, saved });
 }
 
 /**

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { layOut } from "./strip.js";
+import { layOut } from "./time-strip.js";
 
 const span = (lane, start, end = null) => ({ lane, start, end });
 

@@ -1,18 +1,19 @@
 // @ts-check
 // What stands around every control: label, "changed · undo", "no value", help and error.
 
-import { attr, fill, h, makeButton, nameAs, text, words } from "../dom.js";
+import { attr, fill, h, setLabel, setText, words } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
 import { errorLine, helpOf } from "./help.js";
-import { same } from "./node.js";
+import { changeMark, noneBox, remarks } from "./marks.js";
+import { sameDraft } from "./spec.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Control} Control
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Field} Field
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Control} Control
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ * @typedef {import("./field.js").Place} Place
  */
 
 /** Characters of help that fit under a control that stands beside others. */
@@ -21,13 +22,13 @@ const ROOM = 60;
 /**
  * A field around a control. `initial` is what it shows untouched, `saved` what was typed earlier.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Place} place
  * @param {Control} control
  * @param {{initial: Draft, saved: Draft}} drafts
  * @returns {Field}
  */
-export function frame(ctx, node, place, control, { initial, saved }) {
+export function controlField(ctx, node, place, control, { initial, saved }) {
   const { t, signal } = ctx;
   const group = control.group === true;
   const bare = place.depth === 0 || place.bare === true;
@@ -51,14 +52,14 @@ export function frame(ctx, node, place, control, { initial, saved }) {
   const rename = (/** @type {string} */ given) => {
     const [input] = control.inputs;
     name = given;
-    if (label) text(label, name);
+    if (label) setText(label, name);
     if (label && !group && input) {
       input.id ||= ctx.id();
       attr(label, "for", input.id);
     } else if (!label) {
       const named = group || !input ? el : input;
       if (place.depth === 0) attr(named, "aria-labelledby", ctx.titleId);
-      else nameAs(named, name);
+      else setLabel(named, name);
     }
     none?.rename(name);
     mark.rename(name);
@@ -68,7 +69,7 @@ export function frame(ctx, node, place, control, { initial, saved }) {
   let kept = null;
   const draft = () => {
     const now = none?.input.checked ? /** @type {Draft} */ ({ null: true }) : control.read();
-    if (same(now, initial)) return null;
+    if (sameDraft(now, initial)) return null;
     return now ?? (initial === null ? null : { cleared: true });
   };
   const show = (/** @type {Draft} */ value) => {
@@ -130,65 +131,5 @@ export function frame(ctx, node, place, control, { initial, saved }) {
     rename,
     problem: () => (none?.input.checked ? "" : (control.problem?.() ?? "")),
     children: () => [],
-  };
-}
-
-/**
- * What stands beside a label.
- * @param {Context} ctx
- * @param {Node} node
- * @param {boolean} nothing whether there is nothing to start from
- */
-export function remarks(ctx, node, nothing) {
-  const keys = [];
-  if (!node.required && !node.has_default && nothing) keys.push(ctx.t("optional"));
-  if (node.deprecated) keys.push(ctx.t("deprecated"));
-  return keys.map((word) => h("span", "nba-soft", word));
-}
-
-/**
- * "changed · undo", or a way to take an answer back.
- * @param {Context} ctx
- */
-export function changeMark(ctx) {
-  const word = h("span");
-  const button = makeButton("nba-link");
-  const el = h("span", { class: "nba-mark", hidden: true }, word, button);
-  let name = "";
-  let shown = "";
-  const draw = () => {
-    text(word, shown === "changed" ? `${ctx.t("changed")} · ` : "");
-    text(button, shown && ctx.t(shown === "clear" ? "clear" : "undo"));
-    nameAs(button, shown && name ? `${button.textContent}: ${name}` : null);
-    el.hidden = shown === "";
-  };
-  return {
-    el,
-    button,
-    /** @param {string} given */
-    rename(given) {
-      name = given;
-      draw();
-    },
-    /** @param {"changed"|"clear"|""} what */
-    show(what) {
-      shown = what;
-      draw();
-    },
-  };
-}
-
-/**
- * The box that says there is no value.
- * @param {Context} ctx
- */
-export function noneBox(ctx) {
-  const input = h("input", { type: "checkbox" });
-  const el = h("label", "nba-none", input, ctx.t("no_value"));
-  return {
-    el,
-    input,
-    /** @param {string} name */
-    rename: (name) => nameAs(input, `${name}: ${ctx.t("no_value")}`),
   };
 }

@@ -5,7 +5,7 @@ import { FormView } from "./form.js";
 
 /**
  * @typedef {import("../wire.js").FormItem} FormItem
- * @typedef {import("./env.js").Env} Env
+ * @typedef {import("./item.js").CardContext} CardContext
  * @typedef {import("./group-row.js").Row} Row
  */
 
@@ -15,11 +15,11 @@ const USUAL = ["approve", "reject", "send", "decline"];
 /**
  * Calls are approved each with what stands in its row, questions get what is filled in here.
  * @param {FormItem} item one of them
- * @param {Env} env
+ * @param {CardContext} card
  * @param {() => Row[]} waiting
  */
-export function drawFoot(item, env, waiting) {
-  const t = env.store.t.bind(env.store);
+export function drawAnswerAll(item, card, waiting) {
+  const t = card.store.t.bind(card.store);
   const { approval } = item;
   const actions = item.actions.map((action) => ({ ...action, changed_label: null }));
   const labels = item.actions.map(({ label }) => label);
@@ -27,8 +27,8 @@ export function drawFoot(item, env, waiting) {
   const none = { interrupt: "", tool: "", path: "", note: null, facts: [], remember: [] };
   const title = t("same_for_all");
   const shown = { ...item, ...none, ...own, preview: [], drafts: null, title };
-  const form = new FormView(shown, env);
-  form.host = {
+  const form = new FormView(shown, card);
+  form.owner = {
     unseen: () => waiting().some((row) => row.form.unseen),
     take({ action, drafts, reason }) {
       const given = action === "submit" ? drafts : undefined;

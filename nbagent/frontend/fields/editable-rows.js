@@ -1,17 +1,15 @@
 // @ts-check
 // Rows that can be added, removed and moved: lists, and with another look tables and maps.
 
-import { disable, h, makeButton, nameAs } from "../dom.js";
+import { disable, h, makeButton, setLabel } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
-import { box } from "./box.js";
-import { added } from "./node.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Field} Field
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ * @typedef {import("./field.js").Place} Place
  */
 /**
  * A row: `from` is which of the rows it was when the form came, null for a new one.
@@ -37,51 +35,14 @@ import { added } from "./node.js";
 /** Rows that are one line. */
 const LINE = ".nba-line-row, .nba-entry, tr";
 
-/** Kinds that draw their own name above them. */
-const NAMED = new Set(["object", "list", "table", "map", "tuple", "union", "lazy"]);
-
-/**
- * @param {Context} ctx
- * @param {Node} node
- * @param {Draft} saved
- * @param {Place} place
- */
-export function listField(ctx, node, saved, place) {
-  return box(ctx, node, saved, place, (own) => {
-    const list = h("ol", "nba-rows");
-    const inner = { depth: place.depth + 1 };
-    let called = "";
-    /** @type {(from: number|null, draft: Draft) => Row} */
-    const make = (from, draft) => {
-      const template = (from === null ? undefined : node.rows?.[from]) ?? node.item ?? node;
-      const bare = !NAMED.has(template.kind);
-      const around = from === null ? added(own) : own;
-      const field = own.make(around, template, draft, { ...inner, bare, name: " " });
-      const tools = h("span", "nba-tools");
-      const el = h("li", { class: bare ? "nba-line-row" : "nba-block-row" }, field.el, tools);
-      const number = (/** @type {number} */ n) =>
-        field.rename(bare && called ? own.t("row_of", { name: called, n }) : own.t("row", { n }));
-      return { from, field, el, tools, number };
-    };
-    const rows = editable(own, node, saved, { el: list, list, make, ordered: true });
-    return {
-      ...rows,
-      rename: (name) => {
-        called = name;
-        rows.rename(name);
-      },
-    };
-  });
-}
-
 /**
  * Rows with their buttons, and a button that adds one.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Look} look
  */
-export function editable(ctx, node, saved, look) {
+export function editableRows(ctx, node, saved, look) {
   const { t, signal } = ctx;
   const start = (node.rows ?? node.entries ?? []).length;
   const adds = makeButton("nba-button nba-small", t("add"));
@@ -101,7 +62,7 @@ export function editable(ctx, node, saved, look) {
       const buttons = row.tools.querySelectorAll("button");
       const words = look.ordered ? ["move_up", "move_down", "remove_row"] : ["remove_row"];
       words.forEach((word, at) => {
-        nameAs(buttons[at] ?? row.tools, t(word, { n: index + 1 }));
+        setLabel(buttons[at] ?? row.tools, t(word, { n: index + 1 }));
       });
       if (!look.ordered) return;
       disable(buttons[0] ?? row.tools, index === 0);
@@ -208,7 +169,7 @@ export function editable(ctx, node, saved, look) {
     children: () =>
       rows.map((row, index) => /** @type {[string, Field]} */ ([`/${index}`, row.field])),
     rename: (/** @type {string} */ name) => {
-      nameAs(adds, name ? `${t("add")}: ${name}` : null);
+      setLabel(adds, name ? `${t("add")}: ${name}` : null);
       draw();
     },
   };
@@ -216,7 +177,7 @@ export function editable(ctx, node, saved, look) {
 
 /**
  * The rows that were there before a reload, or null for those of the form.
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @returns {Kept[]|null}
  */

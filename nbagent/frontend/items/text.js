@@ -1,14 +1,14 @@
 // @ts-check
 // What the model says: text, as sanitized blocks with an open end, and its folded reasoning.
 
-import { fill, grow, h, sanitized, words } from "../dom.js";
+import { fill, growText, h, sanitized, words } from "../dom.js";
 
 /** Elements whose text can go on, at their end or in their last child. */
 const GOES_ON = new Set("P LI UL OL BLOCKQUOTE H4 H5 H6 PRE TABLE THEAD TBODY TR TD TH".split(" "));
 
 /**
  * @param {import("../wire.js").TextItem} first
- * @returns {import("./env.js").Drawn<import("../wire.js").TextItem>}
+ * @returns {import("./item.js").DrawnItem<import("../wire.js").TextItem>}
  */
 export function drawText(first) {
   const el = words("div", "nba-say");
@@ -52,8 +52,8 @@ export function drawText(first) {
     const end = code ? null : host?.matches("h4, h5, h6") ? /\n/ : /\n\s*\n/;
     const cut = host === null ? 0 : end === null ? -1 : value.search(end);
     const [inside, after] = cut < 0 ? [value, ""] : [value.slice(0, cut), value.slice(cut)];
-    grow(raw, code ? inside : lines(inside));
-    grow(rest, lines(after.trimStart()));
+    growText(raw, code ? inside : lines(inside));
+    growText(rest, lines(after.trimStart()));
     if (inside.trim() === "") raw.remove();
     else if (host && raw.parentNode !== host) host.append(raw);
     if (rest.textContent === "") loose.remove();
@@ -81,17 +81,4 @@ function openEnd(node) {
  */
 function lines(value) {
   return value.trimEnd().replace(/\n(?![\s>|#*+\d~`-])/g, " ");
-}
-
-/**
- * @param {import("../wire.js").ReasoningItem} first
- * @param {import("./env.js").Env} env
- * @returns {import("./env.js").Drawn<import("../wire.js").ReasoningItem>}
- */
-export function drawReasoning(first, env) {
-  const body = words("div", "nba-thought");
-  const el = h("details", "nba-think", h("summary", {}, env.store.t("reasoning")), body);
-  const update = (/** @type {import("../wire.js").ReasoningItem} */ item) => grow(body, item.text);
-  update(first);
-  return { el, update };
 }

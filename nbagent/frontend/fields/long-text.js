@@ -1,7 +1,7 @@
 // @ts-check
 // Long text is shown whole or asks to be: an approval waits until the person saw all of it.
 
-import { expand, makeButton, text as write } from "../dom.js";
+import { expand, makeButton, setText } from "../dom.js";
 import { onClick } from "../lifetime.js";
 
 /** Lines that are shown at once. */
@@ -12,7 +12,7 @@ const WHOLE = 12;
  * @param {string} value
  * @param {number} [width] in characters
  */
-export function lines(value, width = 88) {
+export function lineCount(value, width = 88) {
   return value
     .split("\n")
     .reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / width)), 0);
@@ -40,13 +40,13 @@ export function unseenTexts(root, seen) {
 
 /**
  * Cuts a long box and returns the button that opens it, or null where it is short.
- * @param {Pick<import("./node.js").Context, "t"|"hold"|"signal">} ctx
+ * @param {Pick<import("./field.js").Context, "t"|"hold"|"signal">} ctx
  * @param {HTMLElement} box
  * @param {string} value
  * @param {{whole: number, width?: number}} [room]
  */
-export function reveal(ctx, box, value, room = { whole: WHOLE }) {
-  const n = lines(value, room.width);
+export function cutLongText(ctx, box, value, room = { whole: WHOLE }) {
+  const n = lineCount(value, room.width);
   if (n <= room.whole) return null;
   const release = ctx.hold(box);
   const button = makeButton("nba-link");
@@ -54,7 +54,7 @@ export function reveal(ctx, box, value, room = { whole: WHOLE }) {
     box.classList.toggle("nba-cut", !open);
     box.classList.toggle("nba-whole", open);
     expand(button, open);
-    write(button, open ? ctx.t("show_less") : ctx.t("show_all", { n }));
+    setText(button, open ? ctx.t("show_less") : ctx.t("show_all", { n }));
   };
   draw(false);
   onClick(ctx.signal, button, () => {

@@ -1,13 +1,13 @@
 // @ts-check
 // What is only shown: facts of the metadata, read-only and constant nodes.
 
-import { h, text, words } from "../dom.js";
+import { h, setText, words } from "../dom.js";
 import { difference } from "./diff.js";
-import { reveal } from "./reveal.js";
+import { cutLongText } from "./long-text.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./field.js").Context} Context
  * @typedef {import("../wire.js").Fact} Fact
  */
 
@@ -24,9 +24,9 @@ export function factList(facts, ctx) {
       class: fact.code ? "nba-mono" : null,
       dir: fact.code ? null : "auto",
     });
-    if (fact.changed_from === null) text(value, fact.value);
+    if (fact.changed_from === null) setText(value, fact.value);
     else value.append(...difference(fact.changed_from, fact.value));
-    const more = ctx && reveal(ctx, value, `${fact.changed_from ?? ""}${fact.value}`);
+    const more = ctx && cutLongText(ctx, value, `${fact.changed_from ?? ""}${fact.value}`);
     list.append(words("dt", "", fact.label), h("dd", {}, value, more));
   }
   return list;
@@ -34,10 +34,10 @@ export function factList(facts, ctx) {
 
 /**
  * The text of a node that nobody can change.
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Context} ctx
  */
-export function shown(node, ctx) {
+export function nodeText(node, ctx) {
   const { initial } = node;
   if (node.shown !== undefined) return node.shown;
   if (node.secret) return node.provided ? ctx.t("secret") : "";
@@ -55,10 +55,10 @@ export function shown(node, ctx) {
 }
 
 /**
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Context} ctx
  * @returns {Fact}
  */
 export function nodeFact(node, ctx) {
-  return { label: node.label, value: shown(node, ctx), code: true, changed_from: null };
+  return { label: node.label, value: nodeText(node, ctx), code: true, changed_from: null };
 }

@@ -1,18 +1,18 @@
 // @ts-check
 // What stands around fields that belong together: a fieldset that folds, "no value", undo, errors.
 
-import { attr, expand, h, makeButton, nameAs, text, words } from "../dom.js";
+import { attr, expand, h, makeButton, setLabel, setText, words } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
-import { changeMark, noneBox, remarks } from "./frame.js";
 import { errorLine, helpOf } from "./help.js";
-import { holds, proposed } from "./node.js";
+import { changeMark, noneBox, remarks } from "./marks.js";
+import { hasContent, isProposed } from "./spec.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Field} Field
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ * @typedef {import("./field.js").Place} Place
  */
 /**
  * What is inside.
@@ -32,20 +32,20 @@ const FOLDS = 2;
 
 /**
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  * @param {(ctx: Context) => Inside} makeInside
  * @returns {Field}
  */
-export function box(ctx, node, saved, place, makeInside) {
+export function containerField(ctx, node, saved, place, makeInside) {
   const root = place.depth === 0;
   const started = node.initial?.null === true;
   const error = errorLine(ctx);
   const mark = changeMark(ctx);
   const fixed = node.read_only === true;
   const none = node.nullable && !fixed ? noneBox(ctx) : null;
-  const leave = !root && !fixed && !node.required && !node.nullable && proposed(node);
+  const leave = !root && !fixed && !node.required && !node.nullable && isProposed(node);
   const drop = makeButton("nba-link nba-drop", ctx.t("leave_out"));
   const help = root ? [] : helpOf(ctx, node);
   const about = help.length > 0 && words("div", "nba-help", ...help);
@@ -57,7 +57,7 @@ export function box(ctx, node, saved, place, makeInside) {
   const el = h("fieldset", "nba-box", legend);
   if (!root) el.classList.add("nba-field", "nba-wide");
   if (shown && node.kind === "object") el.classList.add("nba-nested");
-  if (shown) el.append(...remarks(ctx, node, !holds(node)));
+  if (shown) el.append(...remarks(ctx, node, !hasContent(node)));
   el.append(mark.el);
   if (none) el.append(none.el);
   if (leave) el.append(drop, h("div", "nba-help nba-left-out", ctx.t("left_out")));
@@ -66,10 +66,11 @@ export function box(ctx, node, saved, place, makeInside) {
 
   /** Whether an optional answer that was there is taken out. */
   let out = saved?.cleared === true;
-  let open = !folds || node.required === true || saved !== null || (ctx.approval && proposed(node));
+  let open =
+    !folds || node.required === true || saved !== null || (ctx.approval && isProposed(node));
   const draw = () => {
     const now = out || (none?.input.checked ? !started : inside.moved?.() === true);
-    mark.show(now ? (holds(node) || started || ctx.approval ? "changed" : "clear") : "");
+    mark.show(now ? (hasContent(node) || started || ctx.approval ? "changed" : "clear") : "");
     el.classList.toggle("nba-changed", now);
     el.classList.toggle("nba-out", out);
     body.hidden = out || none?.input.checked === true || !open;
@@ -89,12 +90,12 @@ export function box(ctx, node, saved, place, makeInside) {
   let name = "";
   const rename = (/** @type {string} */ given) => {
     name = given;
-    if (legend) text(fold ?? legend, name);
+    if (legend) setText(fold ?? legend, name);
     else if (root) attr(el, "aria-labelledby", ctx.titleId);
-    else nameAs(el, name);
+    else setLabel(el, name);
     mark.rename(name);
     none?.rename(name);
-    nameAs(drop, `${ctx.t("leave_out")}: ${name}`);
+    setLabel(drop, `${ctx.t("leave_out")}: ${name}`);
     inside.rename?.(name);
   };
   const reset = () => {

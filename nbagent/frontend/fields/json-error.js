@@ -11,7 +11,7 @@ const TOKEN =
  * Line and column, from 1, where JSON text breaks, or null where it is whole.
  * @param {string} value
  */
-export function broken(value) {
+export function jsonErrorAt(value) {
   try {
     JSON.parse(value);
     return null;

@@ -2,9 +2,9 @@
 // Questions that are alike are drawn as one table, from the second on until all are settled.
 
 /**
- * @typedef {import("./wire.js").Item} Item
- * @typedef {import("./wire.js").FormItem} FormItem
- * @typedef {import("./wire.js").RecordItem} RecordItem
+ * @typedef {import("../wire.js").Item} Item
+ * @typedef {import("../wire.js").FormItem} FormItem
+ * @typedef {import("../wire.js").RecordItem} RecordItem
  */
 /**
  * Questions that are alike, with the records of those that are settled.
@@ -15,7 +15,7 @@
  * What the keys of a question and of its record have in common.
  * @param {Item} item
  */
-export function idOf(item) {
+export function questionId(item) {
   return item.key.slice(2);
 }
 
@@ -25,12 +25,12 @@ export function idOf(item) {
  * @param {Map<string, Set<string>>} tables the ids in each table that is drawn; kept up to date
  * @returns {(Item|GroupItem)[]}
  */
-export function arrange(items, tables) {
+export function groupAlike(items, tables) {
   /** @type {Map<string, string[]>} */
   const open = new Map();
   for (const item of items)
     if (item.type === "form" && item.group)
-      open.set(item.group, [...(open.get(item.group) ?? []), idOf(item)]);
+      open.set(item.group, [...(open.get(item.group) ?? []), questionId(item)]);
   for (const group of tables.keys()) if (!open.has(group)) tables.delete(group);
   for (const [group, ids] of open)
     if (ids.length > 1 || tables.has(group))
@@ -41,7 +41,7 @@ export function arrange(items, tables) {
     /** @type {(Item|GroupItem)[]} */
     const alone = [item];
     if (item.type !== "form" && item.type !== "record") return alone;
-    const group = [...tables].find(([, ids]) => ids.has(idOf(item)))?.[0];
+    const group = [...tables].find(([, ids]) => ids.has(questionId(item)))?.[0];
     const table = drawn.get(group ?? "");
     if (group === undefined) return alone;
     if (table) {

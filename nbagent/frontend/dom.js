@@ -22,7 +22,7 @@ export function h(tag, about = {}, ...children) {
 }
 
 /**
- * Puts these children in the place of those that were there.
+ * Replaces all children of an element.
  * @param {Element} el
  * @param {...Child} children
  */
@@ -65,7 +65,7 @@ export function attr(el, name, value) {
 }
 
 /**
- * The name by which a screen reader calls it, where what it shows is not enough.
+ * Names an element for screen readers, where what it shows is not enough.
  * @param {Element} el
  * @param {string|null} name
  */
@@ -74,7 +74,7 @@ export function setLabel(el, name) {
 }
 
 /**
- * A press does nothing now; the focus stays.
+ * Marks a control as one whose press does nothing now; the focus stays.
  * @param {Element} el
  * @param {boolean} off
  */
@@ -83,7 +83,7 @@ export function disable(el, off) {
 }
 
 /**
- * Whether what a button opens is open.
+ * Tells whether what a button opens is open.
  * @param {Element} el
  * @param {boolean} open
  */
@@ -101,7 +101,7 @@ export function setText(el, value) {
 }
 
 /**
- * A line that is there while it has something to say.
+ * Writes a line that is there while it has something to say.
  * @param {HTMLElement} el
  * @param {string} value
  */
@@ -111,7 +111,7 @@ export function showText(el, value) {
 }
 
 /**
- * Text that only ever grows is appended to; anything else is written anew.
+ * Writes text that mostly grows: what was added is appended, anything else is written anew.
  * @param {Element} el
  * @param {string} value
  */

@@ -7,6 +7,7 @@ import { makeTimer, on } from "./lifetime.js";
 const QUIET = 200;
 
 /**
+ * Tells the kernel after a moment of quiet when a person comes or goes, and which rows are open.
  * @param {HTMLElement} root
  * @param {import("./store.js").Store} store
  * @param {AbortSignal} signal
@@ -16,7 +17,7 @@ export function reportFocus(root, store, signal) {
   let told = JSON.stringify({ busy: false, opened: [] });
   const report = () => {
     if (store.gone) return;
-    const now = { busy: busy(root), opened: opened(root) };
+    const now = { busy: isBusy(root), opened: openKeys(root) };
     if (JSON.stringify(now) === told) return;
     told = JSON.stringify(now);
     store.send({ type: "focus", ...now });
@@ -29,7 +30,7 @@ export function reportFocus(root, store, signal) {
 }
 
 /**
- * Keys pressed inside the card are the card's: in JupyterLab, X on a focused radio would cut the cell.
+ * Keeps keys that are pressed in the card from the host: in JupyterLab, X on a focused radio would cut the cell.
  * @param {HTMLElement} root
  * @param {AbortSignal} signal
  */
@@ -44,8 +45,11 @@ export function keepKeysInside(root, signal) {
   });
 }
 
-/** @param {HTMLElement} root */
-function busy(root) {
+/**
+ * Whether a person works in the card: the focus or a selection is in it.
+ * @param {HTMLElement} root
+ */
+function isBusy(root) {
   const focused = document.activeElement;
   // After an answer its record has the focus, which the page put there: nobody works in the card.
   if (focused && root.contains(focused) && !focused.matches(".nba-record")) return true;
@@ -56,8 +60,11 @@ function busy(root) {
   );
 }
 
-/** @param {HTMLElement} root */
-function opened(root) {
+/**
+ * The keys of the items that are unfolded.
+ * @param {HTMLElement} root
+ */
+function openKeys(root) {
   const keys = [...root.querySelectorAll("[data-key]")].filter(
     (el) => el.matches("details[open]") || el.querySelector(":scope > details[open]"),
   );

@@ -16,7 +16,10 @@ const LONG_PROMPT = 280;
 /** @type {ReadonlySet<string>} */
 export const ENDED = new Set(["completed", "failed", "cancelled"]);
 
-/** @param {CardContext} card */
+/**
+ * The header: who runs on what prompt, how it stands, and the time strip.
+ * @param {CardContext} card
+ */
 export function drawHeader(card) {
   const who = words("span", "nba-who");
   const prompt = words("span", "nba-prompt");
@@ -49,6 +52,7 @@ export function drawHeader(card) {
 }
 
 /**
+ * The footer: counts, the way to the next question, and Stop.
  * @param {CardContext} card
  * @param {() => void} jump goes to the next question
  */

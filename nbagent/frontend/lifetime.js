@@ -25,7 +25,7 @@ export function onClick(signal, target, listener) {
 }
 
 /**
- * What is done once, when the signal is aborted.
+ * Does something once, when the signal is aborted.
  * @param {AbortSignal} signal
  * @param {() => unknown} listener
  */
@@ -44,7 +44,7 @@ export function lifeWithin(signal) {
 }
 
 /**
- * What is done again and again until the signal is aborted.
+ * Does something again and again until the signal is aborted.
  * @param {AbortSignal} signal
  * @param {number} ms
  * @param {() => void} act

@@ -81,18 +81,15 @@ export class Store {
    * @param {string} key
    * @param {Record<string, string|number>} [values]
    */
-  t(key, values = {}) {
-    return (this.texts[key] ?? "").replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
-  }
+  t = (key, values = {}) =>
+    (this.texts[key] ?? "").replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
 
   /**
    * The sentence for one, or for many.
    * @param {string} key
    * @param {number} n
    */
-  tn(key, n) {
-    return this.t(n === 1 ? `${key}_one` : key, { n: groupDigits(n) });
-  }
+  tn = (key, n) => this.t(n === 1 ? `${key}_one` : key, { n: groupDigits(n) });
 
   /**
    * Listens until the signal is aborted.
@@ -126,12 +123,18 @@ export class Store {
     this.#tell({ type: "gone" });
   }
 
-  /** @param {Partial<Snapshot>|null|undefined} snapshot */
+  /**
+   * Draws what the notebook's trait holds, before the kernel was heard.
+   * @param {Partial<Snapshot>|null|undefined} snapshot
+   */
   #fromTrait(snapshot) {
     if (snapshot?.view) this.#adopt(/** @type {Snapshot} */ (snapshot));
   }
 
-  /** @param {FromKernel} content */
+  /**
+   * Takes a message from the kernel.
+   * @param {FromKernel} content
+   */
   #receive(content) {
     if (content.type === "snapshot") {
       this.#live = { seq: content.seq, asked: 0 };
@@ -144,7 +147,10 @@ export class Store {
     }
   }
 
-  /** @param {import("./wire.js").Patch} patch */
+  /**
+   * Applies a patch, or asks for a snapshot where one before it was missed.
+   * @param {import("./wire.js").Patch} patch
+   */
   #patch(patch) {
     const live = this.#live;
     if (live === null || this.view === null) return; // the snapshot asked for includes it
@@ -158,14 +164,20 @@ export class Store {
     }
   }
 
-  /** @param {Snapshot} snapshot */
+  /**
+   * Takes all from a snapshot.
+   * @param {Snapshot} snapshot
+   */
   #adopt(snapshot) {
     this.texts = { ...this.texts, ...snapshot.texts };
     this.gone = false;
     this.#show(snapshot.view);
   }
 
-  /** @param {View} view */
+  /**
+   * Tells every view what differs from before.
+   * @param {View} view
+   */
   #show(view) {
     const keys = changes(this.view, view);
     this.view = view;

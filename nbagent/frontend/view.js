@@ -69,7 +69,10 @@ export class RunView {
     this.#draw(new Set([HEAD]));
   }
 
-  /** @param {Set<string>} keys */
+  /**
+   * Draws the items of these keys, and the frame where the head is among them.
+   * @param {Set<string>} keys
+   */
   #draw(keys) {
     const { view } = this.#store;
     if (view === null) return;
@@ -110,12 +113,13 @@ export class RunView {
   }
 
   /**
+   * Draws an item for the first time, or in the place of one that it cannot follow.
    * @param {Placed} item
    * @param {number} index
    * @param {Shown|undefined} before
    */
   #insert(item, index, before) {
-    const drawn = make(item, this.#card);
+    const drawn = drawItem(item, this.#card);
     attr(drawn.el, "data-key", item.key);
     this.#shown.set(item.key, { type: item.type, drawn });
     if (before) before.drawn.el.replaceWith(drawn.el);
@@ -152,7 +156,10 @@ export class RunView {
     return answered;
   }
 
-  /** @param {Shown} shown */
+  /**
+   * Ends what was drawn, and tells whether its focus goes to a record.
+   * @param {Shown} shown
+   */
   #leave({ type, drawn }) {
     const active = document.activeElement;
     const inside = drawn.el.contains(active);
@@ -175,13 +182,19 @@ export class RunView {
     if (answered && record) this.#shown.get(record.key)?.drawn.el.focus({ preventScroll: true });
   }
 
-  /** @param {string} message */
+  /**
+   * Tells who cannot see the page.
+   * @param {string} message
+   */
   #say(message) {
     this.#live.append(h("p", {}, message));
     while (this.#live.children.length > 3) this.#live.firstElementChild?.remove();
   }
 
-  /** @param {import("./wire.js").Head} head */
+  /**
+   * Draws header and footer.
+   * @param {import("./wire.js").Head} head
+   */
   #drawHead(head) {
     if (this.#frame === null) {
       this.#frame = {
@@ -229,7 +242,7 @@ export class RunView {
 }
 
 /**
- * What lies below comes up softly where a table gives way.
+ * Lets what lies below come up softly where a table gives way.
  * @param {HTMLElement} el
  * @param {number} height it had before
  */
@@ -240,11 +253,12 @@ function glide(el, height) {
 }
 
 /**
+ * Draws an item by its type.
  * @param {Placed} item
  * @param {CardContext} card
  * @returns {DrawnItem}
  */
-function make(item, card) {
+function drawItem(item, card) {
   switch (item.type) {
     case "text":
       return drawText(item);

@@ -12,6 +12,7 @@ import { controlField } from "./control-field.js";
  */
 
 /**
+ * A field for yes or no.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -52,7 +53,10 @@ function pickOne(control, node) {
   };
 }
 
-/** @returns {import("./field.js").Control} */
+/**
+ * A checkbox as a control.
+ * @returns {import("./field.js").Control}
+ */
 function checkbox() {
   const input = h("input", { type: "checkbox" });
   return {

@@ -23,6 +23,7 @@ const CELL = 12;
 const OTHER = "other";
 
 /**
+ * A field for one of several options.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -43,6 +44,7 @@ export function choiceField(ctx, node, saved, place) {
 }
 
 /**
+ * A list that opens, as a control, with a line for a write-in.
  * @param {Context} ctx
  * @param {import("./spec.js").Option[]} options
  * @param {boolean} [other] whether there is a write-in
@@ -81,6 +83,7 @@ export function selectControl(ctx, options, other = false) {
 }
 
 /**
+ * Radios as a control, with a write-in.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {boolean} whole whether it is the whole question
@@ -140,7 +143,10 @@ function writeIn(ctx, group) {
   return { el, radio, input, open };
 }
 
-/** @param {Context} ctx */
+/**
+ * The line for a write-in, hidden until it is asked for.
+ * @param {Context} ctx
+ */
 function writtenInput(ctx) {
   const el = lineInput(ctx.t("other_answer"));
   el.className = "nba-other";

@@ -31,6 +31,7 @@ import { hasContent, isProposed } from "./spec.js";
 const FOLDS = 2;
 
 /**
+ * A field around fields: a fieldset with what may stand beside its legend.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved

@@ -34,6 +34,7 @@ export function fitsDateTime(node, text) {
 }
 
 /**
+ * A field for a date, a time or both.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -95,7 +96,7 @@ function zoneSelect(ctx, known) {
     "nba-zone",
     here,
     h("option", { value: "" }, ctx.t("no_zone")),
-    ...listed.map((zone) => h("option", { value: zone }, named(zone))),
+    ...listed.map((zone) => h("option", { value: zone }, zoneName(zone))),
   );
   const offset = (/** @type {string} */ at) => {
     if (el.value !== HERE) return el.value;
@@ -108,7 +109,9 @@ function zoneSelect(ctx, known) {
     /** Tells the browser's own offset at that time: summer is not winter. @param {string} at */
     draw(at) {
       const when = at === "" ? new Date() : new Date(at);
-      here.textContent = ctx.t("zone_here", { zone: named(offsetOf(-when.getTimezoneOffset())) });
+      here.textContent = ctx.t("zone_here", {
+        zone: zoneName(offsetOf(-when.getTimezoneOffset())),
+      });
     },
     /** @param {string} zone */
     pick(zone) {
@@ -117,12 +120,18 @@ function zoneSelect(ctx, known) {
   };
 }
 
-/** @param {string} zone */
-function named(zone) {
+/**
+ * An offset as it is called.
+ * @param {string} zone
+ */
+function zoneName(zone) {
   return zone === "Z" ? "UTC" : `UTC${zone.replace("-", "−")}`;
 }
 
-/** @param {number} minutes */
+/**
+ * An offset in minutes as ISO 8601 writes it.
+ * @param {number} minutes
+ */
 function offsetOf(minutes) {
   const two = (/** @type {number} */ n) => String(Math.floor(n)).padStart(2, "0");
   const size = Math.abs(minutes);

@@ -3,6 +3,7 @@
 
 import { disable, h, makeButton, setLabel } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
+import { addedContext } from "./field.js";
 
 /**
  * @typedef {import("./spec.js").SpecNode} SpecNode
@@ -26,11 +27,15 @@ import { on, onClick } from "../lifetime.js";
  * @typedef {object} Look
  * @property {HTMLElement} el around all
  * @property {HTMLElement} list where rows stand
- * @property {(from: number|null, saved: Draft, key?: string) => Row} make
+ * @property {(made: RowToMake) => Row} make
  * @property {boolean} ordered whether rows can be moved
  */
 
 /** @typedef {{from: number|null, draft: Draft, key?: string}} Kept */
+/**
+ * What a row is made from: its node, and the context that tells a row that was there from an added one.
+ * @typedef {Kept & {node: SpecNode, ctx: Context}} RowToMake
+ */
 
 /** Rows that are one line. */
 const LINE = ".nba-line-row, .nba-entry, tr";
@@ -44,7 +49,8 @@ const LINE = ".nba-line-row, .nba-entry, tr";
  */
 export function editableRows(ctx, node, saved, look) {
   const { t, signal } = ctx;
-  const start = (node.rows ?? node.entries ?? []).length;
+  const first = node.rows ?? node.entries?.map((entry) => entry.node) ?? [];
+  const start = first.length;
   const adds = makeButton("nba-button nba-small", t("add"));
   const empty = makeButton("nba-link", t("use_empty_list"));
   const said = h("span", "nba-soft", t("empty_list"));
@@ -73,8 +79,13 @@ export function editableRows(ctx, node, saved, look) {
     said.hidden = rows.length > 0 || !(emptied || start > 0);
   };
   /** @param {Kept} kept */
-  const push = ({ from, draft, key }) => {
-    const row = look.make(from, draft, key);
+  const push = (kept) => {
+    const { from } = kept;
+    const row = look.make({
+      ...kept,
+      node: first[from ?? -1] ?? node.item ?? node,
+      ctx: from === null ? addedContext(ctx) : ctx,
+    });
     const button = (/** @type {string} */ sign, /** @type {() => void} */ act) => {
       const made = makeButton("nba-tool", sign);
       onClick(signal, made, act);

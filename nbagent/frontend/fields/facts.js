@@ -1,7 +1,7 @@
 // @ts-check
 // What is only shown: facts of the metadata, read-only and constant nodes.
 
-import { h, setText, words } from "../dom.js";
+import { h, words } from "../dom.js";
 import { difference } from "./diff.js";
 import { cutLongText } from "./long-text.js";
 
@@ -20,16 +20,20 @@ export function factList(facts, ctx) {
   if (facts.length === 0) return null;
   const list = h("dl", "nba-kv");
   for (const fact of facts) {
-    const value = h("div", {
-      class: fact.code ? "nba-mono" : null,
-      dir: fact.code ? null : "auto",
-    });
-    if (fact.changed_from === null) setText(value, fact.value);
-    else value.append(...difference(fact.changed_from, fact.value));
+    const value = factValue(fact);
     const more = ctx && cutLongText(ctx, value, `${fact.changed_from ?? ""}${fact.value}`);
     list.append(words("dt", "", fact.label), h("dd", {}, value, more));
   }
   return list;
+}
+
+/**
+ * The value of a fact, with what it was before where that was told.
+ * @param {Fact} fact
+ */
+export function factValue({ code, value, changed_from: before }) {
+  const parts = before === null ? [value] : difference(before, value);
+  return code ? h("div", "nba-mono", ...parts) : words("div", "", ...parts);
 }
 
 /**
@@ -55,6 +59,7 @@ export function nodeText(node, ctx) {
 }
 
 /**
+ * A node that nobody can change, as a fact.
  * @param {SpecNode} node
  * @param {Context} ctx
  * @returns {Fact}

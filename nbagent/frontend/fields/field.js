@@ -69,6 +69,16 @@ export function addedContext(ctx) {
   return { ...ctx, approval: false };
 }
 
+/** What a field offers that holds nothing to change. */
+export const UNCHANGING = {
+  draft: () => null,
+  reset: () => {},
+  target: () => null,
+  rename: () => {},
+  problem: () => "",
+  children: () => [],
+};
+
 /**
  * The drafts of fields by their keys, without those that were left alone.
  * @param {Field[]} fields

@@ -14,9 +14,10 @@ import { cutLongText } from "./long-text.js";
  */
 
 /** Bytes: a server closes the channel on messages of 10 MiB, and base64 takes a third more. */
-export const MAX_FILE = 6 * 2 ** 20;
+const MAX_FILE = 6 * 2 ** 20;
 
 /**
+ * A field for a file.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} _saved a file is not kept over a reload
@@ -51,7 +52,7 @@ export function fileField(ctx, node, _saved, place) {
       const read = await base64(file, ctx.signal);
       if (pick !== picks) return; // another file was picked meanwhile
       draft = { file: read, name: file.name };
-      say(t("file_chosen", { name: file.name, size: size(ctx, file.size) }));
+      say(t("file_chosen", { name: file.name, size: fileSize(ctx, file.size) }));
     } catch {
       if (pick === picks) say(t("file_unreadable"), true);
     }
@@ -92,16 +93,20 @@ function base64(file, signal) {
   });
 }
 
-/** @param {number} bytes */
+/**
+ * A limit in bytes as whole megabytes.
+ * @param {number} bytes
+ */
 function megabytes(bytes) {
   return Math.floor(bytes / 2 ** 20);
 }
 
 /**
+ * The size of a file in words.
  * @param {Context} ctx
  * @param {number} bytes
  */
-function size(ctx, bytes) {
+function fileSize(ctx, bytes) {
   if (bytes < 1000) return ctx.t("bytes", { n: bytes });
   if (bytes < 999_500)
     return ctx.t("kilobytes", { n: (bytes / 1000).toFixed(bytes < 9950 ? 1 : 0) });

@@ -6,6 +6,7 @@ import { boolField } from "./bool.js";
 import { choiceField } from "./choice.js";
 import { dateTimeField, fitsDateTime } from "./date-time.js";
 import { factList, nodeFact } from "./facts.js";
+import { UNCHANGING } from "./field.js";
 import { fileField } from "./file.js";
 import { errorLine } from "./help.js";
 import { jsonField } from "./json.js";
@@ -63,15 +64,16 @@ const NEEDS = {
 export function makeField(ctx, node, saved, place) {
   const fixed = node.read_only || node.kind === "const";
   if (fixed && (node.kind !== "object" || node.initial?.null)) return fixedField(ctx, node, place);
-  return maker(node, saved)(ctx, node, saved, place);
+  return makerFor(node, saved)(ctx, node, saved, place);
 }
 
 /**
+ * The function that draws a node, by its kind and what it brings along.
  * @param {SpecNode} node
  * @param {Draft} saved
  * @returns {MakeField}
  */
-function maker(node, saved) {
+function makerFor(node, saved) {
   const needs = NEEDS[node.kind];
   if (needs && !node[needs]) return jsonField;
   const shown = node.initial?.text ?? "";
@@ -94,13 +96,8 @@ function fixedField(ctx, node, place) {
   return {
     node,
     el,
-    draft: () => null,
-    reset: () => {},
+    ...UNCHANGING,
     fail: error.show,
-    target: () => null,
     name: () => node.label,
-    rename: () => {},
-    problem: () => "",
-    children: () => [],
   };
 }

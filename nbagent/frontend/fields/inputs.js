@@ -13,7 +13,7 @@ export function isTyping(target) {
 }
 
 /**
- * Controls that can be read and copied from, but not changed.
+ * Lets controls be read and copied from, but not changed, or undoes that.
  * @param {HTMLElement} el
  * @param {boolean} frozen
  */

@@ -16,16 +16,16 @@ export function jsonErrorAt(value) {
     JSON.parse(value);
     return null;
   } catch {
-    const before = value.slice(0, reach(value)).split("\n");
+    const before = value.slice(0, validLength(value)).split("\n");
     return { line: before.length, column: (before.at(-1) ?? "").length + 1 };
   }
 }
 
 /**
- * How far the text is JSON.
+ * How many characters of the text are JSON.
  * @param {string} value
  */
-function reach(value) {
+function validLength(value) {
   /** @type {string[]} */
   const open = [];
   /** @type {Wanted|null} */
@@ -38,7 +38,7 @@ function reach(value) {
       ? at + found[0].search(/\S/)
       : at + (/^\s*/.exec(value.slice(at))?.[0].length ?? 0);
     if (!found) return start;
-    wanted = follow(wanted, found[1] ? "text" : found[2] ? "scalar" : (found[3] ?? ""), open);
+    wanted = nextWanted(wanted, found[1] ? "text" : found[2] ? "scalar" : (found[3] ?? ""), open);
     if (wanted === null) return start;
     at = TOKEN.lastIndex;
   }
@@ -52,7 +52,7 @@ function reach(value) {
  * @param {string[]} open the brackets that are open, changed
  * @returns {Wanted|null}
  */
-function follow(wanted, token, open) {
+function nextWanted(wanted, token, open) {
   const after = () => (open.length > 0 ? "comma" : "end");
   if (token === "}" || token === "]") {
     const may = wanted === "comma" || wanted === (token === "}" ? "first key" : "first value");

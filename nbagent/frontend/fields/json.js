@@ -15,6 +15,7 @@ import { resize } from "./text.js";
  */
 
 /**
+ * A field in which JSON is typed.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved

@@ -15,13 +15,14 @@ import { addedContext } from "./field.js";
  */
 
 /**
+ * A field for a shape that repeats one around it.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
 export function lazyField(ctx, node, saved, place) {
-  const like = find(ctx.root, node.of ?? "");
+  const like = findNode(ctx.root, node.of ?? "");
   return containerField(ctx, node, saved, place, (own) => {
     const slot = h("div", "nba-branch");
     const adds = makeButton("nba-button nba-small");
@@ -34,7 +35,7 @@ export function lazyField(ctx, node, saved, place) {
       drops.hidden = field === null;
     };
     const open = (/** @type {Draft} */ draft) => {
-      const shape = { ...empty(like ?? { ...node, kind: "json" }), label: node.label };
+      const shape = { ...emptied(like ?? { ...node, kind: "json" }), label: node.label };
       field = own.make(addedContext(own), shape, draft, {
         depth: place.depth + 1,
         bare: true,
@@ -83,17 +84,20 @@ export function lazyField(ctx, node, saved, place) {
  * @param {string} id
  * @returns {SpecNode|null}
  */
-function find(node, id) {
+function findNode(node, id) {
   if (node.id === id) return node;
-  for (const child of below(node)) {
-    const found = find(child, id);
+  for (const child of nodesInside(node)) {
+    const found = findNode(child, id);
     if (found) return found;
   }
   return null;
 }
 
-/** @param {SpecNode} node */
-function below(node) {
+/**
+ * The nodes right inside a node, templates and branches included.
+ * @param {SpecNode} node
+ */
+function nodesInside(node) {
   return [
     ...(node.fields ?? []),
     ...(node.more ? [node.more] : []),
@@ -110,17 +114,17 @@ function below(node) {
  * @param {SpecNode} node
  * @returns {SpecNode}
  */
-function empty(node) {
+function emptied(node) {
   const { initial, initial_json: _json, prefilled, provided: _provided, ...rest } = node;
   /** @type {SpecNode} */
   const bare = { ...rest };
   if (initial && !prefilled && !initial.null) bare.initial = initial;
-  if (node.fields) bare.fields = node.fields.map(empty);
-  if (node.parts) bare.parts = node.parts.map(empty);
+  if (node.fields) bare.fields = node.fields.map(emptied);
+  if (node.parts) bare.parts = node.parts.map(emptied);
   if (node.rows) bare.rows = [];
   if (node.entries) bare.entries = [];
   if (node.branches) {
-    bare.branches = node.branches.map(({ label, node: own }) => ({ label, node: empty(own) }));
+    bare.branches = node.branches.map(({ label, node: own }) => ({ label, node: emptied(own) }));
     bare.branch = null;
   }
   return bare;

@@ -4,7 +4,6 @@
 import { h } from "../dom.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
-import { addedContext } from "./field.js";
 
 /**
  * @typedef {import("./spec.js").SpecNode} SpecNode
@@ -12,12 +11,14 @@ import { addedContext } from "./field.js";
  * @typedef {import("./field.js").Context} Context
  * @typedef {import("./field.js").Place} Place
  * @typedef {import("./editable-rows.js").Row} Row
+ * @typedef {import("./editable-rows.js").RowToMake} RowToMake
  */
 
 /** Kinds that draw their own name above them. */
 const NAMED = new Set(["object", "list", "table", "map", "tuple", "union", "lazy"]);
 
 /**
+ * A field for a list.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -28,11 +29,9 @@ export function listField(ctx, node, saved, place) {
     const list = h("ol", "nba-rows");
     const inner = { depth: place.depth + 1 };
     let called = "";
-    /** @type {(from: number|null, draft: Draft) => Row} */
-    const make = (from, draft) => {
-      const template = (from === null ? undefined : node.rows?.[from]) ?? node.item ?? node;
+    /** @type {(made: RowToMake) => Row} */
+    const make = ({ from, draft, node: template, ctx: around }) => {
       const bare = !NAMED.has(template.kind);
-      const around = from === null ? addedContext(own) : own;
       const field = own.make(around, template, draft, { ...inner, bare, name: " " });
       const tools = h("span", "nba-tools");
       const el = h("li", { class: bare ? "nba-line-row" : "nba-block-row" }, field.el, tools);

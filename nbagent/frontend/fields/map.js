@@ -5,7 +5,6 @@ import { h, setLabel } from "../dom.js";
 import { on } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
-import { addedContext } from "./field.js";
 import { dropdown } from "./inputs.js";
 
 /**
@@ -19,6 +18,7 @@ import { dropdown } from "./inputs.js";
 const SHORT = 12;
 
 /**
+ * A field for names with values.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -32,14 +32,12 @@ export function mapField(ctx, node, saved, place) {
       el: list,
       list,
       ordered: false,
-      make: (from, draft, key) => {
-        const entry = from === null ? undefined : entries[from];
-        const before = key ?? entry?.key ?? "";
-        const name = nameInput(from === null ? addedContext(own) : own, node, before);
+      make: ({ from, draft, key, node: template, ctx: around }) => {
+        const before = key ?? entries[from ?? -1]?.key ?? "";
+        const name = nameInput(around, node, before);
         const shown = name.value; // a control may normalize
         const inner = { depth: place.depth + 1, bare: true, name: " " };
-        const around = from === null ? addedContext(own) : own;
-        const field = own.make(around, entry?.node ?? node.item ?? node, draft, inner);
+        const field = own.make(around, template, draft, inner);
         const tools = h("span", "nba-tools");
         const el = h("div", "nba-entry", name, field.el, tools);
         let n = 0;
@@ -80,6 +78,7 @@ export function mapField(ctx, node, saved, place) {
 }
 
 /**
+ * The control for a name: a list where there are names to choose from.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {string} value

@@ -9,7 +9,7 @@ import { h, makeButton, setLabel, setText } from "../dom.js";
  */
 
 /**
- * What stands beside a label.
+ * What is told of a field right beside its label.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {boolean} nothing whether there is nothing to start from
@@ -22,7 +22,7 @@ export function remarks(ctx, node, nothing) {
 }
 
 /**
- * "changed · undo", or a way to take an answer back.
+ * The mark "changed · undo", or a way to take an answer back.
  * @param {Context} ctx
  */
 export function changeMark(ctx) {

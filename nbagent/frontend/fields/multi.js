@@ -14,6 +14,7 @@ import { optionList } from "./options.js";
  */
 
 /**
+ * A field for several of several options.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -64,14 +65,15 @@ export function multiField(ctx, node, saved, place) {
       others?.write(draft?.others ?? []);
     },
   };
-  return controlField(ctx, node, place, control, { initial: normal(node.initial), saved });
+  return controlField(ctx, node, place, control, { initial: inOrder(node.initial), saved });
 }
 
 /**
+ * A draft with its options in order, so that it can be compared.
  * @param {Draft|undefined} draft
  * @returns {Draft}
  */
-function normal(draft) {
+function inOrder(draft) {
   if (!draft?.options && !draft?.others) return draft ?? null;
   const options = [...(draft.options ?? [])].sort((a, b) => a - b);
   return draft.others?.length ? { options, others: draft.others } : { options };

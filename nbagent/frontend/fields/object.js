@@ -16,6 +16,7 @@ import { stepTo } from "./spec.js";
  */
 
 /**
+ * A field for an object.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -81,7 +82,10 @@ function children(ctx, node, saved, place, grid) {
   return fields;
 }
 
-/** @param {SpecNode} node */
+/**
+ * Whether a constant only tells which shape of a union this is.
+ * @param {SpecNode} node
+ */
 function isTag(node) {
   return /** @type {{tag?: unknown}|null|undefined} */ (node.hint)?.tag === true;
 }

@@ -20,6 +20,7 @@ const FILTER = 12;
  */
 
 /**
+ * The list with its inputs, and what is picked in it.
  * @param {import("./field.js").Context} ctx
  * @param {import("./spec.js").Option[]} options
  * @param {{type: "radio"|"checkbox", row: boolean, digits: boolean}} style
@@ -74,7 +75,7 @@ export function optionList(ctx, options, { type, row, digits }) {
   draw(all);
   const picked = () => [...chosen].sort((a, b) => a - b);
   const filter =
-    options.length > FILTER ? filtered(ctx, options, list, draw, type === "checkbox") : null;
+    options.length > FILTER ? filteredList(ctx, options, list, draw, type === "checkbox") : null;
   return {
     el: filter?.el ?? list,
     list,
@@ -91,13 +92,14 @@ export function optionList(ctx, options, { type, row, digits }) {
 }
 
 /**
+ * The same list beneath a filter.
  * @param {import("./field.js").Context} ctx
  * @param {import("./spec.js").Option[]} options
  * @param {HTMLElement} list
  * @param {(indices: number[]) => void} draw
  * @param {boolean} several whether to tell in a line what is chosen: the list shows some of it only
  */
-function filtered(ctx, options, list, draw, several) {
+function filteredList(ctx, options, list, draw, several) {
   const line = words("div", "nba-help");
   const count = h("span", { class: "nba-soft", "aria-live": "polite" });
   const input = lineInput(ctx.t("filter"));

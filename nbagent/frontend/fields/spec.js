@@ -82,7 +82,7 @@ export function sameDraft(a, b) {
 }
 
 /**
- * The control a hint asks for, or "".
+ * The control that a hint asks for, or "".
  * @param {SpecNode} node
  */
 export function hintedWidget(node) {

@@ -5,7 +5,7 @@ import { h, words } from "../dom.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
 import { nodeText } from "./facts.js";
-import { addedContext, draftsByKey } from "./field.js";
+import { draftsByKey } from "./field.js";
 import { errorLine, withCode } from "./help.js";
 import { listField } from "./list.js";
 import { stepTo } from "./spec.js";
@@ -19,6 +19,7 @@ import { stepTo } from "./spec.js";
  */
 
 /**
+ * A field for a table; a list where its rows are not flat.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -54,16 +55,14 @@ export function tableField(ctx, node, saved, place) {
       el,
       list: body,
       ordered: true,
-      make: (from, draft) => {
-        const template = (from === null ? undefined : node.rows?.[from]) ?? node.item ?? node;
-        const around = from === null ? addedContext(own) : own;
-        return tableRow(around, template, columns, draft, { depth: place.depth + 1, from });
-      },
+      make: ({ from, draft, node: template, ctx: around }) =>
+        tableRow(around, template, columns, draft, { depth: place.depth + 1, from }),
     });
   });
 }
 
 /**
+ * A row of a table, which is a field itself.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Map<string, SpecNode>} columns

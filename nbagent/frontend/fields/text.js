@@ -31,6 +31,7 @@ const [SHORT, NARROW, ROOMY] = [24, 34, 60];
 const CELL = 12;
 
 /**
+ * A field for all that is typed.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -40,7 +41,7 @@ export function textField(ctx, node, saved, place) {
   const initial = node.secret ? null : (node.initial ?? null);
   const room = !ctx.approval ? ROOMY : place.cell ? CELL : NARROW;
   const long = isLong(node, initial?.text ?? "", room);
-  const input = long ? area(node) : line(node);
+  const input = long ? areaFor(node) : lineFor(node);
   const control = typed(ctx, node, input, initial);
   return controlField(ctx, node, place, control, { initial, saved });
 }
@@ -170,6 +171,7 @@ function changeView(ctx, start) {
 }
 
 /**
+ * Whether what is typed looks like what the node wants.
  * @param {SpecNode} node
  * @param {string} value
  */
@@ -179,6 +181,7 @@ function looksRight(node, value) {
 }
 
 /**
+ * Whether a value needs more than one line.
  * @param {SpecNode} node
  * @param {string} value
  * @param {number} room characters that one line may have
@@ -189,8 +192,11 @@ function isLong(node, value, room) {
   return value.includes("\n") || value.length > room;
 }
 
-/** @param {SpecNode} node */
-function line(node) {
+/**
+ * The input of one line for a node.
+ * @param {SpecNode} node
+ */
+function lineFor(node) {
   const number = ["int", "num", "decimal"].includes(node.kind);
   return h("input", {
     type: node.secret ? "password" : "text",
@@ -203,8 +209,11 @@ function line(node) {
   });
 }
 
-/** @param {SpecNode} node */
-function area(node) {
+/**
+ * The input of several lines for a node.
+ * @param {SpecNode} node
+ */
+function areaFor(node) {
   const code = node.kind === "code";
   return h("textarea", {
     class: code ? "nba-code" : null,
@@ -259,7 +268,7 @@ function caretLine(ctx, input, language) {
 }
 
 /**
- * Rows for what is typed, where the browser cannot size a textarea by its content.
+ * Sets the rows for what is typed, where the browser cannot size a textarea by its content.
  * @param {Input} input
  */
 export function resize(input) {

@@ -12,6 +12,7 @@ import { containerField } from "./container-field.js";
  */
 
 /**
+ * A field for a tuple.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved

@@ -19,6 +19,7 @@ import { dropdown } from "./inputs.js";
 const FEW = 4;
 
 /**
+ * A field for one of several shapes.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved
@@ -63,7 +64,7 @@ export function unionField(ctx, node, saved, place) {
     };
     const labels = branches.map((branch) => branch.label);
     const few = labels.length <= FEW && labels.join("").length <= 60;
-    const picker = (few ? radios : select)(own, labels, pick);
+    const picker = (few ? shapeRadios : shapeSelect)(own, labels, pick);
     if (saved?.branch !== undefined) take(saved.branch, saved.draft ?? null);
     else take(start, saved?.draft ?? null);
     const current = () => (taken === null ? null : (made.get(taken) ?? null));
@@ -103,12 +104,13 @@ export function unionField(ctx, node, saved, place) {
  */
 
 /**
+ * The list of shapes to choose from.
  * @param {Context} ctx
  * @param {string[]} labels
  * @param {(index: number|null) => void} pick
  * @returns {Picker}
  */
-function select(ctx, labels, pick) {
+function shapeSelect(ctx, labels, pick) {
   const el = dropdown(
     ctx,
     labels.map((label, index) => [index, label]),
@@ -126,12 +128,13 @@ function select(ctx, labels, pick) {
 }
 
 /**
+ * The shapes to choose from, side by side.
  * @param {Context} ctx
  * @param {string[]} labels
  * @param {(index: number|null) => void} pick
  * @returns {Picker}
  */
-function radios(ctx, labels, pick) {
+function shapeRadios(ctx, labels, pick) {
   const group = ctx.id();
   const inputs = labels.map((_, index) => {
     const input = h("input", { type: "radio", name: group, value: index });

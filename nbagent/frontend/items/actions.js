@@ -25,13 +25,13 @@ import { pressGuard } from "./press-guard.js";
 /** @typedef {{reason: string|null, remember: string|null}} Said */
 
 /**
+ * The bar of a form's buttons, with all that belongs to them.
  * @param {CardContext} card
  * @param {AbortSignal} signal
  * @param {{press: (action: Action, said: Said) => void, reset: () => void}} does
  */
 export function actionBar(card, signal, { press, reset }) {
-  /** @type {(key: string, values?: Record<string, string|number>) => string} */
-  const say = (key, values) => card.store.t(key, values);
+  const say = card.store.t;
   const buttons = h("div", "nba-buttons");
   const keys = h("span", "nba-keys");
   const end = h("span", {});
@@ -160,6 +160,7 @@ export function actionBar(card, signal, { press, reset }) {
 }
 
 /**
+ * The panel that asks for the reason of a refusal.
  * @param {CardContext} card
  * @param {AbortSignal} signal
  */
@@ -191,7 +192,7 @@ function reasonPanel(card, signal) {
 /** @typedef {{id: string, label: string}} Rule */
 
 /**
- * What an approval may do beyond this once: behind a button of its own, never beside the main one.
+ * The menu of what an approval may do beyond this once, never beside the main button.
  * @param {CardContext} card
  * @param {AbortSignal} signal
  */

@@ -30,6 +30,7 @@ const FOLDED_FROM = 13;
 const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
 
 /**
+ * Draws a tool call.
  * @param {CallItem} first
  * @param {CardContext} card
  * @returns {import("./item.js").DrawnItem<CallItem>}
@@ -78,7 +79,10 @@ export function drawCall(first, card) {
   return { el, update, tick };
 }
 
-/** @param {string} label */
+/**
+ * The bar at the foot of a row, for a call that tells how far it has come.
+ * @param {string} label
+ */
 function progressBar(label) {
   const done = h("i");
   const el = h("span", { class: "nba-bar", role: "progressbar", "aria-label": label }, done);
@@ -128,7 +132,7 @@ function callBody({ store }, key) {
 }
 
 /**
- * One rich output. A picture is shown only where its bytes came along.
+ * Draws one rich output. A picture is shown only where its bytes came along.
  * @param {Rich} output
  */
 export function drawRich(output) {

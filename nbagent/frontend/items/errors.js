@@ -16,6 +16,7 @@ import { onClick } from "../lifetime.js";
  */
 
 /**
+ * The summary of what is wrong with a form, and the errors at its fields.
  * @param {CardContext} card
  * @param {AbortSignal} signal
  */
@@ -37,10 +38,10 @@ export function errorSummary(card, signal) {
    * @param {Field|null} root
    */
   const show = (found, root) => {
-    const placed = [...found].sort((a, b) => order(target(a), target(b)));
-    for (const field of root ? walk(root) : [])
+    const placed = [...found].sort((a, b) => byPlace(target(a), target(b)));
+    for (const field of root ? fieldsWithin(root) : [])
       field.fail(placed.filter((one) => one.chain.at(-1) === field).map((one) => one.message));
-    fill(list, ...placed.map((one) => line(one, signal)));
+    fill(list, ...placed.map((one) => summaryLine(one, signal)));
     shown = placed;
     setText(said, "");
     count();
@@ -75,26 +76,30 @@ export function errorSummary(card, signal) {
   return { el, said, show, edited };
 }
 
-/** @param {Placed} placed */
+/**
+ * The control that an error leads to.
+ * @param {Placed} placed
+ */
 function target({ chain }) {
   return chain.at(-1)?.target() ?? null;
 }
 
 /**
- * Where one stands to the other, what stands nowhere after all.
+ * Orders nodes as they stand in the page; what stands nowhere comes last.
  * @param {Node|null} one
  * @param {Node|null} other
  */
-function order(one, other) {
+function byPlace(one, other) {
   if (!one || !other || one === other) return Number(one === null) - Number(other === null);
   return one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1;
 }
 
 /**
+ * A line of the summary, with a link to the field.
  * @param {Placed} placed
  * @param {AbortSignal} signal
  */
-function line({ chain, message }, signal) {
+function summaryLine({ chain, message }, signal) {
   const names = chain.slice(1).map((field) => field.name().trim());
   // "Tags, item 1" says what "Tags" said.
   const label = names.filter((name, at) => name && !names[at + 1]?.startsWith(name)).join(" › ");
@@ -114,9 +119,9 @@ function line({ chain, message }, signal) {
  * @param {Field} field
  * @returns {Generator<Field>}
  */
-export function* walk(field) {
+function* fieldsWithin(field) {
   yield field;
-  for (const [, child] of field.children()) yield* walk(child);
+  for (const [, child] of field.children()) yield* fieldsWithin(child);
 }
 
 /**

@@ -109,7 +109,10 @@ export class FormView {
     this.draw();
   }
 
-  /** @param {FormItem} item */
+  /**
+   * Follows the item; what is typed stays.
+   * @param {FormItem} item
+   */
   update(item) {
     const old = this.#item;
     this.#item = item;
@@ -203,8 +206,8 @@ export class FormView {
     const { facts, spec, approval } = this.#item;
     /** @type {import("../fields/field.js").Context} */
     const ctx = {
-      t: (key, values) => store.t(key, values),
-      tn: (key, n) => store.tn(key, n),
+      t: store.t,
+      tn: store.tn,
       id,
       signal: this.#life.signal,
       titleId: this.#title.id,

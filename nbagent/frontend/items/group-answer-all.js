@@ -13,13 +13,13 @@ import { FormView } from "./form.js";
 const USUAL = ["approve", "reject", "send", "decline"];
 
 /**
- * Calls are approved each with what stands in its row, questions get what is filled in here.
+ * The form that answers for all: calls each with what stands in its row, questions with what is filled in here.
  * @param {FormItem} item one of them
  * @param {CardContext} card
  * @param {() => Row[]} waiting
  */
 export function drawAnswerAll(item, card, waiting) {
-  const t = card.store.t.bind(card.store);
+  const t = card.store.t;
   const { approval } = item;
   const actions = item.actions.map((action) => ({ ...action, changed_label: null }));
   const labels = item.actions.map(({ label }) => label);

@@ -3,7 +3,7 @@
 
 import { attr, expand, fill, h, makeButton, setLabel, setText } from "../dom.js";
 import { difference } from "../fields/diff.js";
-import { factList, nodeText } from "../fields/facts.js";
+import { factList, factValue, nodeText } from "../fields/facts.js";
 import { cutLongText, unseenTexts } from "../fields/long-text.js";
 import { on, onClick } from "../lifetime.js";
 import { drawRecord } from "./record.js";
@@ -32,13 +32,14 @@ const TOLD = 40;
 export const TITLE = "\u0000";
 
 /**
+ * Draws a question as two rows: its values with its buttons, and its form.
  * @param {FormItem} first
  * @param {CardContext} card
  * @param {Does} does
  */
 export function drawRow(first, card, does) {
   const { signal } = card;
-  const t = card.store.t.bind(card.store);
+  const t = card.store.t;
   const form = card.form(first);
   const { acts } = form.bar;
   const head = h("th", { scope: "row", role: "rowheader" });
@@ -64,9 +65,7 @@ export function drawRow(first, card, does) {
   const cell = (/** @type {string} */ name) => {
     const fact = values.get(name);
     if (!fact) return ["–"];
-    const box = h("div", fact.code ? { class: "nba-mono" } : { dir: "auto" });
-    if (fact.changed_from === null) setText(box, fact.value);
-    else box.append(...difference(fact.changed_from, fact.value));
+    const box = factValue(fact);
     return [box, cutLongText({ t, signal, hold: unseen.hold }, box, fact.value, ROOM) ?? ""];
   };
   const unfold = (/** @type {boolean} */ wanted) => {

@@ -19,7 +19,7 @@ import { questionId } from "./grouping.js";
 const NUMBER = /^[-+]?[\d.,]+(e[-+]?\d+)?$/i;
 
 /**
- * Draws its rows once it is updated, on the page.
+ * Draws questions that are alike; the rows come with the first update, on the page.
  * @param {GroupItem} group
  * @param {CardContext} card
  * @returns {import("./item.js").DrawnItem<GroupItem>}
@@ -28,7 +28,7 @@ export function drawGroup(group, card) {
   const { store } = card;
   const one = /** @type {FormItem} */ (group.items.find((item) => item.type === "form"));
   const { tool, approval } = one;
-  const t = store.t.bind(store);
+  const t = store.t;
   const path = one.path && words("div", "nba-path", one.path);
   const title = words("h4", { class: "nba-title", id: card.id(), tabindex: "-1" });
   const note = words("p", "nba-note");

@@ -12,7 +12,7 @@
  */
 
 /**
- * What the keys of a question and of its record have in common.
+ * The part of a key that a question and its record have in common.
  * @param {Item} item
  */
 export function questionId(item) {

@@ -6,6 +6,7 @@ import { h, setText, showText, words } from "../dom.js";
 /** @typedef {import("../wire.js").MessageItem} MessageItem */
 
 /**
+ * Draws a message.
  * @param {MessageItem} first
  * @returns {import("./item.js").DrawnItem<MessageItem>}
  */

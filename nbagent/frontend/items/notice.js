@@ -10,6 +10,7 @@ import { onClick } from "../lifetime.js";
  */
 
 /**
+ * Draws a notice.
  * @param {NoticeItem} first
  * @param {CardContext} card
  * @returns {import("./item.js").DrawnItem<NoticeItem>}

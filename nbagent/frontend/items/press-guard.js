@@ -4,14 +4,14 @@
 import { every } from "../lifetime.js";
 
 /** Milliseconds a button must have stood still. */
-export const STILL = 500;
+const STILL = 500;
 /** Milliseconds between two looks at where the buttons are. */
 const LOOK = 125;
 /** Pixels a button may move and still be where it was. */
 const SLACK = 4;
 
 /**
- * Watches elements until the signal is aborted.
+ * Watches elements until the signal is aborted, and tells whether each stands still.
  * @param {() => Iterable<HTMLElement>} elements those that are watched, asked anew at each look
  * @param {() => number} clock milliseconds that never go back
  * @param {AbortSignal} signal
@@ -21,10 +21,10 @@ export function pressGuard(elements, clock, signal) {
   const places = new WeakMap();
   const look = () => {
     for (const el of elements()) {
-      const now = place(el);
+      const now = placeOf(el);
       const old = places.get(el);
       // Scrolling moves it in the window, scroll anchoring in the page: a shift moves it in both.
-      const moved = !old || (apart(old.window, now.window) && apart(old.page, now.page));
+      const moved = !old || (isApart(old.window, now.window) && isApart(old.page, now.page));
       const hidden = el.closest("[hidden]") !== null;
       places.set(el, { ...now, since: moved || hidden ? clock() : old.since });
     }
@@ -53,7 +53,7 @@ export function pressGuard(elements, clock, signal) {
  * @param {HTMLElement} el
  * @returns {Place}
  */
-function place(el) {
+function placeOf(el) {
   const { x, y } = el.getBoundingClientRect();
   const page = { x, y };
   for (let up = el.parentElement; up; up = up.parentElement) {
@@ -64,9 +64,10 @@ function place(el) {
 }
 
 /**
+ * Whether two points are so far apart that an element moved.
  * @param {Point} a
  * @param {Point} b
  */
-function apart(a, b) {
+function isApart(a, b) {
   return Math.abs(a.x - b.x) > SLACK || Math.abs(a.y - b.y) > SLACK;
 }

@@ -4,6 +4,7 @@
 import { growText, h, words } from "../dom.js";
 
 /**
+ * Draws reasoning.
  * @param {import("../wire.js").ReasoningItem} first
  * @param {import("./item.js").CardContext} card
  * @returns {import("./item.js").DrawnItem<import("../wire.js").ReasoningItem>}

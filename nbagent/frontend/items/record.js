@@ -13,6 +13,7 @@ import { duration } from "../format.js";
  */
 
 /**
+ * Draws a record.
  * @param {RecordItem} first
  * @param {CardContext} card
  * @returns {import("./item.js").DrawnItem<RecordItem>}

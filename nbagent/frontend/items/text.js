@@ -7,6 +7,7 @@ import { fill, growText, h, sanitized, words } from "../dom.js";
 const GOES_ON = new Set("P LI UL OL BLOCKQUOTE H4 H5 H6 PRE TABLE THEAD TBODY TR TD TH".split(" "));
 
 /**
+ * Draws text that may still be coming.
  * @param {import("../wire.js").TextItem} first
  * @returns {import("./item.js").DrawnItem<import("../wire.js").TextItem>}
  */
@@ -52,8 +53,8 @@ export function drawText(first) {
     const end = code ? null : host?.matches("h4, h5, h6") ? /\n/ : /\n\s*\n/;
     const cut = host === null ? 0 : end === null ? -1 : value.search(end);
     const [inside, after] = cut < 0 ? [value, ""] : [value.slice(0, cut), value.slice(cut)];
-    growText(raw, code ? inside : lines(inside));
-    growText(rest, lines(after.trimStart()));
+    growText(raw, code ? inside : joinLines(inside));
+    growText(rest, joinLines(after.trimStart()));
     if (inside.trim() === "") raw.remove();
     else if (host && raw.parentNode !== host) host.append(raw);
     if (rest.textContent === "") loose.remove();
@@ -76,9 +77,9 @@ function openEnd(node) {
 }
 
 /**
- * A newline in prose is a space, unless the next line looks like a block of its own.
+ * Prose with its newlines as spaces, unless the next line looks like a block of its own.
  * @param {string} value
  */
-function lines(value) {
+function joinLines(value) {
   return value.trimEnd().replace(/\n(?![\s>|#*+\d~`-])/g, " ");
 }

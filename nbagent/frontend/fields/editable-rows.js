@@ -10,7 +10,6 @@ import { addedContext } from "./field.js";
  * @typedef {import("./spec.js").Draft} Draft
  * @typedef {import("./field.js").Context} Context
  * @typedef {import("./field.js").Field} Field
- * @typedef {import("./field.js").Place} Place
  */
 /**
  * A row: `from` is which of the rows it was when the form came, null for a new one.

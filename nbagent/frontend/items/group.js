@@ -11,7 +11,6 @@ import { questionId } from "./grouping.js";
 /**
  * @typedef {import("./grouping.js").GroupItem} GroupItem
  * @typedef {import("../wire.js").FormItem} FormItem
- * @typedef {import("../wire.js").RecordItem} RecordItem
  * @typedef {import("./item.js").CardContext} CardContext
  * @typedef {import("./group-row.js").Row} Row
  */

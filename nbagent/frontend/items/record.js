@@ -1,5 +1,5 @@
 // @ts-check
-// The one-line items: a decision that was made, and a word from nbagent itself.
+// A decision that was made, in one line.
 
 import { attr, fill, h, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
@@ -7,8 +7,6 @@ import { duration } from "../format.js";
 
 /**
  * @typedef {import("../wire.js").RecordItem} RecordItem
- * @typedef {import("../wire.js").NoticeItem} NoticeItem
- * @typedef {import("../wire.js").MessageItem} MessageItem
  * @typedef {import("./item.js").CardContext} CardContext
  */
 

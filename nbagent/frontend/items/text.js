@@ -1,5 +1,5 @@
 // @ts-check
-// What the model says: text, as sanitized blocks with an open end, and its folded reasoning.
+// What the model says: sanitized blocks, with an end that is still open.
 
 import { fill, growText, h, sanitized, words } from "../dom.js";
 

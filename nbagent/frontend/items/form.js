@@ -343,6 +343,9 @@ export class FormView {
       case "accepted":
         this.#receiptDue.stop();
         this.bar.hint("");
+        break;
+      default:
+        /** @satisfies {never} */ (state);
     }
   }
 

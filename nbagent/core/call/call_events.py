@@ -11,7 +11,7 @@ from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
 from nbagent.core.base.events import Interrupted, ToolFinished
 from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, to_json, token_digest
 from nbagent.core.base.messages import Json
-from nbagent.core.base.metadata import Ask, Choose, Edit
+from nbagent.core.base.metadata import Choose, Edit, expected
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Tool, ToolResult
@@ -108,6 +108,7 @@ class Pausing(NamedTuple):
         if isinstance(pause.metadata, Choose):
             pause.metadata.check_askable()
         tool, now, expiry = self.tool, self.around.clock(), pause.expiry
+        editable = _editable(pause)
         fields = {
             "at": now,
             "scope": self.around.scope,
@@ -118,9 +119,15 @@ class Pausing(NamedTuple):
             "input": input_,
             "metadata": stored(pause.metadata, "metadata", tool.name),
             "state": stored(pause.state, "state", tool.name),
-            "editable": _editable(pause),
+            "expects": expected(
+                kind,
+                pause.metadata,
+                reply_schema=more.get("reply_schema"),
+                editable=editable,
+                external=pause.external is not None,
+            ),
+            "editable": editable,
             "digest": digest_of(tool.name, input_, tool.input_schema),
-            "wants_value": isinstance(pause.metadata, Ask),
             "reply_schema": tool.output_schema,
             "external": None if pause.external is None else token_digest(pause.external),
             "printed": self.output.printed,

@@ -249,7 +249,7 @@ class Fold:
         call = agent.open.get(event.call_id)
         question = Question.of(event, self._types_of(event.tool_name))
         item = question.item(f"q:{event.id}", "" if call is None else call.key, agent.path)
-        node = FixedNode(grouped(item, question, event))
+        node = FixedNode(grouped(item, question))
         if call is not None:
             call.stopped(event.at, "waiting")
             call.shows(event.printed, event.displays)

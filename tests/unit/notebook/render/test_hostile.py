@@ -20,6 +20,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.interrupts import Reject
 from nbagent.core.base.messages import user
+from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed
 from nbagent.notebook.render import markdown, plain, reveal, rich, sanitize, static
@@ -129,6 +130,7 @@ def run_saying(text):
                 call_id=f"d{number}",
                 tool_name=text,
                 kind=kind,
+                expects=expected(kind, data, editable=number == 4),
                 input={key: text},
                 metadata=data,
                 note=text,

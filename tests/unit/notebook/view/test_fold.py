@@ -35,7 +35,13 @@ STARTED = RunStarted(at=100.0, agent="bank", model="m", messages=[user("pay")], 
 CALL = CallRequested(id="c", name="pay", input={"amount": 200})
 RESPONDED = ModelResponded(at=101.0, calls=(CALL,))
 ASKED = Interrupted(
-    at=102.0, id="i", call_id="c", tool_name="pay", kind="approval", input=CALL.input
+    at=102.0,
+    id="i",
+    call_id="c",
+    tool_name="pay",
+    kind="approval",
+    expects="approval",
+    input=CALL.input,
 )
 RUNS = ToolStarted(at=103.0, call_id="c", attempt=1, owner="o", input=CALL.input)
 FAILED = RunFailed(at=104.0, error="ToolFailed", message="x")

@@ -22,6 +22,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.events import Event as StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.base.messages import user
+from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, TextDelta, ToolCallDelta
 from nbagent.core.tools.output import MAX_PRINTED, Displayed, Printed, Progressed
 from nbagent.notebook.render import plain, static
@@ -105,6 +106,7 @@ def call(name="pay", id_="c", **input_):
 
 def asked(id_="i", call_id="c", kind="tool", at=102.0, **more):
     more = {"input": {"amount": 200}, "metadata": {"message": "Large"}, **more}
+    more.setdefault("expects", expected(kind, more["metadata"]))
     return Interrupted(at=at, id=id_, call_id=call_id, tool_name="pay", kind=kind, **more)
 
 
@@ -417,7 +419,7 @@ def test_a_question_inside_a_body_leaves_its_call_open():
 
 def test_an_interrupt_for_an_outside_system_has_nothing_to_press():
     """It is shown, and neither a button nor a message of the page settles it."""
-    view = view_of(started(), responded(call()), asked(external="digest"))
+    view = view_of(started(), responded(call()), asked(external="digest", expects="external"))
     form = view.snapshot().items[1]
     assert (form.actions, form.spec) == ([], None)
     for action in ("approve", "submit", "reject"):

@@ -236,8 +236,6 @@ class CallNode(Node):
         self.input: dict[str, Any] = {}
         self.elapsed: float | None = None
         self.started_at: float | None = None
-        self.continued_at = 0.0
-        """When the last question of its body was answered."""
         self._facts: list[Fact] = []
         self._brief = ""
         self._progress: Progress | None = None
@@ -295,9 +293,9 @@ class CallNode(Node):
         self.state, self._result = "done", None if output is None else facts.result(output)
         self.touch()
 
-    def finished(self, event: ToolFinished, *, rejected: bool) -> None:
+    def finished(self, event: ToolFinished) -> None:
         """The call has its result."""
-        self.stopped(event.at, "rejected" if rejected else "failed" if event.error else "done")
+        self.stopped(event.at, "failed" if event.error else "done")
         self.shows(event.printed, event.displays)
         drawn = event.display is not None and rich.is_rich(event.display)
         self._result_rich = rich.render(event.display or {}) if drawn else []

@@ -49,13 +49,6 @@ class Call(CallNode):
         """Its questions and their records."""
         self.inner: Agent | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether it goes on without anybody's answer."""
-        if self.state not in {"preparing", "running"}:
-            return False
-        return self.inner is None or self.inner.ended or self.inner.busy
-
     def walk(self) -> Iterator[Node]:
         """The call, then what stands below it."""
         yield self
@@ -70,17 +63,13 @@ class Agent:
     def __init__(self, key: str, outer: tuple[str, ...]) -> None:
         self.key = key
         """What its items' keys begin with."""
+        self.model_key = f"{key}m"
+        """What the model's stretches on the time strip belong to."""
         self.outer = outer
         """Names of the agents around it, outermost first."""
         self.name = ""
-        self.max_turns = 20
-        self.turns_taken = 0
-        self.counted_from = 0
-        """How many turns were taken when the person last wrote: the limit counts from there."""
         self.queued: list[FixedNode] = []
         """What the person wrote that the model does not have yet."""
-        self.text = ""
-        """The last response's."""
         self.entries: list[Turn | Node] = []
         self.open: dict[str, Call] = {}
         """The calls of the last response that have no result yet, by id."""
@@ -88,9 +77,6 @@ class Agent:
         """The response that streams."""
         self.thinking = False
         """Whether the model is answering."""
-        self.ended = False
-        self.failed = False
-        """Whether it ended by failing, so that a retry takes it up again."""
         self.last_turn: Turn | None = None
         self._turns = self._messages = 0
 
@@ -98,11 +84,6 @@ class Agent:
     def path(self) -> str:
         """``planner ▸ banker`` for an inner agent, else empty."""
         return " ▸ ".join(name for name in (*self.outer, self.name) if name) if self.outer else ""
-
-    @property
-    def busy(self) -> bool:
-        """Whether anything goes on without anybody's answer."""
-        return self.thinking or any(call.busy for call in self.open.values())
 
     def new_turn(self) -> Turn:
         """A turn at the end."""
@@ -123,8 +104,8 @@ class Agent:
 
 
 @dataclass(slots=True)
-class Asked:
-    """A question that waits, and where it is drawn."""
+class DrawnQuestion:
+    """A question, and where its form or its record is drawn."""
 
     question: Question
     event: Interrupted

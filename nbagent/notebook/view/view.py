@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 from nbagent.core.base.events import Event, StoredEvent
 from nbagent.core.base.model import ModelDelta
+from nbagent.core.state.state import Status, status_of
 from nbagent.core.tools.output import OutputDelta
-from nbagent.notebook.wire import FormItem, NoticeItem, Op, Rich, RunStatus, SetHead, View
+from nbagent.notebook.wire import FormItem, NoticeItem, Op, Rich, SetHead, View
 
 from .board import Board
 from .deltas import Deltas
@@ -72,15 +73,15 @@ class RunView:
             return View(head=self._fold.head(), items=items)
 
     @property
-    def status(self) -> RunStatus:
-        """The run's status as the head shows it."""
-        return self._fold.status
+    def status(self) -> Status:
+        """The run's status."""
+        return status_of(self._fold.state)
 
     def question(self, interrupt: str) -> Question | None:
         """The open question of this interrupt, as it is shown."""
         with self._lock:
-            asked = self._fold.asked.get(interrupt)
-            return None if asked is None or asked.record is not None else asked.question
+            drawn = self._fold.questions.get(interrupt)
+            return None if drawn is None or drawn.record is not None else drawn.question
 
     def set_drafts(self, interrupt: str, drafts: Any) -> None:
         """Keep what is typed for pages that are drawn later; those that are open know it."""
@@ -108,7 +109,7 @@ class RunView:
     def set_stopping(self) -> None:
         """Show that the run is being stopped, until it has ended."""
         with self._lock:
-            if self._fold.status in ("running", "interrupted"):
+            if self.status in ("running", "interrupted"):
                 self._fold.frame.stopping = self._board.head_dirty = True
 
     def set_note(self, note: str) -> None:
@@ -140,12 +141,12 @@ class RunView:
         return next((n for n in entries if isinstance(n, FixedNode) and n.key == key), None)
 
     def _update_form(self, interrupt: str, update: dict[str, Any], *, send: bool) -> None:
-        asked = self._fold.asked.get(interrupt)
-        if asked is None or not isinstance(asked.node.item, FormItem):
+        drawn = self._fold.questions.get(interrupt)
+        if drawn is None or not isinstance(drawn.node.item, FormItem):
             return
-        item = asked.node.item.model_copy(update=update)
+        item = drawn.node.item.model_copy(update=update)
         if send:
-            asked.node.replace(item)
-            self._board.touch(asked.node)
+            drawn.node.replace(item)
+            self._board.touch(drawn.node)
         else:
-            asked.node.item = item
+            drawn.node.item = item

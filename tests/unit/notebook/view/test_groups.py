@@ -8,6 +8,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from nbagent.core.base.events import CallRequested, Interrupted, ModelResponded, RunStarted
 from nbagent.core.base.interrupts import to_json
+from nbagent.core.base.messages import user
 from nbagent.core.base.metadata import Choose, Confirm, expected
 from nbagent.forms.hints import FormHint
 from nbagent.notebook.view.question_kinds import Types
@@ -43,7 +44,7 @@ def asked(tool="pay", kind="approval", metadata=None, **more):
 def forms(*questions, turns=1):
     """The form items of these questions, one call each, asked in so many turns."""
     view = RunView("r", types_of=TYPES.get)
-    view.apply(RunStarted(at=1.0, agent="a", model="m", messages=[], max_turns=5))
+    view.apply(RunStarted(at=1.0, agent="a", model="m", messages=[user("go")], max_turns=5))
     turn = -(-len(questions) // turns)
     for number, question in enumerate(questions):
         if number % turn == 0:

@@ -371,6 +371,7 @@ def test_a_failed_run_that_goes_on_asks_again():
         responded(call(), call(id_="d")),
         asked(),
         RunFailed(at=110.0, error="ModelError", message="x"),
+        RunRetried(at=110.5, by="code"),
         ToolStarted(at=111.0, call_id="d", attempt=1, owner="o", input={"amount": 200}),
     )
     assert kinds(view) == ["call", "form", "call"]
@@ -409,7 +410,7 @@ def test_a_question_inside_a_body_leaves_its_call_open():
     assert view.status == "interrupted"
     no = Resolved(at=120.0, id="i2", call_id="c", resolution=Reject(), by="form")
     view.apply(no)
-    view.apply(run)
+    view.apply(run.model_copy(update={"at": 120.0}))
     assert view.status == "running"
     view.apply(ToolFinished(at=121.0, call_id="c", output="ok"))
     row, first, second = view.snapshot().items
@@ -440,7 +441,8 @@ def test_a_saved_history_with_an_open_pause_is_drawn_with_its_question():
     open_call = {"type": "tool_call", "id": "c", "name": "pay", "input": {"amount": 200}}
     open_call["nbagent"] = {"status": "waiting", "pause": pause}
     done = {"type": "tool_call", "id": "d", "name": "look", "input": {}}
-    done["nbagent"] = {"status": "done", "result": {"output": "seen"}}
+    result = {"type": "tool_result", "id": "d", "name": "look", "output": "seen"}
+    done["nbagent"] = {"status": "done", "result": result}
     messages = [user("pay"), {"role": "assistant", "content": [open_call, done]}]
     view = view_of(RunStarted(at=100.0, agent="bank", model="m", messages=messages, max_turns=5))
     assert kinds(view) == ["call", "form", "call"]
@@ -483,7 +485,7 @@ def test_a_notice_of_the_notebook_is_put_replaced_and_taken_away():
 
 def test_the_strip_stays_short_however_long_the_run():
     """A run of 2,000 turns has a head that is as small as that of 100."""
-    view = view_of(started())
+    view = view_of(started().model_copy(update={"max_turns": 3_000}))
     for turn in range(2_000):
         view.apply(responded(call(id_=f"c{turn}"), at=101.0 + turn * 10))
         view.apply(ToolFinished(at=105.0 + turn * 10, call_id=f"c{turn}", output=1))

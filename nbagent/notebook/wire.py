@@ -142,8 +142,6 @@ class FormItem(_Wire):
     approval: bool = False
     """Whether Enter never submits and digits pick nothing."""
     expires_at: float | None = None
-    answering: bool = False
-    """True from an accepted submission until the record replaces the form."""
     group: str = ""
     """Equal for questions that are alike, which the page draws as one table; empty stands alone."""
     input: list[Fact] = Field(default_factory=list)
@@ -221,8 +219,6 @@ class Head(_Wire):
     decisions: int = 0
     stopping: bool = False
     """Whether somebody pressed Stop and what still runs has not ended yet."""
-    note: str = ""
-    """A quiet line in the footer, such as where the run is stored."""
     spans: list[Span] = Field(default_factory=list)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
 from nbagent.core.base.events import (
-    CallRequested,
     Interrupted,
     MessageQueued,
     ModelResponded,
@@ -28,7 +27,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.state.fold import apply
 from nbagent.core.state.next_step import CallModel, next_step
-from nbagent.core.state.state import RunState
+from nbagent.core.state.state import CallState, RunState
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Head, MessageItem, RecordItem
@@ -104,6 +103,11 @@ class Fold:
             state = None if call is None else call.child
         return state
 
+    def _known(self, event: ToolStarted | Resolved) -> CallState | None:
+        """What the engine knows of this call; None once its turn is over."""
+        state = self._state_of(event.scope)
+        return None if state is None else state.calls.get(event.call_id)
+
     def _follow(self, scope: Scope, at: float) -> None:
         """Note whether the model is to answer, and whether it has what the person wrote."""
         agent, state = self._board.agent(scope), self._state_of(scope)
@@ -129,11 +133,7 @@ class Fold:
     def _draw_open_turn(self, state: RunState, scope: Scope, at: float) -> None:
         """Draw the last turn of the history that a run starts from: its calls and where each stands."""
         if state.calls:
-            calls = tuple(
-                CallRequested(id=c.id, name=c.name, input=c.proposed, raw=c.raw)
-                for c in state.calls.values()
-            )
-            self._draw(ModelResponded(at=at, scope=scope, text=state.text, calls=calls))
+            self._draw(ModelResponded(at=at, scope=scope, text=state.text))
         for call in state.calls.values():
             if call.child is not None:
                 inside = (*scope, call.id)
@@ -195,12 +195,18 @@ class Fold:
             call.ended_as = None
             self._touch(call)
         self._note_queued(self._board.root, TEXTS["message_waits"])
-        for drawn in self.questions.values():
-            if drawn.record is not None:
-                self._board.drop(drawn.siblings, drawn.record)
-                drawn.record = None
-            drawn.node.sent, drawn.node.stale = False, True
-            self._board.add(drawn.siblings, drawn.node)
+        for asked in self.state.pending:
+            self._ask_again(self.questions[asked.id], asked)
+
+    def _ask_again(self, drawn: DrawnQuestion, event: Interrupted) -> None:
+        """Put the form back in its record's place; a question whose time ran out has more of it."""
+        if drawn.record is not None:
+            self._board.drop(drawn.siblings, drawn.record)
+            drawn.record = None
+        form = drawn.node.item.model_copy(update={"expires_at": event.expires_at})
+        drawn.node.replace(form)
+        drawn.node.sent = False
+        self._board.add(drawn.siblings, drawn.node)
 
     def _open_calls(self) -> list[Call]:
         return [call for agent in self._board.agents.values() for call in agent.open.values()]
@@ -217,7 +223,8 @@ class Fold:
         agent.live = None
         self._strip.stop(agent.model_key, event.at)
         self._settle_text(turn, event)
-        self._settle_calls(agent, turn, event)
+        state = self._state_of(event.scope)
+        self._settle_calls(agent, turn, [] if state is None else [*state.calls.values()])
 
     def _settle_text(self, turn: Turn, event: ModelResponded) -> None:
         if turn.notice is not None:
@@ -238,19 +245,19 @@ class Fold:
             self._board.forget(turn.reasoning)
             turn.reasoning = None
 
-    def _settle_calls(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
-        for node in turn.calls[len(event.calls) :]:
+    def _settle_calls(self, agent: Agent, turn: Turn, calls: list[CallState]) -> None:
+        for node in turn.calls[len(calls) :]:
             self._board.forget(node)
-        del turn.calls[len(event.calls) :]
+        del turn.calls[len(calls) :]
         turn.by_index.clear()
         agent.open.clear()
-        for number, requested in enumerate(event.calls):
+        for number, requested in enumerate(calls):
             call = (
                 turn.calls[number]
                 if number < len(turn.calls)
                 else self._board.new_call(agent, turn)
             )
-            call.requested(requested.name, requested.input, requested.raw)
+            call.requested(requested.name, requested.proposed, requested.raw)
             agent.open[requested.id] = call
             self._board.touch(call)
 
@@ -271,9 +278,9 @@ class Fold:
     # --- calls
 
     def _tool_started(self, event: ToolStarted) -> None:
-        call = self._board.call(event.scope, event.call_id)
-        if call is not None:
-            call.changed(event.input)
+        call, known = self._board.call(event.scope, event.call_id), self._known(event)
+        if call is not None and known is not None:
+            call.gets(event.input if known.cleared is None else known.cleared)
             call.started(event.at)
             self._strip.start(call.key, "tool", event.at)
             self._board.touch(call)
@@ -321,8 +328,7 @@ class Fold:
             self._settle_call(drawn, drawn.call, event)
 
     def _settle_call(self, drawn: DrawnQuestion, call: Call, event: Resolved) -> None:
-        run = self._state_of(event.scope)
-        known = None if run is None else run.calls.get(event.call_id)
+        known = self._known(event)
         if known is not None and known.status != "done":  # a body goes on with the answer
             call.state = "waiting" if known.status == "waiting" else "preparing"
             self._touch(call)

@@ -77,7 +77,6 @@ class Frame:
     def __init__(self, run: str) -> None:
         self._run = run
         self.strip = Strip()
-        self.note = ""
         self.stopping = False
         """Whether Stop was pressed and the run has not ended yet."""
         self.turns = 0
@@ -106,7 +105,6 @@ class Frame:
             questions=len(state.open),
             decisions=sum(answer.by == "form" for answer in state.settled.values()),
             stopping=self.stopping,
-            note=self.note,
             spans=self.strip.spans(self._started_at),
         )
 

@@ -234,6 +234,8 @@ class CallNode(Node):
         """What became of it because the run ended first."""
         self.arguments = ""
         self.input: dict[str, Any] = {}
+        """What the model proposed."""
+        self._shown = self.input
         self.elapsed: float | None = None
         self.started_at: float | None = None
         self._facts: list[Fact] = []
@@ -263,6 +265,7 @@ class CallNode(Node):
     def requested(self, name: str, input_: dict[str, Any], raw: str | None) -> None:
         """The call is whole."""
         self.name, self.input, self.arguments = reveal(name), input_, ""
+        self._shown = input_
         if raw is None:
             self._facts, self._brief = facts.facts_of(input_), facts.brief(input_)
         else:
@@ -270,8 +273,11 @@ class CallNode(Node):
             self._brief = reveal(" ".join(raw.split())[: facts.MAX_BRIEF])
         self.touch()
 
-    def changed(self, input_: dict[str, Any]) -> None:
-        """A person put another input in place of the model's."""
+    def gets(self, input_: dict[str, Any]) -> None:
+        """A body gets this input: the model's, or what a person or middleware put in its place."""
+        if input_ is self._shown:
+            return
+        self._shown = input_
         self._facts = facts.facts_of(input_, before=self.input)
         self._brief = facts.brief(input_)
         self.touch()

@@ -31,14 +31,12 @@ class RunView:
     Args:
         run: the run's id, as the head shows it.
         types_of: the input and output types of a tool by its name, where this process knows them.
-        note: a quiet line for the footer, such as where the run is stored.
     """
 
-    def __init__(self, run: str, *, types_of: TypesOf | None = None, note: str = "") -> None:
+    def __init__(self, run: str, *, types_of: TypesOf | None = None) -> None:
         self._lock = threading.RLock()
         self._board = Board()
         self._fold = Fold(self._board, run, types_of or (lambda _name: None))
-        self._fold.frame.note = note
         self._deltas = Deltas(self._board).handlers
 
     def apply(self, event: Told) -> None:
@@ -101,21 +99,11 @@ class RunView:
             if question is not None:
                 self._update_form(interrupt, question.offered(changed=changed), send=True)
 
-    def set_answering(self, interrupt: str, answering: bool) -> None:  # noqa: FBT001 -- the field's value
-        """Show that an answer is on its way, or that it failed and is asked for again."""
-        with self._lock:
-            self._update_form(interrupt, {"answering": answering}, send=True)
-
     def set_stopping(self) -> None:
         """Show that the run is being stopped, until it has ended."""
         with self._lock:
             if self.status in ("running", "interrupted"):
                 self._fold.frame.stopping = self._board.head_dirty = True
-
-    def set_note(self, note: str) -> None:
-        """Replace the quiet line in the footer."""
-        with self._lock:
-            self._fold.frame.note, self._board.head_dirty = note, True
 
     def notice(self, key: str, item: NoticeItem | None) -> None:
         """Show a line of the notebook layer's own at the end, replace it, or (None) take it away."""

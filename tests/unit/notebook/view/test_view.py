@@ -458,16 +458,13 @@ def test_the_final_text_is_shown_once():
     assert kinds(other) == ["call", "text"]
 
 
-def test_drafts_and_answering_are_kept_for_pages_to_come():
-    """A reload shows what was typed; while an answer is under way every view says so."""
+def test_drafts_are_kept_for_pages_to_come():
+    """A reload shows what was typed; the pages that are open know it."""
     view = view_of(started(), responded(call()), asked(editable=True))
     view.flush(1.0)
     view.set_drafts("i", {"fields": {"amount": {"text": "1"}}})
     assert view.flush(2.0) is None
     assert view.snapshot().items[1].drafts == {"fields": {"amount": {"text": "1"}}}
-    view.set_answering("i", True)
-    (op,) = view.flush(3.0)
-    assert op.item.answering
 
 
 def test_a_notice_of_the_notebook_is_put_replaced_and_taken_away():

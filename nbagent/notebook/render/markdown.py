@@ -25,6 +25,17 @@ from .sanitize import escape
 
 MAX_COLORED = 20_000
 """Characters of a code block that is still colored."""
+OPEN_LIMIT = 2_000
+"""Characters of an open block that is still redrawn as HTML."""
+REDRAW_EVERY = 0.2
+"""Seconds between two drawings of the open block."""
+BURST = 400
+"""Characters in one step from which on an open block waits: it will be finished, or be another."""
+HOLD = 0.2
+"""Seconds for which it waits before its text is shown as it is."""
+
+_Env = MutableMapping[str, Any]
+
 
 _KINDS = (
     (kinds.Comment, "c"),
@@ -84,18 +95,6 @@ def _colored(code: str, info: str) -> str:
 
 def _span(name: str, text: str) -> str:
     return f'<span class="{name}">{escape(text)}</span>' if name and text else escape(text)
-
-
-OPEN_LIMIT = 2_000
-"""Characters of an open block that is still redrawn as HTML."""
-REDRAW_EVERY = 0.2
-"""Seconds between two drawings of the open block."""
-BURST = 400
-"""Characters in one step from which on an open block waits: it will be finished, or be another."""
-HOLD = 0.2
-"""Seconds for which it waits before its text is shown as it is."""
-
-_Env = MutableMapping[str, Any]
 
 
 def render(text: str) -> str:

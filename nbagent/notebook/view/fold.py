@@ -30,9 +30,8 @@ from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.state import CallState, RunState
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Head, MessageItem, RecordItem
+from nbagent.notebook.wire import Head, MessageItem, NoticeItem, RecordItem
 
-from . import ending
 from .board import Board, Scope
 from .frame import Frame
 from .groups import grouped
@@ -40,6 +39,9 @@ from .items import FixedNode, Node, ReasoningNode, TextNode
 from .question_kinds import Types
 from .questions import Question
 from .tree import Agent, Call, DrawnQuestion, Turn
+
+_END = "end"
+"""The key of the last item."""
 
 TypesOf: TypeAlias = Callable[[str], Types | None]
 
@@ -158,10 +160,10 @@ class Fold:
             return
         self.frame.stopping = False
         self._strip.stop_all(event.at)
-        if agent.live is not None:
-            for node in agent.live.clear():
+        if agent.live_turn is not None:
+            for node in agent.live_turn.clear():
                 self._board.forget(node)
-            agent.live = None
+            agent.live_turn = None
         self._end_calls(event)
         for drawn in self.questions.values():
             unanswered = RecordItem(
@@ -171,7 +173,7 @@ class Fold:
                 tone="plain",
             )
             self._record(drawn, unanswered)
-        last = ending.last_word(event, self.state.text, self._name_of)
+        last = _last_item(event, self.state.text, self._name_of)
         if last is not None:
             self._board.add(root.entries, last)
 
@@ -189,7 +191,7 @@ class Fold:
             return
         entries = self._board.root.entries
         for entry in list(entries):
-            if isinstance(entry, Node) and entry.key == ending.KEY:
+            if isinstance(entry, Node) and entry.key == _END:
                 self._board.drop(entries, entry)
         for call in self._open_calls():
             call.ended_as = None
@@ -209,18 +211,22 @@ class Fold:
         self._board.add(drawn.siblings, drawn.node)
 
     def _open_calls(self) -> list[Call]:
-        return [call for agent in self._board.agents.values() for call in agent.open.values()]
+        return [call for agent in self._board.agents.values() for call in agent.open_calls.values()]
 
     def _name_of(self, call_id: str) -> str:
-        found = (a.open[call_id].name for a in self._board.agents.values() if call_id in a.open)
+        found = (
+            a.open_calls[call_id].name
+            for a in self._board.agents.values()
+            if call_id in a.open_calls
+        )
         return next(found, call_id)
 
     # --- the model and the person's messages
 
     def _model_responded(self, event: ModelResponded) -> None:
         agent = self._board.agent(event.scope)
-        turn = agent.live or agent.new_turn()
-        agent.live = None
+        turn = agent.live_turn or agent.new_turn()
+        agent.live_turn = None
         self._strip.stop(agent.model_key, event.at)
         self._settle_text(turn, event)
         state = self._state_of(event.scope)
@@ -249,8 +255,8 @@ class Fold:
         for node in turn.calls[len(calls) :]:
             self._board.forget(node)
         del turn.calls[len(calls) :]
-        turn.by_index.clear()
-        agent.open.clear()
+        turn.streaming_calls.clear()
+        agent.open_calls.clear()
         for number, requested in enumerate(calls):
             call = (
                 turn.calls[number]
@@ -258,13 +264,15 @@ class Fold:
                 else self._board.new_call(agent, turn)
             )
             call.requested(requested.name, requested.proposed, requested.raw)
-            agent.open[requested.id] = call
+            agent.open_calls[requested.id] = call
             self._board.touch(call)
 
     def _message_queued(self, event: MessageQueued) -> None:
         agent = self._board.agent(event.scope)
-        if agent.thinking and agent.live is None:
-            agent.live = agent.new_turn()  # the answer that is on its way comes before the message
+        if agent.thinking and agent.live_turn is None:
+            agent.live_turn = (
+                agent.new_turn()
+            )  # the answer that is on its way comes before the message
         note = TEXTS["message_waits"]
         node = FixedNode(MessageItem(key=agent.message_key(), text=reveal(event.text), note=note))
         agent.queued.append(node)
@@ -293,7 +301,7 @@ class Fold:
 
     def _close_call(self, event: ToolFinished | Resolved) -> None:
         """The call has its result."""
-        call = self._board.agent(event.scope).open.pop(event.call_id)
+        call = self._board.agent(event.scope).open_calls.pop(event.call_id)
         self._touch(call)
         self._strip.stop(call.key, event.at)
 
@@ -305,7 +313,7 @@ class Fold:
 
     def _interrupted(self, event: Interrupted) -> None:
         agent = self._board.agent(event.scope)
-        call = agent.open.get(event.call_id)
+        call = agent.open_calls.get(event.call_id)
         question = Question.of(event, self._types_of(event.tool_name))
         item = question.item(f"q:{event.id}", "" if call is None else call.key, agent.path)
         if call is not None:
@@ -348,3 +356,34 @@ class Fold:
         siblings.insert(at, record)
         drawn.record = record
         self._board.touch(record)
+
+
+def _last_item(
+    event: RunCompleted | RunFailed | RunCancelled, said: str, name_of: Callable[[str], str]
+) -> Node | None:
+    """What stands below all else; None where the last response, ``said``, is the answer already."""
+    match event:
+        case RunFailed(error=error, message=message):
+            text = TEXTS["failed"].format(error=reveal(error), message=reveal(message))
+            return FixedNode(NoticeItem(key=_END, tone="bad", text=text))
+        case RunCancelled():
+            return FixedNode(NoticeItem(key=_END, tone="warn", text=_stopped(event, name_of)))
+        case RunCompleted(text=text):
+            return _answer(text) if text.strip() and text != said else None
+        case never:
+            assert_never(never)
+
+
+def _stopped(event: RunCancelled, name_of: Callable[[str], str]) -> str:
+    template = TEXTS["cancelled_here" if event.by == "form" else "cancelled"]
+    text = template.format(who=reveal(event.by))
+    if not event.still_running:
+        return text
+    tools = ", ".join(reveal(name_of(call_id)) for call_id in event.still_running)
+    return f"{text} {TEXTS['still_running'].format(tools=tools)}"
+
+
+def _answer(text: str) -> Node:
+    node = TextNode(_END)
+    node.close(text)
+    return node

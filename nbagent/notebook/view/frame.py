@@ -16,7 +16,7 @@ MAX_SPANS = 40
 """Spans that are left when neighbors of one lane are joined, at twice as many: a strip is only so wide."""
 
 
-class Strip:
+class TimeStrip:
     """Spans by what they belong to, in Unix seconds."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Frame:
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self.strip = Strip()
+        self.strip = TimeStrip()
         self.stopping = False
         """Whether Stop was pressed and the run has not ended yet."""
         self.turns = 0

@@ -111,11 +111,11 @@ class Question:
         if action == "reject":
             return Reject(reason=(reason or "").strip()[:MAX_REASON] or None)
         if action == "submit":
-            return self._answered(drafts)
-        approved = self._approved(drafts)
+            return self._answer_from(drafts)
+        approved = self._approval_from(drafts)
         if self.confirms and isinstance(approved, Restart) and remember is None:
             return Respond(output=True)
-        return approved if remember is None else self._remembered(approved, remember)
+        return approved if remember is None else self._with_rule(approved, remember)
 
     def refusal(self, action: Any, reason: Any = None) -> list[FieldError]:
         """Why this is no press of one of this question's buttons; empty where it is one."""
@@ -140,7 +140,7 @@ class Question:
             return _errors(submission)
         return submission
 
-    def _remembered(
+    def _with_rule(
         self, approved: Restart | list[FieldError], remember: Any
     ) -> Restart | list[FieldError]:
         """An approval that adds a rule: never for changed input, never for what no rule asked."""
@@ -205,13 +205,13 @@ class Question:
         """An answer as it may be shown: without what was typed into secret fields."""
         return answer if self.form is None else without_secrets(self.form.spec()["root"], answer)
 
-    def _answered(self, drafts: Any) -> Respond | list[FieldError]:
+    def _answer_from(self, drafts: Any) -> Respond | list[FieldError]:
         submission = self.submitted(drafts)
         if isinstance(submission, list):
             return submission
         return Respond(output=submission.document)
 
-    def _approved(self, drafts: Any) -> Restart | list[FieldError]:
+    def _approval_from(self, drafts: Any) -> Restart | list[FieldError]:
         if self.form is None:
             return Restart() if drafts is None else _refused("not_editable")
         submission = self.submitted(drafts)
@@ -265,7 +265,7 @@ class Question:
         value = self.public(value)
         text = facts.shown(value)
         if isinstance(value, dict):
-            return TEXTS["answered_form"], "good", facts.told(value)
+            return TEXTS["answered_form"], "good", facts.answer_facts(value)
         if len(text) > 120 or "\n" in text:
             return TEXTS["answered_form"], "good", [facts.nested("answer", value)]
         return TEXTS["answered"].format(what=text), "good", []

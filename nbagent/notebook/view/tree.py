@@ -20,7 +20,7 @@ class Turn:
         self.text: TextNode | None = None
         self.notice: FixedNode | None = None
         self.calls: list[Call] = []
-        self.by_index: dict[int, Call] = {}
+        self.streaming_calls: dict[int, Call] = {}
         """Calls while they stream, by the model's own number."""
 
     def clear(self) -> Iterator[Node]:
@@ -28,7 +28,7 @@ class Turn:
         gone: list[Node | None] = [self.reasoning, self.text, *self.calls]
         self.reasoning = self.text = None
         self.calls.clear()
-        self.by_index.clear()
+        self.streaming_calls.clear()
         return (node for node in gone if node is not None)
 
     def walk(self) -> Iterator[Node]:
@@ -71,9 +71,9 @@ class Agent:
         self.queued: list[FixedNode] = []
         """What the person wrote that the model does not have yet."""
         self.entries: list[Turn | Node] = []
-        self.open: dict[str, Call] = {}
+        self.open_calls: dict[str, Call] = {}
         """The calls of the last response that have no result yet, by id."""
-        self.live: Turn | None = None
+        self.live_turn: Turn | None = None
         """The response that streams."""
         self.thinking = False
         """Whether the model is answering."""

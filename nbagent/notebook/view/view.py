@@ -8,12 +8,11 @@ deltas came (a journal is replayed) the end is the same: stored events hold the 
 from __future__ import annotations
 
 import threading
-from typing import Any, TypeAlias
+from typing import Any
 
-from nbagent.core.base.events import Event, StoredEvent
-from nbagent.core.base.model import ModelDelta
+from nbagent.core.base.events import Event
+from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.state import Status, status_of
-from nbagent.core.tools.output import OutputDelta
 from nbagent.notebook.wire import FormItem, NoticeItem, Op, Rich, SetHead, View
 
 from .board import Board
@@ -21,8 +20,6 @@ from .deltas import Deltas
 from .fold import Fold, TypesOf
 from .items import FixedNode
 from .questions import Question
-
-Told: TypeAlias = StoredEvent | ModelDelta | OutputDelta
 
 
 class RunView:
@@ -39,7 +36,7 @@ class RunView:
         self._fold = Fold(self._board, run, types_of or (lambda _name: None))
         self._deltas = Deltas(self._board).handlers
 
-    def apply(self, event: Told) -> None:
+    def apply(self, event: RunEvent) -> None:
         """Take one event or delta."""
         with self._lock:
             if isinstance(event, Event):

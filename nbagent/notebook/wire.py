@@ -6,7 +6,7 @@ shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` 
 that both ends check.
 
 What is drawn is a list of items, each with a key that stays; an operation names the item it changes.
-HTML fields hold sanitized blocks made by ``notebook.markdown`` or ``notebook.rich`` and nothing else;
+HTML fields hold sanitized blocks made by ``render.markdown`` or ``render.rich`` and nothing else;
 every other string is data and reaches the page by ``textContent``.
 """
 
@@ -26,7 +26,7 @@ CallState = Literal["preparing", "running", "waiting", "done", "failed", "reject
 
 
 class Fact(_Wire):
-    """One named value, shown and not edited; ``value`` is text, JSON where it was no string."""
+    """One named value, shown and not edited; ``value`` is text, JSON where it was not a string."""
 
     label: str
     value: str

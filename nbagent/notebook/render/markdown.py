@@ -177,7 +177,7 @@ class Stream:
             self._leave_undrawn()
             return None
         if _FENCE.match(self._open) and "\n" not in self._open:
-            return ""  # the rest of a fence's first line is no code: it waits for the next drawing
+            return ""  # the rest of a fence's first line is not code: it waits for the next drawing
         self.raw += new
         return new
 
@@ -393,7 +393,7 @@ def _block_math(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: An
 
 
 def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, *rest: Any) -> str:
-    # a card is no document: its headings start at h4 and stay out of a notebook's contents
+    # a card is not a document: its headings start at h4 and stay out of a notebook's contents
     tokens[index].tag = {"h1": "h4", "h2": "h5"}.get(tokens[index].tag, "h6")
     return self.renderToken(tokens, index, *rest)
 

@@ -91,7 +91,7 @@ def render(
 
 
 def _el(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
-    """An element; attributes of None are left out, children that are no ``Html`` are escaped."""
+    """An element; attributes of None are left out, children that are not ``Html`` are escaped."""
     known = (f' {name}="{escape(v)}"' for name, v in attributes.items() if v is not None)
     inner = (c if isinstance(c, Html) else escape(c) for c in children if c)
     return Html(f"<{tag}{''.join(known)}>{''.join(inner)}</{tag}>")

@@ -63,8 +63,8 @@ class Fold:
         self.state = apply(self.state, event)
         self._draw(event)
         self.frame.turns += isinstance(event, ModelResponded) and not event.scope
-        again = isinstance(event, RunRetried) and not event.scope  # the runs inside go on as well
-        for scope in list(self._board.agents) if again else [event.scope]:
+        everywhere = isinstance(event, RunStarted | RunRetried) and not event.scope
+        for scope in list(self._board.agents) if everywhere else [event.scope]:
             self._follow(scope, event.at)
         self._board.head_dirty = True
 

@@ -134,7 +134,7 @@ def edit(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
 
 
 def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
-    """Whether a body goes on, asked in its middle: no value is chosen, so it is no form."""
+    """Whether a body goes on, asked in its middle: no value is chosen, so there is no form."""
     title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     return {
         "title": title,

@@ -118,7 +118,7 @@ class Question:
         return approved if remember is None else self._with_rule(approved, remember)
 
     def refusal(self, action: Any, reason: Any = None) -> list[FieldError]:
-        """Why this is no press of one of this question's buttons; empty where it is one."""
+        """Why this is not a press of one of these buttons; empty where it is."""
         if not isinstance(action, str) or action not in {a.name for a in self.actions}:
             return _refused("unknown_action")
         if reason is not None and not isinstance(reason, str):

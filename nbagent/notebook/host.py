@@ -111,7 +111,7 @@ _host: list[NotebookHost] = []
 
 
 def find() -> NotebookHost | None:
-    """The kernel's host, or None where this process is no kernel."""
+    """The kernel's host, or None where this process is not a kernel."""
     if not kernel.in_kernel():
         return None
     if not _host:

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from .errors import StoreError
-from .interrupts import InterruptKind, OnExpire, Resolution, digest_of
+from .interrupts import Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .messages import dumps
 
 FORMAT_VERSION = 1
@@ -136,6 +136,7 @@ class Interrupted(Event):
     call_id: str
     tool_name: str
     kind: InterruptKind
+    expects: Expects
     input: Input
     """What is shown, and what an approval covers."""
     entered: dict[str, Any] | None = None
@@ -149,8 +150,6 @@ class Interrupted(Event):
     on_expire: OnExpire = "reject"
     expire_output: Any = None
     """The answer that ``on_expire="answer"`` gives."""
-    wants_value: bool = False
-    """Whether it asks for an answer in the tool's place (``Ask``), and not whether the tool may go on."""
     reply_schema: Any = None
     """JSON Schema of an answer, or None where anything goes."""
     prefill: Any = None

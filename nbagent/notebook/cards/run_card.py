@@ -62,7 +62,7 @@ class RunCard(Card):
         self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
         """By interrupt id; touched on the run's loop only."""
-        self._typed_so_far: dict[str, Any] = {}
+        self._drafts: dict[str, Any] = {}
         """The page's last drafts, where a preview follows them, by interrupt id; on the loop only."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
@@ -72,17 +72,17 @@ class RunCard(Card):
         self.view.flush(time.monotonic())
         super().__init__()  # opens the comm, with all of that in the snapshot
         with self._lock:
-            told = run.subscribe(self._heard)
-            for event in told[len(before) :]:
+            events = run.subscribe(self._heard)
+            for event in events[len(before) :]:
                 self.view.apply(event)
             self._push()
-        for event in told:
-            self._look(event)
+        for event in events:
+            self._follow_question(event)
 
     def detach(self) -> None:
         """Follow the run no more."""
         self.run.unsubscribe(self._heard)
-        self._settled_all()
+        self._settle_all()
 
     def __repr__(self) -> str:
         return f"RunCard({self.run!r})"
@@ -120,7 +120,7 @@ class RunCard(Card):
     def _heard(self, heard: RunEvent) -> None:
         with self._lock:
             self.view.apply(heard)
-            self._look(heard)
+            self._follow_question(heard)
             if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
                 self._push()
             elif self._flush_at is None:
@@ -148,24 +148,24 @@ class RunCard(Card):
 
     # --- beside the forms
 
-    def _look(self, heard: RunEvent) -> None:
+    def _follow_question(self, heard: RunEvent) -> None:
         """Start what a question has beside its form, and end that of what is settled."""
         if isinstance(heard, Interrupted):
-            self._later(partial(self._asked, heard.id, heard.tool_name))
+            self._later(partial(self._question_opened, heard.id, heard.tool_name))
         elif isinstance(heard, Resolved):
-            self._later(partial(self._settled, heard.id))
+            self._later(partial(self._question_settled, heard.id))
         elif isinstance(heard, RunCompleted | RunCancelled) and not heard.scope:
-            self._later(self._settled_all)  # a run that failed may go on, and ask the same again
+            self._later(self._settle_all)  # a run that failed may go on, and ask the same again
 
-    def _asked(self, interrupt: str, tool_name: str) -> None:
+    def _question_opened(self, interrupt: str, tool_name: str) -> None:
         with self._lock:
             question = self.view.question(interrupt)
         if question is not None:
-            self._join(question)
+            self._show_controls(question)
             self._preview(question, tool_name)
-            self._moved(interrupt)
+            self._control_changed(interrupt)
 
-    def _moved(self, interrupt: str) -> None:
+    def _control_changed(self, interrupt: str) -> None:
         """Say whether approving would change something, and show what it would do."""
         controls = self._controls.get(interrupt)
         if controls is None:
@@ -174,23 +174,23 @@ class RunCard(Card):
             self.view.set_changed(interrupt, controls.changed)
             if self._flush_at is None:
                 self._plan()
-        self._foresee(interrupt)
+        self._update_preview(interrupt)
 
-    def _foresee(self, interrupt: str) -> None:
+    def _update_preview(self, interrupt: str) -> None:
         preview = self._previews.get(interrupt)
         if preview is not None:
-            preview.typed(self._whole(interrupt, self._typed_so_far.get(interrupt)))
+            preview.typed(self._with_controls(interrupt, self._drafts.get(interrupt)))
 
-    def _settled(self, interrupt: str) -> None:
-        self._part(interrupt)
-        self._typed_so_far.pop(interrupt, None)
+    def _question_settled(self, interrupt: str) -> None:
+        self._close_controls(interrupt)
+        self._drafts.pop(interrupt, None)
         preview = self._previews.pop(interrupt, None)
         if preview is not None:
             preview.end()
 
-    def _settled_all(self) -> None:
+    def _settle_all(self) -> None:
         for interrupt in {*self._controls, *self._previews}:
-            self._settled(interrupt)
+            self._question_settled(interrupt)
 
     def _previewing(self, tool_name: str) -> Tool[..., Any] | None:
         tool = self._session.tool(tool_name)
@@ -210,14 +210,14 @@ class RunCard(Card):
 
     # --- in
 
-    def _typed(self, message: Drafts) -> None:
+    def _keep_drafts(self, message: Drafts) -> None:
         with self._lock:
             question = self.view.question(message.interrupt)
             if question is not None:
                 self.view.set_drafts(message.interrupt, question.keepable(message.drafts))
         if message.interrupt in self._previews:
-            self._typed_so_far[message.interrupt] = message.drafts
-        self._foresee(message.interrupt)
+            self._drafts[message.interrupt] = message.drafts
+        self._update_preview(message.interrupt)
 
     def _stop(self) -> None:
         self.stopping()
@@ -227,7 +227,7 @@ class RunCard(Card):
         if self.view.offers(message.notice, message.action):
             self.pressed(message.notice, message.action)
 
-    def _answered(self, message: Answer) -> list[FieldError]:
+    def _take_answer(self, message: Answer) -> list[FieldError]:
         with self._lock:
             question = self.view.question(message.interrupt)
         if question is None:

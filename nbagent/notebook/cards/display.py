@@ -18,7 +18,7 @@ from IPython.display import display, update_display
 
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.journal.journal import RunEvent
-from nbagent.core.run.run import Run
+from nbagent.core.run.run import Run, session_of
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS

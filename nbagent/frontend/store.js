@@ -184,7 +184,10 @@ export class Store {
     this.#tell({ type: "view", keys });
   }
 
-  /** @param {Event} event */
+  /**
+   * Tells every listener.
+   * @param {Event} event
+   */
   #tell(event) {
     for (const listener of [...this.#listeners]) listener(event);
   }

@@ -60,7 +60,10 @@ const NEEDS = {
   union: "branches",
 };
 
-/** @type {MakeField} */
+/**
+ * A field for a node of any kind.
+ * @type {MakeField}
+ */
 export function makeField(ctx, node, saved, place) {
   const fixed = node.read_only || node.kind === "const";
   if (fixed && (node.kind !== "object" || node.initial?.null)) return fixedField(ctx, node, place);

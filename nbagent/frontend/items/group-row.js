@@ -18,7 +18,7 @@ import { drawRecord } from "./record.js";
  */
 /**
  * What a row needs of its table.
- * @typedef {object} Does
+ * @typedef {object} RowOwner
  * @property {() => void} drawn the row changed
  * @property {() => boolean} unseen whether what all rows share was not shown whole yet
  * @property {(errors: import("../wire.js").FieldError[]) => unknown} refused an answer for all was not taken here
@@ -35,9 +35,9 @@ export const TITLE = "\u0000";
  * Draws a question as two rows: its values with its buttons, and its form.
  * @param {FormItem} first
  * @param {CardContext} card
- * @param {Does} does
+ * @param {RowOwner} table
  */
-export function drawRow(first, card, does) {
+export function drawRow(first, card, table) {
   const { signal } = card;
   const t = card.store.t;
   const form = card.form(first);
@@ -83,7 +83,7 @@ export function drawRow(first, card, does) {
     const all = [...acts.querySelectorAll(".nba-buttons > button"), toggle];
     for (const button of all) setLabel(button, `${button.textContent}: ${named}`);
     mark(fold === "open" ? [] : form.changes().map((change) => changeOf(...change, values, t)));
-    does.drawn();
+    table.drawn();
   };
   /** Old and new stand in the cell of that name, else below the row. @param {Fact[]} changes */
   const mark = (changes) => {
@@ -103,13 +103,13 @@ export function drawRow(first, card, does) {
   form.owner = {
     drawn: draw,
     unseen: (cut) => {
-      const here = does.unseen() || unseen.any();
+      const here = table.unseen() || unseen.any();
       // Once it was unfolded, what is long was on offer there.
       return first.approval && here && (cut || fold === "apart" || fold === "unread");
     },
     refused(errors, forAll) {
       // What is wrong with an answer for all unfolds nothing.
-      if (forAll) does.refused(errors);
+      if (forAll) table.refused(errors);
       else unfold(true);
     },
   };

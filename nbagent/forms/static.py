@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from html import escape
 
-from .nodes.nodes import Choice, Const, Leaf, Map, Node, Object, Parts, Rows, Union
+from .nodes import Choice, Const, Leaf, Map, Node, Object, Parts, Rows, Union
 from .texts import say
-from .values import ABSENT, Json, dumps, same, shown
+from .values import ABSENT, Json, as_text, dumps, same
 
 
 def record(
@@ -17,11 +17,11 @@ def record(
     heading = f'<div class="nbagent-title">{escape(title)}</div>' if title else ""
     note = f'<p class="nbagent-help">{escape(root.help)}</p>' if root.help and not answered else ""
     note += f'<p class="nbagent-warning">{escape(warning)}</p>' if warning else ""
-    body = _value(root, before, answered=answered)
+    body = _cell(root, before, answered=answered)
     return f'<div class="nbagent-form-record">{heading}{note}{body}</div>'
 
 
-def _value(node: Node, before: Node | None, *, answered: bool) -> str:
+def _cell(node: Node, before: Node | None, *, answered: bool) -> str:
     if node.secret:
         known = node.value is not ABSENT
         return _text(say("provided") if known else say("unanswered"), "nbagent-secret")
@@ -72,13 +72,15 @@ def _plain(node: Node, before: Node | None, *, answered: bool) -> str:
         case Rows():
             return _rows(node, answered=answered)
         case Map():
-            pairs = [(key, _value(each, None, answered=answered)) for key, each in node.entries]
+            pairs = [
+                (key, _cell(each, None, answered=answered)) for key, each in node.entries.items()
+            ]
             return _listed(pairs)
         case Parts():
-            parts = [(each.label, _value(each, None, answered=answered)) for each in node.parts]
+            parts = [(each.label, _cell(each, None, answered=answered)) for each in node.parts]
             return _listed(parts)
         case Union() if node.branch is not None:
-            return _value(node.branches[node.branch].node, None, answered=answered)
+            return _cell(node.branches[node.branch].node, None, answered=answered)
         case _:
             return _scalar(node)
 
@@ -86,14 +88,14 @@ def _plain(node: Node, before: Node | None, *, answered: bool) -> str:
 def _fields(node: Object, before: Node | None, *, answered: bool) -> str:
     earlier = {each.key: each for each in before.fields} if isinstance(before, Object) else {}
     pairs = [
-        (each.label, _value(each, earlier.get(each.key), answered=answered))
+        (each.label, _cell(each, earlier.get(each.key), answered=answered))
         for each in node.fields
         if not answered or each.value is not ABSENT
     ]
     current = {each.key for each in node.fields if each.value is not ABSENT}
     if answered:
         pairs += [
-            (each.label, f'<del class="nbagent-before">{_value(each, None, answered=True)}</del>')
+            (each.label, f'<del class="nbagent-before">{_cell(each, None, answered=True)}</del>')
             for key, each in earlier.items()
             if key not in current and each.value is not ABSENT
         ]
@@ -114,7 +116,7 @@ def _rows(node: Rows, *, answered: bool) -> str:
         return _text(say("nothing"), "nbagent-none")
     if node.kind == "table":
         return _table(node, answered=answered)
-    items = "".join(f"<li>{_value(row, None, answered=answered)}</li>" for row in node.rows)
+    items = "".join(f"<li>{_cell(row, None, answered=answered)}</li>" for row in node.rows)
     return f'<ol class="nbagent-rows">{items}</ol>'
 
 
@@ -126,7 +128,7 @@ def _table(node: Rows, *, answered: bool) -> str:
         labels.update({each.key: each.label for each in fields})
         cells.append(
             {
-                each.key: _value(each, None, answered=answered)
+                each.key: _cell(each, None, answered=answered)
                 for each in fields
                 if each.value is not ABSENT
             }
@@ -150,7 +152,7 @@ def _scalar(node: Node) -> str:
         return f'<pre class="nbagent-code">{escape(text)}</pre>'
     if isinstance(value, str) and "\n" in value:
         return f'<pre class="nbagent-text">{escape(value)}</pre>'
-    return _text(_words(value), "nbagent-value")
+    return _text(_value_text(value), "nbagent-value")
 
 
 def _chosen(node: Choice, value: Json) -> str:
@@ -164,15 +166,15 @@ def _chosen(node: Choice, value: Json) -> str:
 
 def _label(node: Choice, value: Json) -> str:
     found = (option.label for option in node.options if same(option.value, value))
-    return next(found, _words(value))
+    return next(found, _value_text(value))
 
 
-def _words(value: Json) -> str:
+def _value_text(value: Json) -> str:
     if isinstance(value, bool):
         return say("yes") if value else say("no")
     if value is None:
         return say("no_value")
-    return say("empty") if value == "" else shown(value)
+    return say("empty") if value == "" else as_text(value)
 
 
 def _text(text: str, kind: str) -> str:

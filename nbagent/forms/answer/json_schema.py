@@ -18,9 +18,9 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
 from nbagent.forms.schema.cost import refuse_if_costly
-from nbagent.forms.schema.patterns import found
+from nbagent.forms.schema.patterns import matches
 from nbagent.forms.texts import say, say_counted
-from nbagent.forms.values import Json, children, key_of, shown
+from nbagent.forms.values import Json, as_text, children, equality_key
 
 from .parts import Part
 from .place import Complaint, at_path, others
@@ -97,13 +97,17 @@ def _additional_items(validator: Any, rule: Json, document: Json, schema: Json) 
 def _unique_items(validator: Any, unique: Json, items: Json, schema: Json) -> _Errors:
     """The keyword of jsonschema compares each item with each."""
     del validator, schema
-    if unique is True and isinstance(items, list) and len(set(map(key_of, items))) < len(items):
+    if (
+        unique is True
+        and isinstance(items, list)
+        and len(set(map(equality_key, items))) < len(items)
+    ):
         yield ValidationError("has an item twice")
 
 
 def _pattern(validator: Any, pattern: str, text: Json, schema: Json) -> _Errors:
     del validator, schema
-    if isinstance(text, str) and found(pattern, text) is not True:
+    if isinstance(text, str) and matches(pattern, text) is not True:
         yield ValidationError("does not match")
 
 
@@ -113,14 +117,14 @@ def _pattern_properties(
     del schema
     for pattern, rule in rules.items():
         for key, value in document.items() if isinstance(document, dict) else ():
-            if found(pattern, key):
+            if matches(pattern, key):
                 yield from validator.descend(value, rule, path=key, schema_path=pattern)
 
 
 def _additional_properties(validator: Any, rule: Json, document: Json, schema: Json) -> _Errors:
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     for key, value in document.items() if isinstance(document, dict) else ():
-        if key in known or any(found(pattern, key) for pattern in patterns):
+        if key in known or any(matches(pattern, key) for pattern in patterns):
             continue
         if rule is False:
             yield ValidationError("not expected", path=(key,))
@@ -235,7 +239,7 @@ def _sentence(error: ValidationError) -> str:
     word, limit = str(error.validator), cast("Json", error.validator_value)
     if word == "type":
         return say("wrong_type", types=_types(limit))
-    listed = ", ".join(map(shown, limit[:12])) if isinstance(limit, list) else shown(limit)
+    listed = ", ".join(map(as_text, limit[:12])) if isinstance(limit, list) else as_text(limit)
     told = listed if len(listed) < 300 else listed[:299] + "…"
     if word in _COUNTED:
         return say_counted(f"wrong_{word}", limit, limit=told)
@@ -245,5 +249,5 @@ def _sentence(error: ValidationError) -> str:
 
 def _types(limit: Json) -> str:
     names = limit if isinstance(limit, list) else [limit]
-    told = [say(f"type_{name}") if name in _KNOWN_TYPES else shown(name) for name in names]
+    told = [say(f"type_{name}") if name in _KNOWN_TYPES else as_text(name) for name in names]
     return say("or").join(told)

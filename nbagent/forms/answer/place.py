@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from nbagent.forms.nodes.nodes import Leaf, Object
+from nbagent.forms.nodes import Leaf, Object
 from nbagent.forms.texts import say
 
 from .parts import Part, Path, Problem, Segment

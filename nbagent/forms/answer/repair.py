@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from nbagent.forms.schema.patterns import usable
+from nbagent.forms.schema.patterns import is_pattern
 from nbagent.forms.values import Json, is_number
 
 _TYPES = {"null", "boolean", "integer", "number", "string", "array", "object"}
@@ -52,7 +52,7 @@ _WELL: dict[str, Callable[[Json], bool]] = {
     "enum": lambda value: isinstance(value, list),
     "uniqueItems": lambda value: isinstance(value, bool),
     "dependentRequired": lambda value: isinstance(value, dict) and all(map(_names, value.values())),
-    "pattern": usable,
+    "pattern": is_pattern,
 }  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def _named(word: str, value: Json, draft: str) -> tuple[Json] | None:
     if not isinstance(value, dict):
         return None
     patterns = word == "patternProperties"
-    kept = {name: each for name, each in value.items() if not patterns or usable(name)}
+    kept = {name: each for name, each in value.items() if not patterns or is_pattern(name)}
     return ({name: _repair(each, draft) for name, each in kept.items()},)
 
 

@@ -10,7 +10,7 @@ from jsonschema.exceptions import SchemaError
 from jsonschema.validators import validator_for
 from referencing.jsonschema import EMPTY_REGISTRY
 
-from nbagent.forms.nodes.spec import below
+from nbagent.forms.nodes import below
 
 CASES = Path(__file__).parents[4] / "shared" / "cases" / "forms"
 COLLECTIONS = (

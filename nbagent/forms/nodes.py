@@ -164,7 +164,7 @@ T = TypeVar("T")
 
 
 def _at(items: tuple[T, ...], index: Json) -> T | None:
-    """The item at an index that a page sent, or None where that is no index of these."""
+    """The item at an index that a page sent, or None where there is none."""
     usable = isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(items)
     return items[index] if usable else None
 

@@ -89,7 +89,7 @@ def conceal(node: Node) -> Node:
 
 def has_mask(value: Json) -> bool:
     """Whether a mask stands anywhere inside."""
-    return MASK in texts_in(value)
+    return value is not ABSENT and MASK in texts_in(value)
 
 
 def without_masks(node: Node) -> Json:

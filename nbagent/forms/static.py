@@ -17,11 +17,11 @@ def record(
     heading = f'<div class="nbagent-title">{escape(title)}</div>' if title else ""
     note = f'<p class="nbagent-help">{escape(root.help)}</p>' if root.help and not answered else ""
     note += f'<p class="nbagent-warning">{escape(warning)}</p>' if warning else ""
-    body = _cell(root, before, answered=answered)
+    body = _value(root, before, answered=answered)
     return f'<div class="nbagent-form-record">{heading}{note}{body}</div>'
 
 
-def _cell(node: Node, before: Node | None, *, answered: bool) -> str:
+def _value(node: Node, before: Node | None, *, answered: bool) -> str:
     if node.secret:
         known = node.value is not ABSENT
         return _text(say("provided") if known else say("unanswered"), "nbagent-secret")
@@ -73,14 +73,14 @@ def _plain(node: Node, before: Node | None, *, answered: bool) -> str:
             return _rows(node, answered=answered)
         case Map():
             pairs = [
-                (key, _cell(each, None, answered=answered)) for key, each in node.entries.items()
+                (key, _value(each, None, answered=answered)) for key, each in node.entries.items()
             ]
             return _listed(pairs)
         case Parts():
-            parts = [(each.label, _cell(each, None, answered=answered)) for each in node.parts]
+            parts = [(each.label, _value(each, None, answered=answered)) for each in node.parts]
             return _listed(parts)
         case Union() if node.branch is not None:
-            return _cell(node.branches[node.branch].node, None, answered=answered)
+            return _value(node.branches[node.branch].node, None, answered=answered)
         case _:
             return _scalar(node)
 
@@ -88,14 +88,14 @@ def _plain(node: Node, before: Node | None, *, answered: bool) -> str:
 def _fields(node: Object, before: Node | None, *, answered: bool) -> str:
     earlier = {each.key: each for each in before.fields} if isinstance(before, Object) else {}
     pairs = [
-        (each.label, _cell(each, earlier.get(each.key), answered=answered))
+        (each.label, _value(each, earlier.get(each.key), answered=answered))
         for each in node.fields
         if not answered or each.value is not ABSENT
     ]
     current = {each.key for each in node.fields if each.value is not ABSENT}
     if answered:
         pairs += [
-            (each.label, f'<del class="nbagent-before">{_cell(each, None, answered=True)}</del>')
+            (each.label, f'<del class="nbagent-before">{_value(each, None, answered=True)}</del>')
             for key, each in earlier.items()
             if key not in current and each.value is not ABSENT
         ]
@@ -116,7 +116,7 @@ def _rows(node: Rows, *, answered: bool) -> str:
         return _text(say("nothing"), "nbagent-none")
     if node.kind == "table":
         return _table(node, answered=answered)
-    items = "".join(f"<li>{_cell(row, None, answered=answered)}</li>" for row in node.rows)
+    items = "".join(f"<li>{_value(row, None, answered=answered)}</li>" for row in node.rows)
     return f'<ol class="nbagent-rows">{items}</ol>'
 
 
@@ -128,7 +128,7 @@ def _table(node: Rows, *, answered: bool) -> str:
         labels.update({each.key: each.label for each in fields})
         cells.append(
             {
-                each.key: _cell(each, None, answered=answered)
+                each.key: _value(each, None, answered=answered)
                 for each in fields
                 if each.value is not ABSENT
             }

@@ -43,7 +43,7 @@ def loads(text: str) -> Json:
     """The value of a strict JSON text.
 
     Raises:
-        ValueError: it is no JSON, has NaN or Infinity, or is nested too deeply.
+        ValueError: it is not JSON, has NaN or Infinity, or is nested too deeply.
     """
     try:
         value = json.loads(text, parse_constant=_refuse)

@@ -20,7 +20,7 @@ MAX_DIGITS = 1_000
 
 
 class NotANumber(ValueError):
-    """The text is no such number; the argument is the key of the sentence to say."""
+    """The text is not such a number; the argument is the key of the sentence to say."""
 
 
 def as_int(text: str) -> int:

@@ -152,7 +152,9 @@ class Decoder:
             return
         for segment, step, node in _located_children(part.node, part.value):
             down = spot.down(step, segment)
-            absent = node.value is ABSENT  # and stays absent: nothing is composed, nothing asked
+            absent = (
+                node.value is ABSENT
+            )  # and stays absent: nothing is composed, no answer is asked for
             child = Part(node, down.id, down.path) if absent else self._untouched(node, down)
             part.children[segment] = child
 

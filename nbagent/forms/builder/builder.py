@@ -449,7 +449,8 @@ def _branch_label(refs: Refs, schema: Json, node: Node, tag: str) -> str:
     """What a branch of a union is called."""
     words = refs.flatten(schema).words
     name = text_of(words, "title") or text_of(words, SHAPE_TITLE)
-    return name or consts_of(refs, schema).get(tag) or say(f"kind_{node.kind}")
+    consts = consts_of(refs, schema) if tag and not name else {}
+    return name or consts.get(tag) or say(f"kind_{node.kind}")
 
 
 def _flat_row(node: Node, limit: int) -> bool:

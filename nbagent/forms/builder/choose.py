@@ -70,7 +70,7 @@ def choice_setup(
 
 
 def _selected(node: Choice, selected: Iterable[Any]) -> Json:
-    """The document that marks ``selected``; what is no option is left out unless it can be written in."""
+    """The document that marks ``selected``; what is not an option is left out unless it can be written in."""
     values = [as_document(each) for each in selected]
     known = [
         each

@@ -75,7 +75,7 @@ def _choice(info: SchemaInfo, args: NodeArgs) -> Node:
 
 
 def _asks_nothing(args: NodeArgs) -> bool:
-    """One possible value is no question, unless it may be left out or be null."""
+    """Whether one possible value leaves nothing to ask: not where it may be left out or be null."""
     needed = args["required"] or args["has_default"] or args["hint"].get("tag")
     return bool(needed) and not args["nullable"]
 

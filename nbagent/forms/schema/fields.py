@@ -124,6 +124,8 @@ _BOUNDS = (
 
 def describe_limits(limits: Mapping[str, Json]) -> str:
     """Limits as a person reads them, such as ``1 - 7`` or ``at most 10 characters``."""
+    if not limits:  # as most fields are
+        return ""
     phrases: list[str] = []
     for low, high, above, under, unit in _BOUNDS:
         least, most = limits.get(low), limits.get(high)

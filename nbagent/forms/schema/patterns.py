@@ -12,7 +12,7 @@ MAX_TEXT = 10_000
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """Whether a pattern is in a text; None where that cannot be told."""
+    """Whether a pattern is in a text; None where it cannot be searched for."""
     linear = _linear(pattern)
     if linear is None:
         return _by_python(pattern, text)

@@ -1,4 +1,4 @@
-"""``FormHint``: how a field is drawn, told to the form and kept from the model."""
+"""``FormHint``: how a field is drawn; forms read it, the schema that a model reads does not have it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def spec(node: Node) -> dict[str, Json]:
         "key": node.key,
         "kind": node.kind,
         "label": node.label,
-        **_said(
+        **_non_empty(
             help=node.help,
             required=node.required,
             nullable=node.nullable,
@@ -47,8 +47,8 @@ def spec(node: Node) -> dict[str, Json]:
     return found
 
 
-def _said(**words: Json) -> dict[str, Json]:
-    """The keys that say something."""
+def _non_empty(**words: Json) -> dict[str, Json]:
+    """The keys that have a value."""
     return {name: word for name, word in words.items() if word}
 
 
@@ -57,7 +57,7 @@ def _own(node: Node) -> dict[str, Json]:
     own: dict[str, Json] = {}
     match node:
         case Leaf():
-            own = _said(format=node.format, multiline=node.multiline, range=_range(node))
+            own = _non_empty(format=node.format, multiline=node.multiline, range=_range(node))
         case Const():
             own = {"shown": label_of(node.const)}
         case Choice():
@@ -69,7 +69,7 @@ def _own(node: Node) -> dict[str, Json]:
             own = {"item": spec(node.item), "rows": [spec(row) for row in node.rows]}
         case Map():
             entries = [{"key": key, "node": spec(each)} for key, each in node.entries.items()]
-            options = _said(key_options=list(node.key_options))
+            options = _non_empty(key_options=list(node.key_options))
             own = {"item": spec(node.item), "entries": entries, **options}
         case Parts():
             own = {"parts": [spec(each) for each in node.parts]}
@@ -91,11 +91,11 @@ def _range(node: Leaf) -> dict[str, Json]:
     if not wanted or not is_number(low) or not is_number(high):
         return {}
     step = node.limits.get("multipleOf") or (1 if node.kind == "int" else None)
-    return {"min": low, "max": high, **_said(step=step)}
+    return {"min": low, "max": high, **_non_empty(step=step)}
 
 
 def _option(option: Option) -> dict[str, Json]:
-    return {"label": option.label, **_said(help=option.help)}
+    return {"label": option.label, **_non_empty(help=option.help)}
 
 
 def initial(node: Node) -> Draft:

@@ -6,8 +6,9 @@ import difflib
 from html import escape
 
 from .nodes import Choice, Const, Leaf, Map, Node, Object, Parts, Rows, Union
+from .schema.shape import label_of
 from .texts import say
-from .values import ABSENT, Json, as_text, dumps, same
+from .values import ABSENT, Json, dumps, same
 
 
 def record(
@@ -152,7 +153,7 @@ def _scalar(node: Node) -> str:
         return f'<pre class="nbagent-code">{escape(text)}</pre>'
     if isinstance(value, str) and "\n" in value:
         return f'<pre class="nbagent-text">{escape(value)}</pre>'
-    return _text(_value_text(value), "nbagent-value")
+    return _text(label_of(value, limit=None), "nbagent-value")
 
 
 def _chosen(node: Choice, value: Json) -> str:
@@ -166,15 +167,7 @@ def _chosen(node: Choice, value: Json) -> str:
 
 def _label(node: Choice, value: Json) -> str:
     found = (option.label for option in node.options if same(option.value, value))
-    return next(found, _value_text(value))
-
-
-def _value_text(value: Json) -> str:
-    if isinstance(value, bool):
-        return say("yes") if value else say("no")
-    if value is None:
-        return say("no_value")
-    return say("empty") if value == "" else as_text(value)
+    return next(found, label_of(value, limit=None))
 
 
 def _text(text: str, kind: str) -> str:

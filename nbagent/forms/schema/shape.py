@@ -227,13 +227,13 @@ def _distinct(options: list[Option]) -> tuple[Option, ...]:
     return tuple({equality_key(each.value): each for each in reversed(options)}.values())[::-1]
 
 
-def label_of(value: Json) -> str:
-    """An option without a title."""
+def label_of(value: Json, *, limit: int | None = 120) -> str:
+    """A value as a person reads it where it has no title."""
     if value is None or value == "":
         return say("no_value") if value is None else say("empty")
     if isinstance(value, bool):
         return say("yes") if value else say("no")
-    return as_text(value, limit=120)
+    return as_text(value, limit=limit)
 
 
 _SIMPLE: dict[str, Shape] = {

@@ -14,8 +14,8 @@ from typing import Any, Literal, assert_never, get_args
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import Expects, Reject, Remember, Respond, Restart
 from nbagent.forms.form import Form, Submission
+from nbagent.forms.hints import factory_of
 from nbagent.notebook import wire
-from nbagent.notebook.public import drawn_here, without_secrets
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -162,7 +162,7 @@ class Question:
             title=self.title,
             note=" ".join(filter(None, (self.note, reveal(self.warning)))) or None,
             facts=self.facts,
-            spec=None if self.form is None else drawn_here(self.form.spec()),
+            spec=None if self.form is None else _without_widgets(self.form.spec()),
             drafts=drafts,
             approval=self.approval,
             **self.offered(changed=False),
@@ -203,7 +203,7 @@ class Question:
 
     def public(self, answer: Any) -> Any:
         """An answer as it may be shown: without what was typed into secret fields."""
-        return answer if self.form is None else without_secrets(self.form.spec()["root"], answer)
+        return answer if self.form is None else self.form.showable(answer, TEXTS["provided"])
 
     def _answer_from(self, drafts: Any) -> Respond | list[FieldError]:
         submission = self.submitted(drafts)
@@ -277,6 +277,22 @@ class Question:
         if isinstance(value, list):
             return ", ".join(self._label(one) for one in value) or TEXTS["nothing"]
         return facts.shown(value)
+
+
+def _without_widgets(spec: dict[str, Any]) -> dict[str, Any]:
+    """A form's spec without the fields that an ipywidget beside the card stands for."""
+    return {**spec, "root": _drawn(spec["root"])}
+
+
+def _drawn(node: dict[str, Any]) -> dict[str, Any]:
+    if node["kind"] != "object" or "fields" not in node:
+        return node
+    return {**node, "fields": [_drawn(each) for each in node["fields"] if not _is_widget(each)]}
+
+
+def _is_widget(node: dict[str, Any]) -> bool:
+    fixed = node.get("read_only") or node.get("secret")
+    return not fixed and factory_of(node.get("hint", {})) is not None
 
 
 def _refused(text: str) -> list[FieldError]:

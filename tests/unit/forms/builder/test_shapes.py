@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nbagent.forms.form import Form
-from nbagent.forms.nodes.spec import below
+from nbagent.forms.nodes import below
 from tests.unit.forms.judging import broken_versions, ids, offered, oracle, scalars, verdict
 from tests.unit.forms.shapes import SHAPES
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from nbagent.forms.schema.shape import Option
 from nbagent.forms.values import ABSENT, Json
 
+Draft = Any
+"""What a person did to a field, as the forms contract describes it; null is untouched."""
+MAX_LEVELS = 40
+"""Levels of drafts that are read or kept; shapes that repeat themselves have no last one."""
 Kind = Literal[
     "object", "bool", "choice", "multi", "text", "int", "num", "decimal", "duration", "const", "list",
     "table", "map", "tuple", "union", "lazy", "code", "file", "json", "widget",
@@ -96,14 +100,24 @@ class Rows(Node):
     item: Node
     rows: tuple[Node, ...] = ()
 
+    def template(self, source: Json) -> Node | None:
+        """The node of a row of a draft: ``source`` is the row that it was, null for a new one."""
+        return self.item if source is None else _at(self.rows, source)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Map(Node):
     """Rows of a name and a value."""
 
     item: Node
-    entries: tuple[tuple[str, Node], ...] = ()
+    entries: Mapping[str, Node] = field(default_factory=dict)
     key_options: tuple[str, ...] = ()
+
+    def template(self, source: Json) -> Node | None:
+        """The node of an entry of a draft: ``source`` is the name that it had, null for a new one."""
+        if source is None:
+            return self.item
+        return self.entries.get(source) if isinstance(source, str) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +146,10 @@ class Union(Node):
     exclusive: bool = False
     """Whether a tag tells the branches apart, so that a validator complains of one only."""
 
+    def branch_at(self, index: Json) -> Branch | None:
+        """The branch that a draft names by its index, or None where there is none."""
+        return _at(self.branches, index)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Lazy(Node):
@@ -139,3 +157,30 @@ class Lazy(Node):
 
     of: str = ""
     schema: Any = None
+    may_hold_secret: bool = False
+
+
+T = TypeVar("T")
+
+
+def _at(items: tuple[T, ...], index: Json) -> T | None:
+    """The item at an index that a page sent, or None where there is none."""
+    usable = isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(items)
+    return items[index] if usable else None
+
+
+def below(node: Node) -> list[Node]:
+    """The nodes directly below a node, templates included."""
+    match node:
+        case Object():
+            return [*node.fields, *([node.more] if node.more else [])]
+        case Rows():
+            return [node.item, *node.rows]
+        case Map():
+            return [node.item, *node.entries.values()]
+        case Parts():
+            return list(node.parts)
+        case Union():
+            return [each.node for each in node.branches]
+        case _:
+            return []

@@ -16,13 +16,13 @@ from pydantic.json_schema import (
 )
 from pydantic_core import core_schema, to_jsonable_python
 
-from nbagent.forms.values import MASK, children, finite
-
-from .refs import MARK
+from nbagent.forms.schema.refs import NOTES
+from nbagent.forms.secrets import MASK
+from nbagent.forms.values import children, is_finite
 
 
 class FormSchema(GenerateJsonSchema):
-    """Adds notes under ``MARK``: member names, lost bounds, factories, and why a part has no schema."""
+    """Adds notes under ``NOTES``: member names, lost bounds, factories, and why a part has no schema."""
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         """Say nothing: what a schema leaves out, the form shows as JSON."""
@@ -30,7 +30,7 @@ class FormSchema(GenerateJsonSchema):
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
         """A part without a JSON schema takes any JSON, and says why."""
         del schema
-        return {MARK: {"reason": f"it has no JSON form ({error_info})"}}
+        return {NOTES: {"reason": f"it has no JSON form ({error_info})"}}
 
     def arguments_schema(self, schema: core_schema.ArgumentsSchema) -> JsonSchemaValue:
         """The parameters of a function; ``*args`` beside keywords have no JSON schema."""
@@ -72,7 +72,7 @@ class FormSchema(GenerateJsonSchema):
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         """A default, unless it is secret or no JSON; a factory is noted, with what it makes."""
         words = super().default_schema(schema)
-        if "default" in words and (_secret(words) or not finite(words["default"])):
+        if "default" in words and (words["default"] == MASK or not is_finite(words["default"])):
             words = {key: value for key, value in words.items() if key != "default"}
             return _marked(words, hidden_default=True)
         if "default_factory" in schema:
@@ -88,23 +88,16 @@ class FormSchema(GenerateJsonSchema):
             first, second = (self.encode_default(factory()) for _ in range(2))
         except Exception as error:  # the user's own code: the form opens, the reason is kept
             return {"hidden_default": True, "factory_error": type(error).__name__}
-        steady = first == second and finite(first) and MASK not in (first, *children(first))
+        steady = first == second and is_finite(first) and MASK not in (first, *children(first))
         return {"made_default": first} if steady else {"hidden_default": True}
 
 
 def _marked(words: JsonSchemaValue, **notes: Any) -> JsonSchemaValue:
-    return {**words, MARK: {**words.get(MARK, {}), **notes}}
+    return {**words, NOTES: {**words.get(NOTES, {}), **notes}}
 
 
 def _readable(name: str) -> str:
     return name.replace("_", " ").strip().capitalize() if name.isupper() else name
-
-
-def _secret(words: Mapping[str, Any]) -> bool:
-    if words.get("format") == "password":
-        return True
-    branches = words.get("anyOf", ())
-    return any(isinstance(branch, dict) and _secret(branch) for branch in branches)
 
 
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbagent.forms.answer.check import AnyChecker, Checker
-from nbagent.forms.build.source import source_of
-from nbagent.forms.nodes.nodes import Choice, Lazy, Leaf, Node, Rows
-from nbagent.forms.nodes.spec import initial
+from nbagent.forms.nodes import Choice, Lazy, Leaf, Node, Rows
 from nbagent.forms.schema.shape import Option, label_of
+from nbagent.forms.spec import initial
 from nbagent.forms.texts import say
 from nbagent.forms.values import ABSENT, Json, as_document, same
 
-from .build import Builder, Made
+from .builder import Builder, FormSetup
+from .source import source_of
 
 _TYPED = ("text", "int", "num", "decimal", "duration")
 
 
 @dataclass(frozen=True)
-class ChoiceTree:
-    """The tree of a one-choice form, in the place of a ``Builder``."""
+class ChoiceBuilder:
+    """Makes the one node of a choice, in the place of a ``Builder``."""
 
     node: Choice
 
@@ -41,20 +41,19 @@ class ChoiceTree:
         return node
 
 
-def made_choice(
+def choice_setup(
     options: Sequence[tuple[Any, str | None, str | None]],
     *,
     multiple: bool,
     allow_other: bool,
     selected: Iterable[Any],
     output: Any,
-) -> Made:
-    """The form of options, and the validator that the chosen value must pass."""
+) -> FormSetup:
+    """The setup of a form of options; the chosen value must fit ``output``."""
     source = source_of(output) if output is not None else None
     shape: Node | None = None
     if source is not None:
-        builder = Builder(source.schema, sends_defaults=False)
-        shape = builder.root(ABSENT, read_only=False)
+        shape = Builder(source).root(ABSENT, read_only=False)
     node = Choice(
         id="",
         key="",
@@ -64,14 +63,14 @@ def made_choice(
         other=_write_in(shape) if allow_other else None,
         limits=dict(shape.limits) if shape is not None and multiple else {},
     )
-    tree = ChoiceTree(node)
-    document = _chosen(node, selected)
+    builder = ChoiceBuilder(node)
+    document = _selected(node, selected)
     checker: Checker = source.checker if source is not None else AnyChecker()
-    return Made(tree, tree.root(document, read_only=False), checker, document)
+    return FormSetup(builder, builder.root(document, read_only=False), checker, document)
 
 
-def _chosen(node: Choice, selected: Iterable[Any]) -> Json:
-    """The document that marks ``selected``; what is no option is left out unless it can be written in."""
+def _selected(node: Choice, selected: Iterable[Any]) -> Json:
+    """The document that marks ``selected``; what is not an option is left out unless it can be written in."""
     values = [as_document(each) for each in selected]
     known = [
         each

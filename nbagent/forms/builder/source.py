@@ -12,10 +12,11 @@ from pydantic import ConfigDict, TypeAdapter
 
 from nbagent.forms.answer.check import AnyChecker, Checker, PydanticChecker, SchemaChecker
 from nbagent.forms.hints import making_form
-from nbagent.forms.schema.generator import FormSchema
-from nbagent.forms.schema.refs import MARK
+from nbagent.forms.schema.refs import NOTES
 from nbagent.forms.texts import say
 from nbagent.forms.values import Json, as_schema
+
+from .generator import FormSchema
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def source_of(target: Any) -> Source:
         adapter = _adapter(target)
     except Exception as error:  # a type that pydantic has no schema for takes any JSON
         reason = _missing(error) or f"pydantic has no schema for it ({type(error).__name__})"
-        return Source({MARK: {"reason": reason}}, AnyChecker(), sends_defaults=False)
+        return Source({NOTES: {"reason": reason}}, AnyChecker(), sends_defaults=False)
     by_name = _has_alias_path(adapter)
     schema = _schema(adapter, by_alias=not by_name)
     return Source(schema, PydanticChecker(adapter, by_name=by_name), sends_defaults=False)
@@ -90,7 +91,7 @@ def _schema(adapter: TypeAdapter[Any], *, by_alias: bool) -> Json:
     try:
         return as_schema(adapter.json_schema(by_alias=by_alias, schema_generator=FormSchema))
     except Exception as error:  # the user's own schema hooks run in there
-        return {MARK: {"reason": f"its schema could not be made ({type(error).__name__})"}}
+        return {NOTES: {"reason": f"its schema could not be made ({type(error).__name__})"}}
     finally:
         making_form.reset(token)
 

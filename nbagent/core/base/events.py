@@ -14,7 +14,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    GetPydanticSchema,
     TypeAdapter,
     ValidationError,
 )
@@ -28,15 +27,17 @@ FORMAT_VERSION = 1
 """Of the journal; a newer one is refused, an older one is migrated."""
 
 
-_object = core_schema.dict_schema(core_schema.str_schema())
-Input: TypeAlias = Annotated[
-    dict[str, Any],
-    GetPydanticSchema(
-        lambda _type, _handler: core_schema.json_or_python_schema(
-            _object, core_schema.is_instance_schema(dict)
+class _KeptAsGiven:
+    """Lets pydantic take a dict without copying it."""
+
+    def __get_pydantic_core_schema__(self, _type: Any, _handler: Any) -> core_schema.CoreSchema:
+        return core_schema.json_or_python_schema(
+            core_schema.dict_schema(core_schema.str_schema()),
+            core_schema.is_instance_schema(dict),
         )
-    ),
-]
+
+
+Input: TypeAlias = Annotated[dict[str, Any], _KeptAsGiven()]
 """A JSON object that is kept as it is given, and not copied: several events tell of the same input."""
 
 

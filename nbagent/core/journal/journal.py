@@ -175,6 +175,22 @@ class Journal:
     logged and dropped, since what it shows has a hole from then on; the run goes on.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_before",
+        "_follow",
+        "_lock",
+        "_owed",
+        "_telling",
+        "_untold",
+        "_writer",
+        "driver",
+        "listeners",
+        "run_id",
+        "state",
+        "store",
+    )
+
     def __init__(self, run_id: str, store: Store | None, state: RunState | None = None) -> None:
         self.run_id = run_id
         self.store = store

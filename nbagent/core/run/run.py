@@ -32,6 +32,8 @@ from .session import Session
 class Run:
     """A run in progress, paused, or ended. Await it for its result."""
 
+    __slots__ = ("__weakref__", "_session")
+
     def __init__(self, session: Session) -> None:
         self._session = session
 

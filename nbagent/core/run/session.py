@@ -81,6 +81,29 @@ class Session:
         values: the tools' own Python objects by call id; in memory only.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_again",
+        "_driver",
+        "_follows",
+        "_is_active",
+        "_is_stopping",
+        "_is_told",
+        "_moved_at",
+        "_scripted",
+        "_seen",
+        "_task",
+        "_timer",
+        "_waiting",
+        "attended",
+        "error",
+        "host",
+        "journal",
+        "loop",
+        "spec",
+        "values",
+    )
+
     def __init__(
         self,
         spec: RunSpec,

@@ -4,7 +4,6 @@ import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from .core import agent as _agent
 from .core.agent import Agent
 from .core.base.errors import (
     BudgetExceeded,
@@ -33,10 +32,9 @@ from .core.base.errors import (
 from .core.base.errors import suggest as _suggest
 from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart, Resumed
 from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
+from .core.hooks import hooks as _hooks
 from .core.journal.memory import MemoryStore
 from .core.opening import answer_external, open_run
-from .core.run import answers as _answers
-from .core.run import host as _host
 from .core.run.generate import Response, tool_rejection, tool_response, tool_restart
 from .core.run.result import Result
 from .core.run.run import Run
@@ -141,20 +139,19 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def _notebook_host() -> _host.Host | None:
+def _notebook_host() -> _Any:
     """The notebook, where this code runs in a kernel."""
     if "ipykernel" not in _sys.modules:
         return None
-    found: _host.Host | None = _import_module("nbagent.notebook.host").find()
-    return found
+    return _import_module("nbagent.notebook.host").find()
 
 
 def _named_model(name: str) -> _Any:
     return _import_module("nbagent.models.resolve").resolve(name)
 
 
-_host.finders.append(_notebook_host)
-_agent.model_finders.append(_named_model)
+_hooks.find_host = _notebook_host
+_hooks.model_named = _named_model
 
 
 def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:
@@ -163,4 +160,4 @@ def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:
     return [{"loc": tuple(e.absolute_path), "msg": e.message} for e in found.iter_errors(value)]
 
 
-_answers.schema_checkers.append(_schema_errors)
+_hooks.schema_errors = _schema_errors

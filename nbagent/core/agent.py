@@ -23,6 +23,7 @@ from .base.interrupts import PendingInterrupt
 from .base.messages import load
 from .base.model import Model
 from .engine.driver import Driver
+from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
 from .journal.memory import MemoryStore
 from .run.answers import interrupts_of
@@ -40,9 +41,6 @@ from .tools.tool import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-model_finders: list[Callable[[str], Model]] = []
-"""Makes a model of a name such as ``"gpt-5"``; the package's root puts its own in."""
 
 _default_store = MemoryStore()
 
@@ -353,9 +351,8 @@ def _model(model: str | Model) -> Model:
         if not hasattr(model, "stream"):
             raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
         return model
-    for find in model_finders:
-        return find(model)
-    raise UsageError(f"no model is known by the name {model!r}: import nbagent, or give a Model")
+    named: Model = hooks.model_named(model)
+    return named
 
 
 def _prompt_of(typed: Any) -> str:

@@ -12,7 +12,8 @@ from tests.integration.kernels import FrontEnd, front_end
 
 SETUP = """
 import contextvars, json, sys, threading, time
-from nbagent.core.tools.output import CallOutput, Progressed, current_call, on_call_end
+from nbagent.core.hooks import hooks
+from nbagent.core.tools.output import CallOutput, Progressed, current_call
 from nbagent.notebook.capture import capture
 
 capture.install()
@@ -32,8 +33,7 @@ class Call(threading.Thread):
             body()
         finally:
             current_call.set(None)
-            for hook in on_call_end:
-                hook(self.output)
+            hooks.call_ended(self.output)
             self.output.close()
     def tell(self):
         self.join()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic import (
@@ -294,7 +295,11 @@ for _kind in (*get_args(StoredEvent), CallRequested):
 
 AnyEvent: TypeAlias = Annotated[StoredEvent, Field(discriminator="type")]
 
-_adapter: list[TypeAdapter[StoredEvent]] = []
+
+@cache
+def _adapter() -> TypeAdapter[StoredEvent]:
+    """Built late: it costs milliseconds that an import should not pay."""
+    return TypeAdapter(AnyEvent)
 
 
 MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]]] = []
@@ -307,13 +312,11 @@ def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
     Raises:
         StoreError: a newer nbagent wrote it, or it is no event.
     """
-    if not _adapter:  # built late: it costs milliseconds that an import should not pay
-        _adapter.append(TypeAdapter(AnyEvent))
     _check_version(version)
     if version < FORMAT_VERSION:
         data = _migrated(data, version)
     try:
-        event = slim(_adapter[0].validate_json(data))
+        event = slim(_adapter().validate_json(data))
     except ValidationError as error:
         raise StoreError(f"the journal holds what is no event: {error}") from error
     if isinstance(event, RunStarted):

@@ -13,7 +13,7 @@ from typing import Any
 
 from nbagent.core.base.interrupts import Interrupt
 from nbagent.core.base.messages import dumps
-from nbagent.core.tools import output as output_module
+from nbagent.core.hooks import hooks
 from nbagent.core.tools.output import CallOutput, current_call
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.values import for_model
@@ -71,8 +71,7 @@ class Body:
             return await value if inspect.isawaitable(value) else value
         finally:
             current_call.reset(token)
-            for hook in output_module.on_call_end:
-                hook(self._output)
+            hooks.call_ended(self._output)
 
     async def _async(self, fn: Any, arguments: dict[str, Any]) -> Any:
         self.runs = True

@@ -7,7 +7,7 @@ state alone and refuses before anything is written.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias, assert_never
 
 from nbagent.core.base.errors import Conflict, InvalidAnswer, NotPending, ToolError
@@ -15,6 +15,7 @@ from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart
 from nbagent.core.base.messages import Json
 from nbagent.core.call.questions import reply_types
+from nbagent.core.hooks import hooks
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.policy import Rule
 from nbagent.core.tools.tool import Tool
@@ -99,10 +100,6 @@ def remembered_at(
 
 
 AnyResolution: TypeAlias = Respond | Restart | Reject
-
-schema_checkers: list[Callable[[Json, Json], list[dict[str, Any]]]] = []
-"""What is wrong with an answer, by its JSON Schema, as ``InvalidAnswer.errors`` has it; the package's
-root puts one in. Asked where no type is known here."""
 
 
 def resolved(
@@ -276,11 +273,10 @@ def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
 
 
 def _check_schema(schema: Json, value: Json, what: str) -> None:
-    for check in schema_checkers:
-        errors = check(schema, value)
-        if errors:
-            told = "; ".join(e["msg"] for e in errors[:5])
-            raise InvalidAnswer(f"the {what} does not fit: {told}", errors=errors)
+    errors = hooks.schema_errors(schema, value)
+    if errors:
+        reasons = "; ".join(error["msg"] for error in errors[:5])
+        raise InvalidAnswer(f"the {what} does not fit: {reasons}", errors=errors)
 
 
 def expiry_of(event: Interrupted) -> AnyResolution:

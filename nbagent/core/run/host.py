@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
+
+from nbagent.core.hooks import hooks
 
 
 class Host(Protocol):
@@ -80,14 +81,9 @@ class ScriptHost:
 
 
 _script = ScriptHost()
-finders: list[Callable[[], Host | None]] = []
-"""Asked in order for the surroundings of the code that runs now."""
 
 
 def current_host() -> Host:
     """The surroundings of the code that runs now."""
-    for find in finders:
-        host = find()
-        if host is not None:
-            return host
-    return _script
+    found: Host | None = hooks.find_host()
+    return _script if found is None else found

@@ -135,6 +135,3 @@ class CallOutput:
 
 current_call: ContextVar[CallOutput | None] = ContextVar("nbagent_current_call", default=None)
 """The call that the running code belongs to, or None outside of tools."""
-
-on_call_end: list[Callable[[CallOutput], None]] = []
-"""Called when a body has ended and its output is still open, so that capture can take what is left."""

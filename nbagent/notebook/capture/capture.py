@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, TextIO, cast
 from weakref import WeakKeyDictionary, WeakSet
 
-from nbagent.core.tools.output import CallOutput, on_call_end
+from nbagent.core.hooks import hooks
+from nbagent.core.tools.output import CallOutput
 
 from . import libraries
 from .bundles import plain_bundle, present
@@ -39,8 +40,8 @@ def install() -> None:
     _installed.append(_install_warnings())
     libraries.adapt()
     _installed.append(libraries.restore)
-    on_call_end.append(finish_call)
-    _installed.append(lambda: on_call_end.remove(finish_call))
+    before, hooks.call_ended = hooks.call_ended, finish_call
+    _installed.append(lambda: setattr(hooks, "call_ended", before))
 
 
 def uninstall() -> None:

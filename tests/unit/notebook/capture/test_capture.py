@@ -27,13 +27,13 @@ from IPython.display import clear_output, display, update_display
 from PIL import Image
 from traitlets.config import Config
 
+from nbagent.core.hooks import hooks
 from nbagent.core.tools.output import (
     CallOutput,
     OutputDelta,
     Printed,
     Progressed,
     current_call,
-    on_call_end,
 )
 from nbagent.notebook.capture import capture
 
@@ -118,8 +118,7 @@ class Call(CallOutput):
             yield
         finally:
             current_call.reset(token)
-            for hook in on_call_end:
-                hook(self)
+            hooks.call_ended(self)
             self.close()
 
     def run(self, body: Body) -> Call:
@@ -244,11 +243,11 @@ def test_installing_twice_is_once_and_uninstalling_leaves_no_trace(
 
     def state() -> list[object]:
         figures, bars = plt._pylab_helpers.Gcf.figs, tqdm.std.tqdm.__init__
-        hooks = (warnings.showwarning, logging.Logger.callHandlers, list(sys.meta_path))
+        patched = (warnings.showwarning, logging.Logger.callHandlers, list(sys.meta_path))
         publishers = (shell.display_pub.publish, shell.display_pub.clear_output)
         notebook_bar = tqdm.notebook.tqdm_notebook.__new__
-        streams = (sys.stdout, sys.stderr, list(on_call_end))
-        return [id(figures), bars, notebook_bar, *hooks, *publishers, *streams]
+        streams = (sys.stdout, sys.stderr, hooks.call_ended)
+        return [id(figures), bars, notebook_bar, *patched, *publishers, *streams]
 
     before = state()
     capture.install()

@@ -1,0 +1,41 @@
+"""The few places where a layer above core plugs in; the package's root and the notebook fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def _no_host() -> None:
+    return None
+
+
+def _no_model(name: str) -> Any:
+    raise LookupError(f"no model is known by the name {name!r}: import nbagent, or give a Model")
+
+
+def _no_errors(_schema: Any, _value: Any) -> list[dict[str, Any]]:
+    return []
+
+
+def _call_ended(_output: Any) -> None:
+    return None
+
+
+class Hooks:
+    """One function of each kind, replaced by whoever knows better."""
+
+    __slots__ = ("call_ended", "find_host", "model_named", "schema_errors")
+
+    def __init__(self) -> None:
+        self.find_host: Callable[[], Any] = _no_host
+        """The ``Host`` of the code that runs now; None where it is a plain script."""
+        self.model_named: Callable[[str], Any] = _no_model
+        """The model that a name such as ``"gpt-5"`` stands for."""
+        self.schema_errors: Callable[[Any, Any], list[dict[str, Any]]] = _no_errors
+        """What a JSON Schema has against an answer, as ``InvalidAnswer.errors`` has it."""
+        self.call_ended: Callable[[Any], None] = _call_ended
+        """Told of the ``CallOutput`` of a body that has ended, while it still takes what is left."""
+
+
+hooks = Hooks()

@@ -19,7 +19,7 @@ from .arguments import (
     checked_turns,
 )
 from .base.errors import ToolError, UsageError, suggest
-from .base.interrupts import PendingInterrupt
+from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
 from .base.messages import load
 from .base.model import Model
 from .engine.driver import Driver
@@ -252,9 +252,9 @@ class Agent:
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
         tools: Sequence[Tool[..., Any] | Callable[..., Any] | str] | None = None,
-        tool_responses: Sequence[Any] = (),
-        tool_restarts: Sequence[Any] = (),
-        tool_rejections: Sequence[Any] = (),
+        tool_responses: Sequence[Respond] = (),
+        tool_restarts: Sequence[Restart] = (),
+        tool_rejections: Sequence[Reject] = (),
         partial: bool = False,
         pending: Pending = "refuse",
         return_tool_calls: bool = False,
@@ -267,7 +267,8 @@ class Agent:
             prompt: a new user message.
             messages: the history to go on from, such as ``response.messages``.
             tools: tools, or names of registered ones; by default all that are registered.
-            tool_responses: from ``tool_response``, for interrupts of ``messages``.
+            tool_responses: from ``tool_response``, for interrupts of ``messages``; or made by hand, as
+                ``nb.Respond(value, interrupt=i)``.
             tool_restarts: from ``tool_restart``.
             tool_rejections: from ``tool_rejection``.
             partial: whether some interrupts may stay unanswered for now.

@@ -54,6 +54,7 @@ from .answers import (
     remember,
     remembered_at,
     resolved,
+    settles,
 )
 from .describe import asks, bounded, result_of, unanswered
 from .follow import check_none_ran_elsewhere, next_driver
@@ -443,25 +444,30 @@ class Run(Record):
         return self.resolve(interrupt, reject_of(reason))
 
     def resolve(
-        self, interrupt: PendingInterrupt | str, resolution: AnyResolution, *, by: str = "code"
+        self,
+        interrupt: PendingInterrupt | str | AnyResolution,
+        resolution: AnyResolution | None = None,
+        *,
+        by: str = "code",
     ) -> Receipt:
-        """Settle an interrupt; safe from any thread.
+        """Settle an interrupt; a resolution that knows which may come alone. Safe from any thread.
 
         Raises:
-            InvalidAnswer: it does not fit; nothing was changed.
+            InvalidAnswer: it does not fit, or is another interrupt's; nothing was changed.
             NotPending: there is no such interrupt.
             Conflict: it was answered already, and the message says by whom and when; or the run
                 has ended or is being cancelled.
             TypeError: ``interrupt`` is neither an interrupt nor an id.
         """
+        interrupt_id, resolution = settles(interrupt, resolution)
         if by != "expiry":
             self._deadlines.apply()
         stamp = (by, self._spec.clock())
 
         def decide(state: RunState) -> list[StoredEvent]:
-            self._check_takes_answers(state, id_of(interrupt))
-            check_in_time(state, id_of(interrupt), stamp)
-            event = resolved(state, interrupt, resolution, self._spec.tools, stamp)
+            self._check_takes_answers(state, interrupt_id)
+            check_in_time(state, interrupt_id, stamp)
+            event = resolved(state, interrupt_id, resolution, self._spec.tools, stamp)
             return [event.model_copy(update={"owner": next_driver(state, event)})]
 
         asked = {event.id: event for event in self._journal.state.pending}

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from .arguments import (
     check_rules,
@@ -19,7 +19,7 @@ from .arguments import (
     checked_turns,
 )
 from .base.errors import ToolError, UsageError, suggest
-from .base.interrupts import PendingInterrupt
+from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
 from .base.messages import load
 from .base.model import Model
 from .engine.driver import Driver
@@ -33,9 +33,9 @@ from .run.run import Run
 from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, checked_prompt, launch, take_up
 from .state.history import restore
-from .tools.define import as_tool, inner_tool, tool
+from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.middleware import Middleware
-from .tools.policy import Approval, Rule
+from .tools.policy import Rule
 from .tools.spec import Budget, Inner, RunSpec, new_id
 from .tools.tool import Tool
 
@@ -92,17 +92,12 @@ class Agent:
         self.remembered: list[Rule] = []
         """Approvals that a person said to remember; take one out to be asked again."""
         self.on_tool_error = on_tool_error
-        self.store = checked_store(store)
+        self.store: Store = _default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
         self._last_spec: RunSpec | None = None
         local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             self.add(as_tool(one, local_names))
-
-    @property
-    def journals(self) -> Store:
-        """Where its runs are kept unless they are told otherwise."""
-        return self.store or _default_store
 
     def __repr__(self) -> str:
         return f"<Agent {self.name} on {self.model.name}>"
@@ -122,52 +117,10 @@ class Agent:
         self.tools[made.name] = made
         return made
 
-    @overload
-    def tool(self, fn: Callable[P, R], /) -> Tool[P, R]: ...
-    @overload
-    def tool(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        approval: Approval = False,
-        editable: bool | Sequence[str] = False,
-        final: bool = False,
-        thread: bool = True,
-        preview: Callable[[Any], Any] | None = None,
-    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    def tool(
-        self,
-        fn: Callable[P, R] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        approval: Approval = False,
-        editable: bool | Sequence[str] = False,
-        final: bool = False,
-        thread: bool = True,
-        preview: Callable[[Any], Any] | None = None,
-    ) -> Any:
-        """Make a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
-        local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
-
-        make_tool = tool(
-            name=name,
-            description=description,
-            approval=approval,
-            editable=editable,
-            final=final,
-            thread=thread,
-            preview=preview,
-            local_names=local_names,
-        )
-
-        def make(function: Callable[P, R]) -> Tool[P, R]:
-            return self.add(make_tool(function))
-
-        return make if fn is None else make(fn)
+    @property
+    def tool(self) -> ToolMaker:
+        """Makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
+        return ToolMaker(self.add)
 
     def as_tool(self, *, name: str | None = None, description: str = "") -> Tool[..., Any]:
         """This agent as a tool of another: it gets a prompt, and its answer is the result.
@@ -222,23 +175,31 @@ class Agent:
         given = Options(after, pending, store, answers, attended, show, on_rerun)
         return self._launch(prompt, given)
 
-    def run_sync(self, prompt: str, **options: Any) -> Result:
+    def run_sync(
+        self,
+        prompt: str,
+        *,
+        after: Run | None = None,
+        pending: Pending = "refuse",
+        store: Store | None = None,
+        answers: Answers = None,
+        attended: bool | None = None,
+        show: bool = True,
+        on_rerun: Literal["cancel", "keep"] = "cancel",
+    ) -> Result:
         """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
-        unknown = sorted(set(options) - set(Options.__slots__))
-        if unknown:
-            raise UsageError(
-                f"run_sync takes no {unknown[0]!r}; it takes {', '.join(Options.__slots__)}"
-            )
-        return self._launch(prompt, Options(**options), blocking=True).wait()
+        given = Options(after, pending, store, answers, attended, show, on_rerun)
+        return self._launch(prompt, given, blocking=True).wait()
 
     def _launch(self, prompt: str, options: Options, *, blocking: bool = False) -> Run:
-        options = replace(options, store=options.store or self.journals)
+        if options.store is None:
+            options = replace(options, store=self.store)
         return launch(self._spec(self.tools), prompt, options, blocking=blocking)
 
-    def take_up(self, journal: Journal, **options: Any) -> Run:
+    def _take_up(self, journal: Journal, **options: Any) -> Run:
         """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
         return take_up(self._spec(self.tools), journal, Options(**options))
 
@@ -250,9 +211,9 @@ class Agent:
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
         tools: Sequence[Tool[..., Any] | Callable[..., Any] | str] | None = None,
-        tool_responses: Sequence[Any] = (),
-        tool_restarts: Sequence[Any] = (),
-        tool_rejections: Sequence[Any] = (),
+        tool_responses: Sequence[Respond] = (),
+        tool_restarts: Sequence[Restart] = (),
+        tool_rejections: Sequence[Reject] = (),
         partial: bool = False,
         pending: Pending = "refuse",
         return_tool_calls: bool = False,
@@ -265,7 +226,8 @@ class Agent:
             prompt: a new user message.
             messages: the history to go on from, such as ``response.messages``.
             tools: tools, or names of registered ones; by default all that are registered.
-            tool_responses: from ``tool_response``, for interrupts of ``messages``.
+            tool_responses: from ``tool_response``, for interrupts of ``messages``; or made by hand, as
+                ``nb.Respond(value, interrupt=i)``.
             tool_restarts: from ``tool_restart``.
             tool_rejections: from ``tool_rejection``.
             partial: whether some interrupts may stay unanswered for now.

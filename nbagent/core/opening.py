@@ -51,7 +51,7 @@ def answer_external(
     for journal in stored:
         event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
         if event is not None and agent is not None:
-            run = agent.take_up(journal, show=False)
+            run = agent._take_up(journal, show=False)  # noqa: SLF001 - the engine's own door
             return run.resolve(event.id, Respond(output=value), by="external")
     raise _refusal(sessions, stored, digest)
 
@@ -64,7 +64,7 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
 
 
 def _stored(agent: Agent, store: Store | None, known: set[str]) -> list[Journal]:
-    place = store or agent.journals
+    place = agent.store if store is None else store
     journals = [Journal(run_id, place) for run_id in place.run_ids() if run_id not in known]
     for journal in journals:
         journal.catch_up()
@@ -125,6 +125,7 @@ async def open_run(
         ToolError: an answer restarts a tool that the agent does not have.
         StoreError: the journal cannot be read, or a newer nbagent has written it.
     """
-    journal = Journal(run_id, store or agent.journals)
+    journal = Journal(run_id, agent.store if store is None else store)
     await run_in_thread(journal.catch_up)
-    return agent.take_up(journal, answers=answers, attended=attended, show=show)
+    options = {"answers": answers, "attended": attended, "show": show}
+    return agent._take_up(journal, **options)  # noqa: SLF001 - the engine's own door

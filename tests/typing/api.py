@@ -60,7 +60,7 @@ loose = nb.interrupt_tool("loose")
 
 def answers(i: nb.PendingInterrupt) -> None:
     """An answer has the type that the tool returns."""
-    assert_type(send.respond(i, 5), tuple[nb.PendingInterrupt, nb.Respond])
+    assert_type(send.respond(i, 5), nb.Respond)
     send.respond(i, "five")  # type: ignore[arg-type]
     look.respond(i, "text")
     look.respond(i, 5)  # type: ignore[call-overload]
@@ -76,7 +76,7 @@ def answers(i: nb.PendingInterrupt) -> None:
 
 def restarts(i: nb.PendingInterrupt) -> None:
     """A new input is of the tool's own model, or a mapping."""
-    assert_type(send.restart(i), tuple[nb.PendingInterrupt, nb.Restart])
+    assert_type(send.restart(i), nb.Restart)
     send.restart(i, new_input=Transfer(amount=5), data={"ok": True})
     send.restart(i, new_input={"amount": 5})
     send.restart(i, new_input=Other(color="red"))  # type: ignore[call-overload]
@@ -100,6 +100,25 @@ async def loop() -> None:
         messages=response.messages,
         tool_responses=[nb.tool_response(i, 1) for i in response.interrupts],
     )
+
+
+async def resolutions(i: nb.PendingInterrupt, run: nb.Run) -> None:
+    """Each helper makes the one value of its kind, and each list takes its own kind."""
+    assert_type(nb.tool_response(i, 1), nb.Respond)
+    assert_type(i.restart(), nb.Restart)
+    assert_type(nb.tool_rejection(i), nb.Reject)
+    await agent.generate(
+        messages=[],
+        tool_responses=[nb.tool_response(i, 1), send.respond(i, 5), nb.Respond(1, interrupt=i)],
+        tool_restarts=[i.restart(), nb.Restart(interrupt=i.id)],
+        tool_rejections=[i.reject("no")],
+    )
+    await agent.generate(tool_responses=[i.restart()])  # type: ignore[list-item]
+    await agent.generate(tool_restarts=[(i, i.restart())])  # type: ignore[list-item]
+    run.resolve(i, nb.Restart())
+    run.resolve(i.restart())
+    run.resolve(i, "yes")  # type: ignore[arg-type]
+    nb.Respond(1, interrupt=1)  # type: ignore[arg-type]
 
 
 async def forms() -> None:
@@ -134,5 +153,6 @@ def metadata(names: list[str]) -> None:
     nb.Edit("Look it over", fields=["text"])
     nb.Reject("no"), nb.Respond("x"), nb.Restart({"amount": 5}, data=1)
     nb.Reject(5)  # type: ignore[arg-type]
+    nb.Respond(outptu="x")  # type: ignore[call-arg]
     ConfirmTransfer(message="Sure?", amount=5)
     ConfirmTransfer(message="Sure?")  # type: ignore[call-arg]

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 from pydantic_core import to_jsonable_python
 
 from .errors import InvalidAnswer
@@ -46,6 +53,7 @@ class InPlace(BaseModel):
 
 
 T = TypeVar("T")
+A = TypeVar("A", bound="Respond | Restart")
 
 InterruptKind = Literal["tool", "question", "approval", "ask", "budget"]
 """``tool``: a body paused and can be re-run. ``question``: a tool with no body, only an answer settles
@@ -147,22 +155,35 @@ class Resumed:
         return True
 
 
-class Respond(InPlace):
+class _Resolution(BaseModel):
+    """What all that settles an interrupt has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    interrupt: str | None = None
+    """The id of the interrupt that it settles, where it knows it; an event tells that beside it."""
+
+    @field_validator("interrupt", mode="before")
+    @classmethod
+    def _id_of(cls, value: Any) -> Any:
+        return value.id if isinstance(value, PendingInterrupt) else value
+
+
+class Respond(_Resolution):
     """Answer as if the tool had returned ``output``."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
     type: Literal["respond"] = "respond"
     output: Any = None
 
     @without_init
-    def __init__(self, output: Any = None, **fields: Any) -> None:
-        super().__init__(output=output, **fields)
+    def __init__(
+        self, output: Any = None, *, interrupt: PendingInterrupt | str | None = None
+    ) -> None:
+        BaseModel.__init__(self, output=output, interrupt=interrupt)
 
 
-class Restart(InPlace):
+class Restart(_Resolution):
     """Run the tool (again), with the input replaced where ``input`` is given."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
     type: Literal["restart"] = "restart"
     input: dict[str, Any] | None = None
     data: Any = None
@@ -176,21 +197,22 @@ class Restart(InPlace):
         *,
         data: Any = None,
         remember: Remember | None = None,
-        **fields: Any,
+        interrupt: PendingInterrupt | str | None = None,
     ) -> None:
-        super().__init__(input=input, data=data, remember=remember, **fields)
+        BaseModel.__init__(self, input=input, data=data, remember=remember, interrupt=interrupt)
 
 
-class Reject(InPlace):
+class Reject(_Resolution):
     """Refuse: the tool never runs, and the model is told, with the reason where there is one."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
     type: Literal["reject"] = "reject"
     reason: str | None = None
 
     @without_init
-    def __init__(self, reason: str | None = None, **fields: Any) -> None:
-        super().__init__(reason=reason, **fields)
+    def __init__(
+        self, reason: str | None = None, *, interrupt: PendingInterrupt | str | None = None
+    ) -> None:
+        BaseModel.__init__(self, reason=reason, interrupt=interrupt)
 
 
 Resolution: TypeAlias = Annotated[Respond | Restart | Reject, Field(discriminator="type")]
@@ -234,23 +256,29 @@ class PendingInterrupt:
         """The metadata as ``type_``, or None where there is none or it has another shape."""
         return value_as(self.metadata, type_)
 
-    def respond(self, value: Any) -> tuple[PendingInterrupt, Respond]:
-        """An answer for ``generate(tool_responses=[…])``, validated where the tool is known."""
-        resolution = Respond(output=value)
-        return self, self._checked(resolution)
+    def respond(self, value: Any) -> Respond:
+        """An answer to this, for ``generate`` or ``run.resolve``.
 
-    def restart(
-        self, *, new_input: Any = None, data: Any = None
-    ) -> tuple[PendingInterrupt, Restart]:
-        """A restart for ``generate(tool_restarts=[…])``, validated where the tool is known."""
-        return self, self._checked(restart_of(new_input, data))
+        Raises:
+            InvalidAnswer: the value does not fit, where the tool is known.
+        """
+        return self._checked(Respond(value, interrupt=self))
 
-    def reject(self, reason: str | None = None) -> tuple[PendingInterrupt, Reject]:
-        """A refusal for ``generate(tool_rejections=[…])``."""
-        return self, reject_of(reason)
+    def restart(self, *, new_input: Any = None, data: Any = None) -> Restart:
+        """A restart of this, for ``generate`` or ``run.resolve``.
 
-    def _checked(self, resolution: Any) -> Any:
-        return self.tool.check(self, resolution) if self.tool is not None else resolution
+        Raises:
+            InvalidAnswer: the tool has no body, or the input does not fit, where the tool is known.
+        """
+        return self._checked(restart_of(new_input, data, self))
+
+    def reject(self, reason: str | None = None) -> Reject:
+        """A refusal of this, for ``generate`` or ``run.resolve``."""
+        return reject_of(reason, self)
+
+    def _checked(self, resolution: A) -> A:
+        checked: A = resolution if self.tool is None else self.tool.check(self, resolution)
+        return checked
 
 
 def value_as(value: Json, type_: type[T]) -> T | None:
@@ -280,19 +308,21 @@ def to_json(value: Any) -> Json:
     return freeze(plain)
 
 
-def restart_of(new_input: Any, data: Any) -> Restart:
+def restart_of(
+    new_input: Any, data: Any, interrupt: PendingInterrupt | str | None = None
+) -> Restart:
     """A restart from Python values.
 
     Raises:
         InvalidAnswer: they are no JSON, or the input is no mapping.
     """
     try:
-        return Restart(input=input_json(new_input), data=to_json(data))
+        return Restart(input_json(new_input), data=to_json(data), interrupt=interrupt)
     except (TypeError, ValueError) as error:
         raise InvalidAnswer(f"new_input and data must be JSON-able: {error}") from error
 
 
-def reject_of(reason: Any) -> Reject:
+def reject_of(reason: Any, interrupt: PendingInterrupt | str | None = None) -> Reject:
     """A refusal.
 
     Raises:
@@ -300,7 +330,7 @@ def reject_of(reason: Any) -> Reject:
     """
     if reason is not None and not isinstance(reason, str):
         raise InvalidAnswer(f"a reason is a text or None, not {reason!r:.80}")
-    return Reject(reason=reason)
+    return Reject(reason, interrupt=interrupt)
 
 
 def input_json(value: Any) -> dict[str, Any] | None:

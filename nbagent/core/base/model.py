@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from .messages import Message
 
@@ -61,6 +61,7 @@ class Request:
 class TextDelta:
     """More text; adapters may join what arrived together."""
 
+    type: ClassVar[Literal["text_delta"]] = "text_delta"
     text: str
 
 
@@ -68,6 +69,7 @@ class TextDelta:
 class ReasoningDelta:
     """More of the model's reasoning."""
 
+    type: ClassVar[Literal["reasoning_delta"]] = "reasoning_delta"
     text: str
 
 
@@ -75,6 +77,7 @@ class ReasoningDelta:
 class ToolCallDelta:
     """More of one tool call: ``id`` and ``name`` come once, ``arguments`` is JSON text in pieces."""
 
+    type: ClassVar[Literal["tool_call_delta"]] = "tool_call_delta"
     index: int
     arguments: str = ""
     id: str | None = None
@@ -85,6 +88,7 @@ class ToolCallDelta:
 class Discarded:
     """What was streamed so far in this response does not count: the attempt failed and is repeated."""
 
+    type: ClassVar[Literal["discarded"]] = "discarded"
     reason: str
 
 
@@ -92,6 +96,7 @@ class Discarded:
 class Finished:
     """The response is whole; always the last delta. A stream that ends without it is broken."""
 
+    type: ClassVar[Literal["finished"]] = "finished"
     reason: FinishReason = "stop"
     usage: Usage = field(default_factory=Usage)
     model: str | None = None

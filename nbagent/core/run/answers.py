@@ -125,8 +125,7 @@ def resolved(
         ToolError: the tool is not registered.
         TypeError: ``interrupt`` is neither an interrupt nor an id.
     """
-    interrupt_id = id_of(interrupt)
-    resolution = as_given(resolution)
+    interrupt_id, resolution = settles(interrupt, resolution)
     event = check_open(state, interrupt_id)
     by, at = stamp
     return Resolved(
@@ -154,17 +153,42 @@ def id_of(interrupt: Any) -> str:
     )
 
 
-def as_given(resolution: Any) -> AnyResolution:
-    """The resolution, if it is one.
+def settles(interrupt: Any, resolution: Any) -> tuple[str, AnyResolution]:
+    """Which interrupt is settled, by its id, and how; a resolution that knows its interrupt may come alone.
 
     Raises:
-        InvalidAnswer: it is something else.
+        InvalidAnswer: it is no resolution, names no interrupt, or names another one.
+        TypeError: ``interrupt`` is neither an interrupt nor an id.
     """
-    if isinstance(resolution, Respond | Restart | Reject):
-        return resolution
-    raise InvalidAnswer(
-        f"an answer is nb.Respond(…), nb.Restart(…) or nb.Reject(…), not {resolution!r:.80}"
-    )
+    if resolution is None and isinstance(interrupt, AnyResolution):
+        interrupt, resolution = named_by(interrupt), interrupt
+    if not isinstance(resolution, AnyResolution):
+        raise InvalidAnswer(
+            f"an answer is nb.Respond(…), nb.Restart(…) or nb.Reject(…), not {resolution!r:.80}"
+        )
+    interrupt_id = id_of(interrupt)
+    if resolution.interrupt is None:
+        return interrupt_id, resolution
+    if resolution.interrupt != interrupt_id:
+        raise InvalidAnswer(
+            f"this answer is for the interrupt {resolution.interrupt!r}, not for {interrupt_id!r}"
+        )
+    return interrupt_id, resolution.model_copy(update={"interrupt": None})
+
+
+def named_by(resolution: AnyResolution) -> str:
+    """The id of the interrupt that a resolution names.
+
+    Raises:
+        InvalidAnswer: it names none.
+    """
+    if resolution.interrupt is None:
+        kind = type(resolution).__name__
+        raise InvalidAnswer(
+            f"this {kind} names no interrupt: use interrupt.{resolution.type}(…), or "
+            f"nb.{kind}(…, interrupt=interrupt)"
+        )
+    return resolution.interrupt
 
 
 def check_open(state: RunState, interrupt_id: str) -> Interrupted:

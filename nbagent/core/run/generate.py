@@ -37,6 +37,7 @@ from .answers import (
     check_in_time,
     expiry_of,
     interrupts_of,
+    named_by,
     remember,
     remembered_at,
     resolved,
@@ -44,26 +45,20 @@ from .answers import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer for ``generate``: made by ``tool_response`` and its like, or by hand."""
-
-    interrupt: PendingInterrupt | str
-    resolution: AnyResolution
-
-
-def tool_response(interrupt: PendingInterrupt, value: Any) -> Reply:
-    """Answer an interrupt with ``value``, for ``generate(tool_responses=[…])``.
+def tool_response(interrupt: PendingInterrupt, value: Any) -> Respond:
+    """Answer an interrupt with ``value``, for ``generate(tool_responses=[…])`` or ``run.resolve``.
 
     Raises:
         TypeError: ``interrupt`` is no interrupt.
         InvalidAnswer: the value does not fit the tool's return type.
     """
-    return Reply(*_pending("tool_response", interrupt).respond(value))
+    return _pending("tool_response", interrupt).respond(value)
 
 
-def tool_restart(interrupt: PendingInterrupt, *, new_input: Any = None, data: Any = None) -> Reply:
-    """Run the interrupted tool (again), for ``generate(tool_restarts=[…])``.
+def tool_restart(
+    interrupt: PendingInterrupt, *, new_input: Any = None, data: Any = None
+) -> Restart:
+    """Run the interrupted tool (again), for ``generate(tool_restarts=[…])`` or ``run.resolve``.
 
     Args:
         interrupt: one of ``response.interrupts``.
@@ -74,17 +69,16 @@ def tool_restart(interrupt: PendingInterrupt, *, new_input: Any = None, data: An
         TypeError: ``interrupt`` is no interrupt.
         InvalidAnswer: the tool has no body, or the input does not fit it.
     """
-    pending = _pending("tool_restart", interrupt)
-    return Reply(*pending.restart(new_input=new_input, data=data))
+    return _pending("tool_restart", interrupt).restart(new_input=new_input, data=data)
 
 
-def tool_rejection(interrupt: PendingInterrupt, reason: str | None = None) -> Reply:
-    """Refuse the interrupted call, for ``generate(tool_rejections=[…])``.
+def tool_rejection(interrupt: PendingInterrupt, reason: str | None = None) -> Reject:
+    """Refuse the interrupted call, for ``generate(tool_rejections=[…])`` or ``run.resolve``.
 
     Raises:
         TypeError: ``interrupt`` is no interrupt.
     """
-    return Reply(*_pending("tool_rejection", interrupt).reject(reason))
+    return _pending("tool_rejection", interrupt).reject(reason)
 
 
 def _pending(helper: str, value: Any) -> PendingInterrupt:
@@ -97,11 +91,11 @@ def _pending(helper: str, value: Any) -> PendingInterrupt:
 
 def replies_of(
     responses: Sequence[Any], restarts: Sequence[Any], rejections: Sequence[Any]
-) -> list[Reply]:
-    """The answers of a ``generate``, each of the kind that its list takes.
+) -> list[AnyResolution]:
+    """The answers of a ``generate``, each of the kind that its list takes, for an interrupt it names.
 
     Raises:
-        InvalidAnswer: something is no answer, or in the wrong list.
+        InvalidAnswer: something is no answer, in the wrong list, or names no interrupt.
     """
     wanted: list[tuple[str, Sequence[Any], type[Any]]] = [
         ("tool_responses", responses, Respond),
@@ -111,14 +105,14 @@ def replies_of(
     return [_reply(name, one, kind) for name, given, kind in wanted for one in given]
 
 
-def _reply(name: str, value: Any, kind: type[Any]) -> Reply:
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], kind):
-        value = Reply(*value)
-    if not isinstance(value, Reply) or not isinstance(value.resolution, kind):
+def _reply(name: str, value: Any, kind: type[Any]) -> AnyResolution:
+    if not isinstance(value, kind):
         raise InvalidAnswer(
             f"{name} takes what nb.{name.removesuffix('s')} makes, not {value!r:.80}"
         )
-    return value
+    resolution: AnyResolution = value
+    named_by(resolution)
+    return resolution
 
 
 Pending: TypeAlias = Literal["refuse", "reject", "queue"]
@@ -209,7 +203,7 @@ def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[S
     return events
 
 
-def settle(journal: Journal, spec: RunSpec, replies: list[Reply], *, partial: bool) -> None:
+def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, partial: bool) -> None:
     """Check all answers, then write them: either all count, or none.
 
     Raises:
@@ -233,8 +227,8 @@ def settle(journal: Journal, spec: RunSpec, replies: list[Reply], *, partial: bo
     journal.append(*events, *(_expired(state, spec, event, now) for event in late))
 
 
-def _answered(state: RunState, spec: RunSpec, reply: Reply, now: float) -> Resolved:
-    event = resolved(state, reply.interrupt, reply.resolution, spec.tools, ("code", now))
+def _answered(state: RunState, spec: RunSpec, reply: AnyResolution, now: float) -> Resolved:
+    event = resolved(state, named_by(reply), reply, spec.tools, ("code", now))
     check_in_time(state, event.id, ("code", now))
     return event
 
@@ -259,7 +253,7 @@ def _check_left(state: RunState, spec: RunSpec, left: list[Interrupted], *, part
         )
 
 
-def _check_something_to_do(state: RunState, replies: list[Reply]) -> None:
+def _check_something_to_do(state: RunState, replies: list[AnyResolution]) -> None:
     if not state.messages:
         raise UsageError("nothing to do: give a prompt or messages")
     if replies and not state.pending:

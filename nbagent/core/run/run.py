@@ -23,7 +23,7 @@ from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.history import paused_messages
 from nbagent.core.state.state import Status
 
-from .answers import AnyResolution, id_of
+from .answers import AnyResolution, id_of, settles
 from .describe import asks, bounded, result_of, unanswered
 from .result import Call, Receipt, Result, calls_by_name
 from .session import Session
@@ -176,18 +176,23 @@ class Run:
         return self.resolve(interrupt, reject_of(reason))
 
     def resolve(
-        self, interrupt: PendingInterrupt | str, resolution: AnyResolution, *, by: str = "code"
+        self,
+        interrupt: PendingInterrupt | str | AnyResolution,
+        resolution: AnyResolution | None = None,
+        *,
+        by: str = "code",
     ) -> Receipt:
-        """Settle an interrupt; safe from any thread.
+        """Settle an interrupt; a resolution that knows which may come alone. Safe from any thread.
 
         Raises:
-            InvalidAnswer: it does not fit; nothing was changed.
+            InvalidAnswer: it does not fit, or is another interrupt's; nothing was changed.
             NotPending: there is no such interrupt.
             Conflict: it was answered already, and the message says by whom and when; or the run
                 has ended or is being cancelled.
             TypeError: ``interrupt`` is neither an interrupt nor an id.
         """
-        return Receipt(self._session.resolve(interrupt, resolution, by=by))
+        interrupt_id, resolution = settles(interrupt, resolution)
+        return Receipt(self._session.resolve(interrupt_id, resolution, by=by))
 
     # --- stopping, and going on
 

@@ -15,7 +15,7 @@ from nbagent.core.base.interrupts import (
 )
 from nbagent.core.tools.tool import Tool
 
-from .answers import AnyResolution, tools_inside
+from .answers import AnyResolution, settles, tools_inside
 
 Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None
 """Answers for runs that nobody watches: in order, by tool name, or computed."""
@@ -28,10 +28,10 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
     refuses, and nothing else will do. Otherwise it is the answer.
 
     Raises:
-        InvalidAnswer: an approval is given something else.
+        InvalidAnswer: an approval is given something else, or the resolution is another interrupt's.
     """
-    if isinstance(value, Respond | Restart | Reject):
-        return value
+    if isinstance(value, AnyResolution):
+        return settles(interrupt, value)[1]
     if not is_approval(interrupt):
         return Respond(output=value)
     if not isinstance(value, bool):

@@ -53,7 +53,6 @@ from .answers import (
     check_in_time,
     check_open,
     expiry_of,
-    id_of,
     interrupts_of,
     remember,
     remembered_at,
@@ -405,18 +404,16 @@ class Session:
 
     # --- answering
 
-    def resolve(
-        self, interrupt: PendingInterrupt | str, resolution: AnyResolution, *, by: str
-    ) -> StoredEvent:
+    def resolve(self, interrupt_id: str, resolution: AnyResolution, *, by: str) -> StoredEvent:
         """Settle an interrupt; safe from any thread. See ``Run.resolve``."""
         if by != "expiry":
             self.apply_deadlines()
         stamp = (by, self.spec.clock())
 
         def decide(state: RunState) -> list[StoredEvent]:
-            self._check_takes_answers(state, id_of(interrupt))
-            check_in_time(state, id_of(interrupt), stamp)
-            event = resolved(state, interrupt, resolution, self.spec.tools, stamp)
+            self._check_takes_answers(state, interrupt_id)
+            check_in_time(state, interrupt_id, stamp)
+            event = resolved(state, interrupt_id, resolution, self.spec.tools, stamp)
             return [event.model_copy(update={"owner": next_driver(state, event)})]
 
         asked = {event.id: event for event in self.state.pending}

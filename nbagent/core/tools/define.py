@@ -22,66 +22,75 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-@overload
-def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    approval: Approval = False,
-    editable: bool | Sequence[str] = False,
-    final: bool = False,
-    thread: bool = True,
-    preview: Callable[[Any], Any] | None = None,
-    local_names: dict[str, Any] | None = None,
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-def tool(  # noqa: PLR0913 - keyword-only, each a property of the tool
-    fn: Callable[P, R] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    approval: Approval = False,
-    editable: bool | Sequence[str] = False,
-    final: bool = False,
-    thread: bool = True,
-    preview: Callable[[Any], Any] | None = None,
-    local_names: dict[str, Any] | None = None,
-) -> Any:
-    """Make a function a tool, with or without parentheses; it stays callable.
+class ToolMaker:
+    """Makes a function a tool, with or without parentheses; it stays callable.
 
-    What it returns is told to the model: text as it is, data (lists, dicts, models, dataclasses, dates,
-    numpy's scalars and short arrays among them) as JSON, and anything else as bounded text.
-
-    Args:
-        fn: the function; its parameters are the input, its docstring tells the model what it does.
-        name: what the model calls it; the function's name by default.
-        description: instead of the docstring.
-        approval: whether a person is asked before it runs: True, or a predicate on the typed input
-            (one that raises asks). Rules of the agent's policy come first.
-        editable: whether the form of that question may change the input: True, or names of inputs.
-        final: whether the tool's answer ends the run.
-        local_names: names that annotations may use besides the function's module; by default those
-            of the calling scope.
-        thread: False runs a sync body on the event loop's own thread, for objects bound to it.
-        preview: a function of the typed input, sync or async, that shows what running would do: what
-            it returns (a table, a plot, a text) stands above the buttons where a person approves.
-
-    Raises:
-        ToolError: the function's signature cannot be a tool.
+    ``nb.tool`` is one, and each agent has one that adds what it makes.
     """
-    scope = local_names if local_names is not None else sys._getframe(1).f_locals  # noqa: SLF001
 
-    if not (isinstance(approval, bool) or is_plain_function(approval)):
-        raise ToolError(
-            "approval is True, False or a predicate on the input, a plain function and not async; "
-            f"this is {approval!r:.80}"
-        )
-    if isinstance(editable, str):
-        raise ToolError(f"editable is True, False or a list of input names, not {editable!r:.80}")
+    def __init__(self, add: Callable[[Tool[..., Any]], object] | None = None) -> None:
+        self._add = add
 
-    def make(function: Callable[P, R]) -> Tool[P, R]:
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        approval: Approval = False,
+        editable: bool | Sequence[str] = False,
+        final: bool = False,
+        thread: bool = True,
+        preview: Callable[[Any], Any] | None = None,
+    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    def __call__(
+        self,
+        fn: Callable[P, R] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        approval: Approval = False,
+        editable: bool | Sequence[str] = False,
+        final: bool = False,
+        thread: bool = True,
+        preview: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Make a function a tool.
+
+        What it returns is told to the model: text as it is, data (lists, dicts, models, dataclasses,
+        dates, numpy's scalars and short arrays among them) as JSON, and anything else as bounded text.
+
+        Args:
+            fn: the function; its parameters are the input, its docstring tells the model what it does.
+            name: what the model calls it; the function's name by default.
+            description: instead of the docstring.
+            approval: whether a person is asked before it runs: True, or a predicate on the typed input
+                (one that raises asks). Rules of the agent's policy come first.
+            editable: whether the form of that question may change the input: True, or names of inputs.
+            final: whether the tool's answer ends the run.
+            thread: False runs a sync body on the event loop's own thread, for objects bound to it.
+            preview: a function of the typed input, sync or async, that shows what running would do:
+                what it returns (a table, a plot, a text) stands above the buttons where a person
+                approves.
+
+        Raises:
+            ToolError: the function's signature cannot be a tool, or the agent has one of its name.
+        """
+        scope = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
+
+        if not (isinstance(approval, bool) or is_plain_function(approval)):
+            raise ToolError(
+                "approval is True, False or a predicate on the input, a plain function and not "
+                f"async; this is {approval!r:.80}"
+            )
+        if isinstance(editable, str):
+            raise ToolError(
+                f"editable is True, False or a list of input names, not {editable!r:.80}"
+            )
         options = ToolOptions(
             thread=thread,
             approval=approval,
@@ -89,9 +98,17 @@ def tool(  # noqa: PLR0913 - keyword-only, each a property of the tool
             final=final,
             preview=preview,
         )
-        return _made(function, scope, name=name, description=description, options=options)
 
-    return make if fn is None else make(fn)
+        def make(function: Callable[P, R]) -> Tool[P, R]:
+            made = _made(function, scope, name=name, description=description, options=options)
+            if self._add is not None:
+                self._add(made)
+            return made
+
+        return make if fn is None else make(fn)
+
+
+tool = ToolMaker()
 
 
 def _made(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 MAX_PRINTED = 20_000
 """Characters of printed text kept per call; the first and last halves of what was printed."""
@@ -25,6 +25,7 @@ Bundle: TypeAlias = dict[str, Any]
 class Printed:
     """A tool printed, logged or warned."""
 
+    type: ClassVar[Literal["printed"]] = "printed"
     call_id: str
     stream: Stream
     text: str
@@ -35,6 +36,7 @@ class Printed:
 class Displayed:
     """A tool displayed something; ``display_id`` names a display that a later one replaces."""
 
+    type: ClassVar[Literal["displayed"]] = "displayed"
     call_id: str
     bundle: Bundle
     display_id: str | None = None
@@ -45,6 +47,7 @@ class Displayed:
 class Progressed:
     """A tool told how far it is: ``fraction`` from 0 to 1, or None where it cannot know."""
 
+    type: ClassVar[Literal["progressed"]] = "progressed"
     call_id: str
     fraction: float | None
     text: str
@@ -55,6 +58,7 @@ class Progressed:
 class Chunk:
     """A streaming tool yielded a piece of its result."""
 
+    type: ClassVar[Literal["chunk"]] = "chunk"
     call_id: str
     text: str
     scope: tuple[str, ...] = ()

@@ -139,27 +139,23 @@ class Tool(Generic[P, R]):
     @overload
     def respond(
         self: Tool[P, Coroutine[Any, Any, T]], interrupt: PendingInterrupt, value: T
-    ) -> tuple[PendingInterrupt, Respond]: ...
+    ) -> Respond: ...
     @overload
     def respond(
         self: Tool[P, AsyncIterator[T]], interrupt: PendingInterrupt, value: T
-    ) -> tuple[PendingInterrupt, Respond]: ...
+    ) -> Respond: ...
     @overload
-    def respond(
-        self: Tool[P, Iterator[T]], interrupt: PendingInterrupt, value: T
-    ) -> tuple[PendingInterrupt, Respond]: ...
+    def respond(self: Tool[P, Iterator[T]], interrupt: PendingInterrupt, value: T) -> Respond: ...
     @overload
-    def respond(
-        self: Tool[P, R], interrupt: PendingInterrupt, value: R
-    ) -> tuple[PendingInterrupt, Respond]: ...
+    def respond(self: Tool[P, R], interrupt: PendingInterrupt, value: R) -> Respond: ...
     def respond(self, interrupt: PendingInterrupt, value: Any) -> Any:
-        """An answer for ``generate(tool_responses=[…])``, of the type that the tool returns.
+        """An answer for ``generate`` or ``run.resolve``, of the type that the tool returns.
 
         Raises:
             InvalidAnswer: it is another tool's interrupt, or the value does not fit.
         """
         self._check_own(interrupt)
-        return interrupt, self.check(interrupt, Respond(output=value))
+        return self.check(interrupt, Respond(value, interrupt=interrupt))
 
     @overload
     def restart(
@@ -168,7 +164,7 @@ class Tool(Generic[P, R]):
         *,
         new_input: M_contra | Mapping[str, Any] | None = None,
         data: Any = None,
-    ) -> tuple[PendingInterrupt, Restart]: ...
+    ) -> Restart: ...
     @overload
     def restart(
         self: _Alone[M_contra],
@@ -176,7 +172,7 @@ class Tool(Generic[P, R]):
         *,
         new_input: M_contra | Mapping[str, Any] | None = None,
         data: Any = None,
-    ) -> tuple[PendingInterrupt, Restart]: ...
+    ) -> Restart: ...
     @overload
     def restart(
         self,
@@ -184,17 +180,17 @@ class Tool(Generic[P, R]):
         *,
         new_input: Mapping[str, Any] | None = None,
         data: Any = None,
-    ) -> tuple[PendingInterrupt, Restart]: ...
+    ) -> Restart: ...
     def restart(
         self, interrupt: PendingInterrupt, *, new_input: Any = None, data: Any = None
     ) -> Any:
-        """A restart for ``generate(tool_restarts=[…])``; the new input is of the tool's own model.
+        """A restart for ``generate`` or ``run.resolve``; the new input is of the tool's own model.
 
         Raises:
             InvalidAnswer: it is another tool's interrupt, or the input does not fit.
         """
         self._check_own(interrupt)
-        return interrupt, self.check(interrupt, restart_of(new_input, data))
+        return self.check(interrupt, restart_of(new_input, data, interrupt))
 
     def _check_own(self, interrupt: Any) -> None:
         if not isinstance(interrupt, PendingInterrupt):
@@ -277,15 +273,16 @@ class Tool(Generic[P, R]):
                 return resolution
             case Respond(output=output):
                 what = f"answer for {self.name!r}"
-                return Respond(output=checked_value(output, self.output_adapter, what))
+                checked = checked_value(output, self.output_adapter, what)
+                return resolution.model_copy(update={"output": checked})
             case Restart(input=new_input, data=data):
                 if not pending.restartable or self.fn is None:
                     raise InvalidAnswer(
                         f"{self.name!r} has no body to restart here: answer it with respond(value)"
                     )
-                checked = None if new_input is None else self._checked_input(new_input)
+                input_ = None if new_input is None else self._checked_input(new_input)
                 return resolution.model_copy(
-                    update={"input": checked, "data": self._checked_data(data)}
+                    update={"input": input_, "data": self._checked_data(data)}
                 )
             case Reject():
                 return resolution

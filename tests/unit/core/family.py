@@ -59,7 +59,7 @@ class Family:
 async def asked(run: nb.Run) -> None:
     """Wait until something is asked, whatever else still runs."""
     async for event in run.events():
-        if getattr(event, "type", "") == "interrupted":
+        if event.type == "interrupted":
             return
 
 

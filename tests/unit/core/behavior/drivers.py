@@ -115,7 +115,7 @@ class Steps(Session):
         )
 
     async def decide(self, decision, where="tool_responses") -> None:
-        await self.generate(**{where: [(self.interrupts[0], decision)]})
+        await self.generate(**{where: [decision]})
 
     async def say(self, prompt, **how) -> None:
         await self.generate(prompt=prompt, **how)

@@ -236,7 +236,7 @@ async def test_c80_what_is_no_decision_is_refused_and_the_question_still_waits(p
         with pytest.raises(nb.InvalidAnswer, match="tool_responses"):
             await s.generate(tool_responses=[nb.tool_restart(s.interrupts[0])])
     assert (json.dumps(s.messages), s.requests, ran) == (before, 1, [])
-    await s.decide(nb.Restart(), "tool_restarts")
+    await s.decide(nb.Restart(interrupt=s.interrupts[0]), "tool_restarts")
     assert (ran, s.results) == (["stream"], ["ran"])
 
 

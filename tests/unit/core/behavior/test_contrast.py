@@ -83,9 +83,9 @@ async def test_contrast_a_slow_sibling_while_the_form_is_answered_already(keepin
 
     run = agent.run("go")
     async for event in run.events():
-        if getattr(event, "type", "") == "interrupted":
+        if event.type == "interrupted":
             run.restart(event.id)
-        if getattr(event, "type", "") == "tool_finished":
+        if event.type == "tool_finished":
             break
     assert keeping.log == [("gate", 1, {"saved": 1})]
     assert run.status == "running"

@@ -30,10 +30,11 @@ def decided(i: nb.PendingInterrupt, decisions: list[str]) -> Any:
     """The resolution of an interrupt, by its call's number."""
     decision = decisions[i.input["n"] % len(decisions)]
     if decision == "reject":
-        return nb.Reject(reason="no")
+        return nb.Reject("no", interrupt=i)
     if decision == "respond" or not i.restartable:
-        return nb.Respond(output="answered")
-    return nb.Restart(input={"n": i.input["n"] % EDIT + EDIT} if decision == "edit" else None)
+        return nb.Respond("answered", interrupt=i)
+    edited = {"n": i.input["n"] % EDIT + EDIT} if decision == "edit" else None
+    return nb.Restart(edited, interrupt=i)
 
 
 class Played:
@@ -56,7 +57,7 @@ class Played:
         run = self.agent().run("go", store=nb.MemoryStore())
         while (await run.settled()).interrupts:
             for i in run.interrupts:
-                run.resolve(i, decided(i, self._decisions))
+                run.resolve(decided(i, self._decisions))
         return (await run).messages
 
     async def steps(self) -> Any:
@@ -73,7 +74,7 @@ class Played:
             replies: dict[str, list[Any]] = {}
             for i in agent.interrupts(messages):
                 resolution = decided(i, self._decisions)
-                replies.setdefault(lists[type(resolution)], []).append((i, resolution))
+                replies.setdefault(lists[type(resolution)], []).append(resolution)
             response = await agent.generate(messages=messages, **replies)
         return response.messages
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.core.base.errors import MessagesError
 
 call = nb.ScriptedModel.call
 
@@ -123,6 +124,12 @@ async def test_p5_key_order_of_a_store_does_not_void_an_approval():
         },
         "approved",
         ["ready"],
+        {"approved": True},
+        {"attempt": "twice"},
+        {"attempt": -1},
+        {"answers": [["first", {"output": 1}]]},
+        {"child": {"agent": "inner", "messages": []}},
+        {"run": {"usage": ["many", 0, None]}},
     ],
     ids=repr,
 )
@@ -134,8 +141,10 @@ async def test_p1_a_malformed_record_of_a_pause_is_refused(record):
     gate_of(agent, "first", ran)
     part = {"type": "tool_call", "id": "c", "name": "gate", "input": {"n": 1}, "nbagent": record}
     history = [{"role": "user", "content": "go"}, {"role": "assistant", "content": [part]}]
-    with pytest.raises(nb.NbagentError, match="record of the open call 'c'"):
+    with pytest.raises(MessagesError, match="record of the open call 'c'") as refused:
         await agent.generate(messages=history)
+    if isinstance(record, dict) and "status" not in record:
+        assert f"malformed: {next(iter(record))}" in str(refused.value)  # it says what is wrong
     assert (ran, model.requests) == ([], [])
 
 

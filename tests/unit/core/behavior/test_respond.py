@@ -73,10 +73,64 @@ async def test_c29_a_misfit_made_by_hand_is_refused_at_resume(play, tools):
     """Also when the helper is bypassed; nothing ran, and the question still waits."""
     s = await play([[call("ask"), call("gate", amount=1)], "done"], tools)
     with pytest.raises(nb.InvalidAnswer, match="ask"):
-        await s.decide(nb.Respond(output=5))
+        await s.decide(nb.Respond(5, interrupt=s.interrupts[0]))
     assert (s.requests, len(s.interrupts), tools.log) == (1, 2, [])
     await s.answer(respond={0: "five"}, restart={1: {}})
     assert s.results == ["five", "sent 1.0"]
+
+
+async def test_every_helper_makes_the_same_resolution_that_knows_its_interrupt(play_steps, tools):
+    """One value, whichever dialect made it; the model of it travels as JSON."""
+    s = await play_steps([[call("ask"), call("gate", amount=1)], "done"], tools)
+    ask, gate = s.interrupts
+    said = nb.Respond("five", interrupt=ask.id)
+    assert said == nb.tool_response(ask, "five") == s.agent.tools["ask"].respond(ask, "five")
+    assert said == ask.respond("five") == nb.Respond("five", interrupt=ask)
+    assert nb.Respond.model_validate_json(said.model_dump_json()) == said
+    again = nb.Restart({"amount": 2.0}, interrupt=gate)
+    assert again == nb.tool_restart(gate, new_input={"amount": 2.0})
+    assert nb.Reject("no", interrupt=gate) == nb.tool_rejection(gate, "no") == gate.reject("no")
+    with pytest.raises(ValueError, match="outptu"):
+        nb.Respond.model_validate({"outptu": 1})
+    with pytest.raises(TypeError, match="outptu"):
+        nb.Respond(outptu=1)
+
+
+async def test_an_answer_that_names_no_interrupt_is_refused_by_generate(play_steps, tools):
+    """Guessing which was meant could approve the wrong call."""
+    s = await play_steps([[call("ask"), call("gate", amount=1)], "done"], tools)
+    with pytest.raises(nb.InvalidAnswer, match=r"this Restart names no interrupt.*interrupt="):
+        await s.generate(tool_restarts=[nb.Restart()])
+    with pytest.raises(nb.InvalidAnswer, match="tool_responses takes"):
+        await s.generate(tool_responses=[(s.interrupts[0], nb.Respond("five"))])
+    assert (s.requests, len(s.interrupts), tools.log) == (1, 2, [])
+
+
+async def test_resolve_takes_a_resolution_that_knows_its_interrupt(tools):
+    """Alone, or beside the interrupt it names; a contradiction is refused. The journal keeps it bare."""
+    agent = nb.Agent(nb.ScriptedModel([[call("gate", amount=1), call("gate", amount=2)], "done"]))
+    tools(agent)
+    run = await agent.run("go").settled()
+    one, two = run.interrupts
+    for wrong in (lambda: run.resolve(two, one.restart()), lambda: run.resolve(nb.Restart())):
+        with pytest.raises(nb.InvalidAnswer):
+            wrong()
+    assert run.interrupts == [one, two]
+    run.resolve(one.restart())
+    run.resolve(two.id, two.reject("no"))
+    await run
+    settled = [event.resolution for event in run.journal if event.type == "resolved"]
+    assert settled == [nb.Restart(), nb.Reject("no")]
+
+
+async def test_answers_may_be_made_with_the_interrupts_own_helpers(tools):
+    """As the function of ``answers=`` gets it; one that is another interrupt's is refused."""
+    agent = nb.Agent(nb.ScriptedModel([call("gate", amount=1), "done"] * 2))
+    tools(agent)
+    assert (await agent.run("go", answers=lambda i: i.restart())).text == "done"
+    assert tools.log == [("gate", 1.0)]
+    with pytest.raises(nb.InvalidAnswer, match="another"):
+        await agent.run("go", answers={"gate": nb.Restart(interrupt="another")})
 
 
 @pytest.mark.parametrize("helper", [nb.tool_response, nb.tool_restart, nb.tool_rejection])

@@ -55,7 +55,7 @@ class Works:
 async def asked(run: nb.Run) -> None:
     """Wait until it asks."""
     async for event in run.events():
-        if getattr(event, "type", "") == "interrupted":
+        if event.type == "interrupted":
             return
 
 

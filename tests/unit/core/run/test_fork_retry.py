@@ -167,7 +167,7 @@ async def test_a_fork_is_refused_while_calls_run():
     shop(agent)
     run = agent.run("go")
     async for event in run.events():
-        if getattr(event, "type", "") == "interrupted":
+        if event.type == "interrupted":
             break
     with pytest.raises(UsageError, match="'plain'"):
         run.fork(at=run.interrupts[0])

@@ -219,11 +219,11 @@ async def test_an_answer_given_by_a_listener_counts():
     heard: list[str] = []
 
     def answer(event: Any) -> None:
-        if getattr(event, "type", "") == "interrupted":
+        if event.type == "interrupted":
             run.respond(event.id, "at once")
 
     run.subscribe(answer)
-    run.subscribe(lambda event: heard.append(getattr(event, "type", "")))
+    run.subscribe(lambda event: heard.append(event.type))
     assert (await asyncio.wait_for(_wait(run), 10)).text == "done"
     told = [h for h in heard if h in ("interrupted", "resolved")]
     assert told[0] == "interrupted"
@@ -470,10 +470,10 @@ async def test_events_tell_everything_in_order_with_unread_text_joined():
     live = [event async for event in run.events()]
     late = [event async for event in run.events()]
     assert late == run.journal
-    assert [e for e in live if hasattr(e, "type")] == run.journal
+    assert [e for e in live if hasattr(e, "at")] == run.journal
     texts = [e.text for e in live if isinstance(e, TextDelta)]
     assert "".join(texts) == "a long text"
-    types = [getattr(e, "type", "delta") for e in live]
+    types = [e.type for e in live]
     assert types[0] == "run_started"
     assert types[-2:] == ["model_responded", "run_completed"]
 
@@ -507,7 +507,7 @@ async def test_a_listener_that_fails_is_dropped_and_the_run_goes_on(caplog):
     run.respond(run.interrupts[0], "x")
     assert (await run).text == "done"
     assert len(failed) == 1
-    assert [h for h in heard if hasattr(h, "type")] == run.journal[1:]
+    assert [h for h in heard if hasattr(h, "at")] == run.journal[1:]
     errors = [r for r in caplog.records if r.levelno == logging.ERROR]
     assert len(errors) == 1
     assert "the view broke" in caplog.text
@@ -650,7 +650,7 @@ async def test_messages_taken_while_a_body_runs_do_not_run_it_again():
 
     run = agent.run("go")
     async for event in run.events():
-        if getattr(event, "type", "") == "tool_started":
+        if event.type == "tool_started":
             break
     taken = json.loads(json.dumps(run.messages))
     with pytest.raises(MessagesError, match="'act' was running when these messages"):

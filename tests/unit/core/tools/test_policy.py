@@ -459,7 +459,7 @@ async def test_step_by_step_approvals_are_remembered_too():
     )
     Bank(approval=True)(agent)
     paused = await agent.generate("go")
-    reply = (paused.interrupts[0], nb.Restart(remember="tool"))
+    reply = nb.Restart(remember="tool", interrupt=paused.interrupts[0])
     await agent.generate(messages=paused.messages, tool_restarts=[reply])
     assert (await agent.generate("again")).text == "done"
 

@@ -1,0 +1,60 @@
+"""The page of events: what it lists is what the code has, and its block runs as printed."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from nbagent.core.base.events import StoredEvent
+from nbagent.core.base.model import ModelDelta
+from nbagent.core.tools.output import OutputDelta
+from tests.integration.test_readme import execute
+
+PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", PAGE, re.MULTILINE)
+STORED: tuple[Any, ...] = get_args(StoredEvent)
+DELTAS: tuple[Any, ...] = (*get_args(ModelDelta), *get_args(OutputDelta))
+
+
+def type_of(kind: Any) -> str:
+    """The tag of a class of events."""
+    return kind.model_fields["type"].default if issubclass(kind, BaseModel) else kind.type
+
+
+def fields_of(kind: Any) -> list[str]:
+    """What an event has besides what all of its table have."""
+    if issubclass(kind, BaseModel):
+        return [name for name in kind.model_fields if name not in ("at", "scope", "type")]
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def test_the_page_lists_every_event_with_its_fields():
+    """Nothing is missing, and nothing there is made up."""
+    listed = {name: re.findall(r"`(\w+)`", fields) for name, fields in ROWS}
+    assert listed == {type_of(kind): fields_of(kind) for kind in (*STORED, *DELTAS)}
+    assert len(ROWS) == len(listed)
+
+
+@pytest.mark.parametrize("kind", [*STORED, *DELTAS], ids=lambda kind: kind.__name__)
+def test_the_type_of_an_event_is_its_name(kind):
+    """In small letters, so that one rule tells all."""
+    words = re.findall("[A-Z][a-z]+", kind.__name__)
+    assert type_of(kind) == "_".join(words).lower()
+
+
+@pytest.mark.parametrize("kind", DELTAS, ids=lambda kind: kind.__name__)
+def test_the_type_of_a_delta_costs_nothing_per_token(kind):
+    """It stands on the class."""
+    assert "type" not in kind.__slots__
+
+
+async def test_the_block_of_the_page_tells_what_happens(capsys):
+    """A tool's progress and result, then the model's text."""
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    await execute(block, {"__name__": "__main__"})
+    assert capsys.readouterr().out == "50% of a.csv\nresult: 3\nThree rows.\n"

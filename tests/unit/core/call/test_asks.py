@@ -13,7 +13,6 @@ from pydantic import BaseModel, SecretStr, TypeAdapter
 import nbagent as nb
 from nbagent.core.base.errors import Misuse
 from nbagent.core.call.threads import MAX_THREADS
-from nbagent.core.journal.journal import Journal
 from nbagent.core.run import session as drive_module
 from nbagent.core.run.run import session_of
 from nbagent.core.tools.values import holds_secret
@@ -109,9 +108,7 @@ async def test_a_cold_start_enters_again_with_the_earlier_answers():
     wizard(again)
     copied = nb.MemoryStore()
     copied.append("cold", store.read(first.id), 0)
-    journal = Journal("cold", copied)
-    journal.catch_up()
-    cold = again.take_up(journal, attended=False)
+    cold = await nb.open_run("cold", agent=again, store=copied, attended=False)
     assert cold.interrupts == first.interrupts
     cold.respond(cold.interrupts[0], SEAT)
     assert (await cold).text == "done"

@@ -12,8 +12,9 @@ from .base.interrupts import Respond, token_digest
 from .call.threads import run_in_thread
 from .journal.journal import Journal, Store
 from .run.result import Receipt
-from .run.run import Run, open_handles
+from .run.run import Run
 from .run.scripted_answers import Answers
+from .run.session import Session, open_sessions
 
 
 def answer_external(
@@ -39,18 +40,20 @@ def answer_external(
     if not isinstance(given, str) or not token:
         raise InvalidAnswer(f"a token is a text, not {type(given).__name__}")
     digest = token_digest(token)
-    handles = open_handles()
-    for run in handles:
-        event = _waiting(run.open_events, digest)
+    sessions = open_sessions()
+    for session in sessions:
+        event = _waiting(session.state.open, digest)
         if event is not None:
-            return run.resolve(event.id, Respond(output=value), by="external")
-    stored = [] if agent is None else _stored(agent, store, {run.id for run in handles})
+            return Receipt(session.resolve(event.id, Respond(output=value), by="external"))
+    stored = (
+        [] if agent is None else _stored(agent, store, {session.run_id for session in sessions})
+    )
     for journal in stored:
         event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
         if event is not None and agent is not None:
             run = agent.take_up(journal, show=False)
             return run.resolve(event.id, Respond(output=value), by="external")
-    raise _refusal(handles, stored, digest)
+    raise _refusal(sessions, stored, digest)
 
 
 def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
@@ -68,12 +71,12 @@ def _stored(agent: Agent, store: Store | None, known: set[str]) -> list[Journal]
     return journals
 
 
-def _refusal(handles: list[Run], stored: list[Journal], digest: str) -> NotPending | Conflict:
+def _refusal(sessions: list[Session], stored: list[Journal], digest: str) -> NotPending | Conflict:
     """Why a token answers nothing: it was used, or nobody knows it."""
-    for run in handles:
-        used = _waiting(_asked(run), digest)
+    for session in sessions:
+        used = _waiting(_asked(session.journal), digest)
         if used is not None:
-            return Conflict(f"this token was used: {run.why_not_pending(used.id)}")
+            return Conflict(f"this token was used: {session.why_not_pending(used.id)}")
     for journal in stored:
         if _waiting(_interrupts(journal.read()), digest) is not None:
             return Conflict("this token was used, or its interrupt was settled otherwise")
@@ -83,9 +86,9 @@ def _refusal(handles: list[Run], stored: list[Journal], digest: str) -> NotPendi
     )
 
 
-def _asked(run: Run) -> list[Interrupted]:
+def _asked(journal: Journal) -> list[Interrupted]:
     try:
-        return _interrupts(run.journal)
+        return _interrupts(journal.read())
     except StoreError:  # its store is closed by now: it has no say in another run's token
         return []
 

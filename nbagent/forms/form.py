@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .answer.check import Checked
 from .answer.decode import Decoder
-from .answer.keep import keepable
 from .answer.parts import Part, Path, Problem
-from .build.build import Made, made_of
-from .build.choose import made_choice
-from .nodes.nodes import Node, Object
-from .nodes.spec import Draft, spec
-from .secrets import asked_secrets, masked, scrubbed, unmasked
+from .builder.builder import FormSetup, setup_of
+from .builder.choose import choice_setup
+from .nodes import Draft, Node
+from .secrets import (
+    has_mask,
+    keepable,
+    masks_as_given,
+    scrub,
+    secret_labels,
+    secret_texts,
+    showable,
+)
+from .spec import spec
 from .static import record
 from .texts import say
-from .values import ABSENT, MAX_NESTING, Json, as_document, broken, depth_over, dumps, same
+from .values import (
+    ABSENT,
+    MAX_NESTING,
+    Json,
+    as_document,
+    dumps,
+    has_lone_surrogates,
+    is_nested_deeper,
+)
 
 Error = tuple[str | None, Path, str]
 """Field id (None: the form as a whole), place in the document, message."""
@@ -30,15 +45,12 @@ class Submission:
 
     ``json_text`` is the answered document, also where the validator refused it, or None where drafts
     could not be read. ``value`` is typed by the form's target; for a JSON Schema it is the document.
-    ``changed`` has, per top-level field that differs from the prefill, what was there before and what
-    is there now (None for nothing); secrets say only that they were provided.
     """
 
     ok: bool
     json_text: str | None = None
     value: Any = None
     errors: list[Error] = field(default_factory=list)
-    changed: dict[str, tuple[Json, Json]] = field(default_factory=dict)
     why: dict[int, str] = field(default_factory=dict)
     """By place in ``errors``: what the other shapes of a union said, which the person did not pick."""
 
@@ -65,16 +77,10 @@ class Form:
         editable: bool | Iterable[str] = True,
         title: str | None = None,
     ) -> None:
-        made = target if isinstance(target, Made) else made_of(target, value, editable)
-        self.fields: Node = made.root
-        self.title = made.root.label if title is None else title
-        self._made = made
-
-    @property
-    def warning(self) -> str:
-        """What to tell the person first: that a JSON Schema, which may be anybody's, asks for secrets."""
-        names = asked_secrets(self.fields) if self._made.outside else ()
-        return say("asks_secret", names=", ".join(names)) if names else ""
+        setup = target if isinstance(target, FormSetup) else setup_of(target, value, editable)
+        self.fields: Node = setup.root
+        self.title = setup.root.label if title is None else title
+        self._setup = setup
 
     @classmethod
     def choose(
@@ -92,7 +98,7 @@ class Form:
         takes a write-in. ``output`` (a type, TypeAdapter or JSON Schema) is what it must also fit.
         """
         return cls(
-            made_choice(
+            choice_setup(
                 options,
                 multiple=multiple,
                 allow_other=allow_other,
@@ -100,6 +106,12 @@ class Form:
                 output=output,
             )
         )
+
+    @property
+    def warning(self) -> str:
+        """What to tell the person first: that a JSON Schema, which may be anybody's, asks for secrets."""
+        labels = secret_labels(self.fields) if self._setup.foreign else ()
+        return say("asks_secret", names=", ".join(labels)) if labels else ""
 
     def spec(self) -> dict[str, Json]:
         """What the front end draws: strict JSON, without secrets."""
@@ -111,26 +123,34 @@ class Form:
 
     def submit(self, drafts: Draft) -> Submission:
         """Read and validate drafts; any JSON is taken, and what is wrong is in ``errors``."""
-        decoder = Decoder(self._made.tree)
+        decoder = Decoder(self._setup.builder.expand)
         part = decoder.decode(self.fields, drafts)
-        text = None if part.value is ABSENT else _text(part.value)
+        text = None if part.value is ABSENT else _json_text(part.value)
         if text is None and part.value is not ABSENT:
             decoder.problems.append(Problem(None, (), say("broken_text")))
-        checked = Checked() if text is None else self._made.checker.check(text, part.value, part)
-        told = _in_order(part, _together(decoder.problems, checked.problems))
-        errors = [(each.field, each.path, scrubbed(each.message, decoder.secrets)) for each in told]
-        why = {i: scrubbed(each.why, decoder.secrets) for i, each in enumerate(told) if each.why}
-        readable = text if not decoder.problems else None
-        changed = self._changed(part) if readable is not None else {}
-        if errors or text is None:
-            return Submission(ok=False, json_text=readable, errors=errors, changed=changed, why=why)
-        return Submission(ok=True, json_text=text, value=checked.value, changed=changed)
+        checked = Checked() if text is None else self._setup.checker.check(text, part.value, part)
+        problems = _in_order(part, _without_gaps(decoder.problems, checked.problems))
+        if text is not None and not problems:
+            return Submission(ok=True, json_text=text, value=checked.value)
+        secrets = secret_texts((each.node, each.value) for each in part.walk() if not each.inner)
+        return Submission(
+            ok=False,
+            json_text=None if decoder.problems else text,
+            errors=[(each.field, each.path, scrub(each.message, secrets)) for each in problems],
+            why={i: scrub(each.why, secrets) for i, each in enumerate(problems) if each.why},
+        )
 
     def keepable(self, drafts: Draft) -> Draft:
         """The drafts as they may be kept and shown again: without what was typed into secrets."""
-        if depth_over(drafts, MAX_NESTING):  # no page makes such, and nothing could send it back
+        if is_nested_deeper(
+            drafts, MAX_NESTING
+        ):  # no page makes such, and nothing could send it back
             return None
-        return keepable(self._made.tree, self.fields, drafts)
+        return keepable(self._setup.builder.expand, self.fields, drafts)
+
+    def showable(self, answer: Json, provided: str) -> Json:
+        """An answered document as it may be shown: ``provided`` stands for what is secret."""
+        return showable(self.fields, answer, provided)
 
     def static_html(self, answer: Any = None) -> str:
         """The record, for pages without a kernel: title and answer, escaped, no script, no ids.
@@ -138,77 +158,45 @@ class Form:
         ``answer`` is a document, a typed value or a ``Submission``; without one the questions are
         listed with what they are prefilled with.
         """
-        document = _answered(answer)
+        document = _document_of(answer)
         if document is ABSENT:
             return record(self.title, self.fields, answered=False, warning=self.warning)
-        tree = self._made.tree.root(document, read_only=True)
-        before = self.fields if self._made.document is not ABSENT else None
-        return record(self.title, tree, answered=True, before=before)
-
-    def _changed(self, part: Part) -> dict[str, tuple[Json, Json]]:
-        before = self._made.document
-        if not isinstance(before, dict) or not isinstance(part.value, dict):
-            return {}
-        names = [*before, *(name for name in part.value if name not in before)]
-        pairs = ((name, before.get(name, ABSENT), part.value.get(name, ABSENT)) for name in names)
-        secret = _secret_names(self.fields)
-        return {
-            name: (_told(old, secret=name in secret), _told(new, secret=name in secret))
-            for name, old, new in pairs
-            if old is ABSENT or new is ABSENT or not same(old, new)
-        }
+        root = self._setup.builder.root(document, read_only=True)
+        before = self.fields if self._setup.document is not ABSENT else None
+        return record(self.title, root, answered=True, before=before)
 
 
-def _answered(answer: Any) -> Json:
+def _document_of(answer: Any) -> Json:
     """The document of an answer; a secret that pydantic wrote as a mask was still provided."""
     if isinstance(answer, Submission):
         return json.loads(answer.json_text) if answer.ok and answer.json_text else ABSENT
     document = ABSENT if answer is None else as_document(answer)
-    return unmasked(document) if masked(document) else document
+    return masks_as_given(document) if has_mask(document) else document
 
 
-def _text(value: Json) -> str | None:
+def _json_text(value: Json) -> str | None:
     """The JSON text, or None for what no text can carry (half characters, endless numbers)."""
     try:
         text = dumps(value)
     except (ValueError, RecursionError):
         return None
-    return None if broken(text) else text
+    return None if has_lone_surrogates(text) else text
 
 
-def _together(read: list[Problem], checked: list[Problem]) -> list[Problem]:
+def _without_gaps(unread: list[Problem], checked: list[Problem]) -> list[Problem]:
     """All problems; where a draft could not be read, the validator's view of the gap is noise."""
-    unread = {each.path for each in read}
+    gaps = {each.path for each in unread}
     kept = [
         each
         for each in checked
-        if not any(each.path[:length] in unread for length in range(1, len(each.path) + 1))
+        if not any(each.path[:length] in gaps for length in range(len(each.path) + 1))
     ]
-    return [*read, *(kept if () not in unread else [])]
+    return [*unread, *kept]
 
 
 def _in_order(part: Part, problems: list[Problem]) -> list[Problem]:
     """The problems in the order of the fields, those of the form as a whole last."""
-    order = {id_: at for at, id_ in enumerate(_ids(part))} if problems else {}
+    order = {each.id: at for at, each in enumerate(part.walk())} if problems else {}
     return sorted(
         problems, key=lambda each: len(order) if each.field is None else order.get(each.field, -1)
     )
-
-
-def _ids(part: Part) -> Iterator[str]:
-    """The ids of a part and all inside it, in the order of the form."""
-    todo = [part]
-    while todo:
-        here = todo.pop()
-        yield here.id
-        todo += reversed([*([here.branch] if here.branch else []), *here.children.values()])
-
-
-def _secret_names(root: Node) -> set[str]:
-    return {each.key for each in root.fields if each.secret} if isinstance(root, Object) else set()
-
-
-def _told(value: Json, *, secret: bool) -> Json:
-    if value is ABSENT:
-        return None
-    return say("provided") if secret else value

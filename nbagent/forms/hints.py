@@ -1,4 +1,4 @@
-"""``FormHint``: how a field is drawn, told to the form and kept from the model."""
+"""``FormHint``: how a field is drawn; forms read it, the schema that a model reads does not have it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class FormHint:
 
     widget: str | Callable[[], Any] | None = None
     order: int | None = None
-    group: str | None = None
     option_titles: dict[str, str] | None = None
     placeholder: str | None = None
 
@@ -56,7 +55,7 @@ class FormHint:
         return {**schema, HINT_KEY: {**schema.get(HINT_KEY, {}), **self.as_json()}}
 
     def __hash__(self) -> int:
-        return hash((self.widget, self.order, self.group, self.placeholder))
+        return hash((self.widget, self.order, self.placeholder))
 
 
 _FACTORY = "ipywidget:"

@@ -1,40 +1,209 @@
-"""pydantic's masks for secrets, taken out of what would be sent: a mask is not the secret."""
+"""What is secret in a form, and all that keeps it from being shown, kept or told.
+
+A schema says what is secret (``is_secret``); the builder marks the field's node, and every node below
+it, with ``secret``. Whatever follows from that mark and is more than leaving the field's own value out
+is decided here: defaults, prefills, answers, drafts, messages, and the warning before a form that
+somebody else wrote.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
-from .nodes.nodes import Lazy, Map, Node, Object, Rows, Union
-from .nodes.spec import below, holds_secret
+from .nodes import MAX_LEVELS, Draft, Lazy, Map, Node, Object, Parts, Rows, Union, below
+from .schema.refs import Keywords, Refs
 from .texts import say
-from .values import ABSENT, MASK, Json, children, dumps
+from .values import ABSENT, Json, children, dict_or_empty, list_or_empty, texts_in
 
+MASK = "**********"
+"""What pydantic writes for a secret; a secret that equals it is not known here."""
+MAX_SEARCHED = 20_000
+"""Parts of a document's schemas in which secrets are looked for; in what is left there may be one."""
+MAX_LABELS = 5
+"""Fields that the warning names."""
 SHORT = 3
 """Characters up to which a secret cannot be cut out of a sentence without wrecking it."""
 
-
-def texts_in(value: Json) -> set[str]:
-    """Every text anywhere inside a value."""
-    todo, found = [value], set()
-    while todo:
-        item = todo.pop()
-        if isinstance(item, str):
-            found.add(item)
-        todo.extend(children(item))
-    return found
+Expand: TypeAlias = Callable[[Lazy], Node]
+"""Opens a shape that repeats an enclosing one: gives one level of it."""
 
 
-def unmasked(value: Json) -> Json:
-    """The value with pydantic's masks for secrets replaced by another, so that they count as given."""
+def is_secret(words: Keywords) -> bool:
+    """Whether a schema's values are secret."""
+    return words.get("format") == "password" or words.get("writeOnly") is True
+
+
+class SecretSearch:
+    """Looks for secret fields in the schemas of one document; its work is bounded over all of them."""
+
+    def __init__(self, refs: Refs, root: Json) -> None:
+        self._refs = refs
+        self._root = root
+        self._left = MAX_SEARCHED
+
+    @cached_property
+    def anywhere(self) -> bool:
+        """Whether the document has a secret field at all."""
+        return self._finds(self._root)
+
+    def inside(self, schema: Json) -> bool:
+        """Whether a secret field is anywhere in one of its schemas."""
+        return self.anywhere and self._finds(schema)
+
+    def _finds(self, schema: Json) -> bool:
+        todo: list[Json] = [schema]
+        followed: set[str] = set()
+        while todo and self._left:
+            self._left -= 1
+            item = todo.pop()
+            todo.extend(children(item))
+            if isinstance(item, dict):
+                if is_secret(item):
+                    return True
+                ref = self._refs.ref_of(item)
+                if ref and ref not in followed:
+                    followed.add(ref)
+                    todo.append(self._refs.target(ref))
+        return bool(todo)
+
+
+def holds_secret(node: Node) -> bool:
+    """Whether the node or anything below it is secret, or may be where only opening it tells."""
+    if node.secret or (isinstance(node, Lazy) and node.may_hold_secret):
+        return True
+    return any(map(holds_secret, below(node)))
+
+
+def conceal(node: Node) -> Node:
+    """A secret without a default or example, and a default that has masks never sent."""
+    if node.secret:
+        return replace(node, default=ABSENT, default_text="", examples=())
+    if node.sends_default and has_mask(node.default) and holds_secret(node):
+        return replace(node, sends_default=False)
+    return node
+
+
+def has_mask(value: Json) -> bool:
+    """Whether a mask stands anywhere inside."""
+    return value is not ABSENT and MASK in texts_in(value)
+
+
+def without_masks(node: Node) -> Json:
+    """The value of a node, with masked secrets left out; ``ABSENT`` where that leaves no value."""
+    if not has_mask(node.value) or not holds_secret(node):
+        return node.value
+    match node:
+        case Object():
+            kept = {each.key: without_masks(each) for each in node.fields}
+            return {key: kept[key] for key in node.value if kept.get(key, ABSENT) is not ABSENT}
+        case Map():
+            entries = {key: without_masks(each) for key, each in node.entries.items()}
+            return {key: each for key, each in entries.items() if each is not ABSENT}
+        case Rows():
+            rows = [without_masks(each) for each in node.rows]
+            return [each for each in rows if each is not ABSENT]
+        case Parts():
+            parts = [without_masks(each) for each in node.parts[: len(node.value)]]
+            return ABSENT if ABSENT in parts else parts
+        case Union() if node.branch is not None:
+            return without_masks(node.branches[node.branch].node)
+        case _:
+            return ABSENT if node.secret else node.value
+
+
+def showable(node: Node | None, answer: Json, provided: str) -> Json:
+    """An answer with each part that is secret, or may hold a secret, as the word ``provided``."""
+    if node is None or answer is None:
+        return answer
+    if isinstance(node, Object) and isinstance(answer, Mapping) and not node.secret:
+        fields = {each.key: each for each in node.fields}
+        other = None if node.more is None else node.more.item
+        return {k: showable(fields.get(k, other), part, provided) for k, part in answer.items()}
+    return provided if holds_secret(node) else answer
+
+
+def masks_as_given(value: Json) -> Json:
+    """An answer with another word for each mask, so that the secret counts as there."""
     if isinstance(value, dict):
-        return {key: unmasked(each) for key, each in value.items()}
+        return {key: masks_as_given(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [unmasked(each) for each in value]
+        return [masks_as_given(each) for each in value]
     return say("provided") if value == MASK else value
 
 
-def scrubbed(message: str, secrets: Iterable[str]) -> str:
+def keepable(expand: Expand, node: Node, draft: Draft, level: int = 0) -> Draft:
+    """The draft of a node as it may be kept: null for every secret, nothing that its tree does not know."""
+    if node.secret or not isinstance(draft, dict) or level > MAX_LEVELS:
+        return None
+    if not holds_secret(node):
+        return draft
+    if "json" in draft:  # the whole as one text, its secrets among it
+        return None
+    plain = {name: True for name in ("null", "cleared", "empty") if draft.get(name) is True}
+    return plain or _keepable_inside(expand, node, draft, level + 1) or None
+
+
+def _keepable_inside(
+    expand: Expand, node: Node, draft: dict[str, Any], level: int
+) -> dict[str, Any]:
+    keep = partial(keepable, expand, level=level)
+    match node:
+        case Object():
+            given = dict_or_empty(draft.get("fields"))
+            known = [each for each in node.fields if each.key in given]
+            fields: dict[str, Any] = {
+                "fields": {each.key: keep(each, given[each.key]) for each in known}
+            }
+            if node.more is not None and "more" in draft:
+                fields["more"] = keep(node.more, draft["more"])
+            return fields
+        case Rows():
+            return {"rows": [_row(keep, node, each) for each in list_or_empty(draft.get("rows"))]}
+        case Map():
+            return {
+                "entries": [_row(keep, node, each) for each in list_or_empty(draft.get("entries"))]
+            }
+        case Parts():
+            pairs = zip(node.parts, list_or_empty(draft.get("parts")), strict=False)
+            return {"parts": [keep(part, each) for part, each in pairs]}
+        case Union() if branch := node.branch_at(index := draft.get("branch", node.branch)):
+            return {"branch": index, "draft": keep(branch.node, draft.get("draft"))}
+        case Lazy() if draft.get("open") is True:
+            return {"open": True, "draft": _opened(keep, expand(node), draft.get("draft"))}
+        case _:
+            return {}
+
+
+def _row(keep: Callable[[Node, Draft], Draft], node: Rows | Map, row: Json) -> dict[str, Any]:
+    """A row of a list or a map; an empty one where it came from none that is known."""
+    given = dict_or_empty(row)
+    source = given.get("from")
+    template = node.template(source)
+    kept: dict[str, Any] = {"from": None, "draft": None}
+    if template is not None:
+        kept = {"from": source, "draft": keep(template, given.get("draft"))}
+    if isinstance(node, Map):
+        key = given.get("key", source)
+        kept["key"] = key if isinstance(key, str) else ""
+    return kept
+
+
+def _opened(keep: Callable[[Node, Draft], Draft], shape: Node, draft: Draft) -> Draft:
+    if not isinstance(draft, dict) or not isinstance(draft.get("text"), str):
+        return keep(shape, draft)
+    return None if holds_secret(shape) else draft  # typed into one JSON box
+
+
+def secret_texts(answers: Iterable[tuple[Node, Json]]) -> set[str]:
+    """Every text in the answers of fields that are secret or hold a secret."""
+    return {text for node, value in answers if holds_secret(node) for text in texts_in(value)}
+
+
+def scrub(message: str, secrets: Iterable[str]) -> str:
     """The message without any secret in it."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         if secret not in message:
@@ -50,18 +219,18 @@ _ENDS = {
     "credentials",
 }  # fmt: skip
 _KEYS = {"api", "access", "private", "secret", "signing", "encryption", "auth"}
+"""Words before ``key`` that make it a secret."""
 _HARMLESS = {"page", "next", "previous", "continuation", "cursor", "sync", "start", "stop", "max"}
 """Words before ``token`` that make it a place in a list, or a count."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _TYPED = ("text", "code", "file", "json")
-MAX_TOLD = 5
 
 
-def asked_secrets(root: Node) -> tuple[str, ...]:
-    """The labels of such fields, the first few of them."""
+def secret_labels(root: Node) -> tuple[str, ...]:
+    """The labels of the first few fields that ask for a secret, by their schema or by their name."""
     found: dict[str, None] = {}
     todo = [root]
-    while todo and len(found) < MAX_TOLD:
+    while todo and len(found) < MAX_LABELS:
         node = todo.pop(0)
         if (node.secret or _sounds_secret(node)) and not node.read_only:
             found[node.label or node.key] = None
@@ -82,28 +251,3 @@ def _names_secret(name: str) -> bool:
     if last in _ENDS:
         return not (last == "token" and before and before[-1] in _HARMLESS)
     return last == "key" and bool(before) and before[-1] in _KEYS
-
-
-def masked(value: Json) -> bool:
-    """Whether a mask stands anywhere inside."""
-    return value is not ABSENT and MASK in dumps(value)
-
-
-def without_masks(node: Node) -> Json:
-    """The value of a node, with masked secrets left out; ``ABSENT`` where it is one itself."""
-    if node.value is ABSENT or not holds_secret(node):
-        return node.value
-    match node:
-        case Object():
-            kept = {each.key: without_masks(each) for each in node.fields}
-            return {key: kept[key] for key in node.value if kept.get(key, ABSENT) is not ABSENT}
-        case Map():
-            entries = {key: without_masks(each) for key, each in node.entries}
-            return {key: each for key, each in entries.items() if each is not ABSENT}
-        case Rows():
-            rows = [without_masks(each) for each in node.rows]
-            return [each for each in rows if each is not ABSENT]
-        case Union() if node.branch is not None:
-            return without_masks(node.branches[node.branch].node)
-        case _:
-            return node.value

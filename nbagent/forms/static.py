@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 from html import escape
 
-from .nodes.nodes import Choice, Const, Leaf, Map, Node, Object, Parts, Rows, Union
+from .nodes import Choice, Const, Leaf, Map, Node, Object, Parts, Rows, Union
+from .schema.shape import label_of
 from .texts import say
-from .values import ABSENT, Json, dumps, same, shown
+from .values import ABSENT, Json, dumps, same
 
 
 def record(
@@ -72,7 +73,9 @@ def _plain(node: Node, before: Node | None, *, answered: bool) -> str:
         case Rows():
             return _rows(node, answered=answered)
         case Map():
-            pairs = [(key, _value(each, None, answered=answered)) for key, each in node.entries]
+            pairs = [
+                (key, _value(each, None, answered=answered)) for key, each in node.entries.items()
+            ]
             return _listed(pairs)
         case Parts():
             parts = [(each.label, _value(each, None, answered=answered)) for each in node.parts]
@@ -150,7 +153,7 @@ def _scalar(node: Node) -> str:
         return f'<pre class="nbagent-code">{escape(text)}</pre>'
     if isinstance(value, str) and "\n" in value:
         return f'<pre class="nbagent-text">{escape(value)}</pre>'
-    return _text(_words(value), "nbagent-value")
+    return _text(label_of(value, limit=None), "nbagent-value")
 
 
 def _chosen(node: Choice, value: Json) -> str:
@@ -164,15 +167,7 @@ def _chosen(node: Choice, value: Json) -> str:
 
 def _label(node: Choice, value: Json) -> str:
     found = (option.label for option in node.options if same(option.value, value))
-    return next(found, _words(value))
-
-
-def _words(value: Json) -> str:
-    if isinstance(value, bool):
-        return say("yes") if value else say("no")
-    if value is None:
-        return say("no_value")
-    return say("empty") if value == "" else shown(value)
+    return next(found, label_of(value, limit=None))
 
 
 def _text(text: str, kind: str) -> str:

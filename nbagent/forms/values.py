@@ -1,4 +1,4 @@
-"""JSON values as the form layer handles them: exact, finite, with a mark for *not there*."""
+"""JSON values as the form layer handles them: exact, is_finite, with a mark for *not there*."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ Json: TypeAlias = Any
 
 MAX_NESTING = 100
 """Levels of lists and objects accepted in JSON that a person typed."""
-MASK = "**********"
-"""What pydantic writes for a secret; a secret that equals it is not known here."""
 
 
 class Absent(Enum):
@@ -45,7 +43,7 @@ def loads(text: str) -> Json:
     """The value of a strict JSON text.
 
     Raises:
-        ValueError: it is no JSON, has NaN or Infinity, or is nested too deeply.
+        ValueError: it is not JSON, has NaN or Infinity, or is nested too deeply.
     """
     try:
         value = json.loads(text, parse_constant=_refuse)
@@ -54,14 +52,14 @@ def loads(text: str) -> Json:
     except json.JSONDecodeError as error:
         problem = f"{error.msg}, line {error.lineno}, column {error.colno}"
         raise ValueError(problem) from None
-    if depth_over(value, MAX_NESTING):
+    if is_nested_deeper(value, MAX_NESTING):
         raise ValueError("nested too deeply")
-    if not finite(value):
+    if not is_finite(value):
         raise ValueError("a number is too large")
     return value
 
 
-def depth_over(value: Json, limit: int) -> bool:
+def is_nested_deeper(value: Json, limit: int) -> bool:
     """Whether lists and objects nest deeper than ``limit``."""
     level = [value]
     for _ in range(limit + 1):
@@ -73,12 +71,31 @@ def depth_over(value: Json, limit: int) -> bool:
 
 def children(value: Json) -> list[Json]:
     """What a list or object holds; nothing for anything else."""
-    if isinstance(value, dict):
-        return list(value.values())
+    return list(value.values()) if isinstance(value, dict) else list_or_empty(value)
+
+
+def dict_or_empty(value: Json) -> dict[str, Any]:
+    """The value where it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_or_empty(value: Json) -> list[Any]:
+    """The value where it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
-def finite(value: Json) -> bool:
+def texts_in(value: Json) -> set[str]:
+    """Every text anywhere inside, but no name of an object's part."""
+    todo, found = [value], set()
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            found.add(item)
+        todo.extend(children(item))
+    return found
+
+
+def is_finite(value: Json) -> bool:
     """Whether no NaN or Infinity is anywhere inside."""
     todo = [value]
     while todo:
@@ -140,12 +157,12 @@ def same(one: Json, other: Json) -> bool:
     return True
 
 
-def key_of(value: Json) -> Hashable:
+def equality_key(value: Json) -> Hashable:
     """A key that two values share where they are ``same``."""
     if isinstance(value, list):
-        return "list", tuple(map(key_of, value))
+        return "list", tuple(map(equality_key, value))
     if isinstance(value, dict):
-        return "dict", frozenset((name, key_of(part)) for name, part in value.items())
+        return "dict", frozenset((name, equality_key(part)) for name, part in value.items())
     return type(value) is bool, value
 
 
@@ -154,16 +171,16 @@ def is_number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def shown(value: Json, *, limit: int | None = None) -> str:
+def as_text(value: Json, *, limit: int | None = None) -> str:
     """A value as a person reads it: text as it is, everything else as JSON."""
     try:
         text = value if isinstance(value, str) else dumps(value)
     except (TypeError, ValueError, RecursionError):
-        text = "(cannot be shown)"
+        text = "(cannot be as_text)"
     return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
 
 
-def broken(text: str) -> bool:
+def has_lone_surrogates(text: str) -> bool:
     """Whether a text has half characters (lone surrogates) that no JSON document can carry."""
     try:
         text.encode()

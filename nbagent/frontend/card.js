@@ -2,7 +2,8 @@
 // The run card as an anywidget. The structure of what is drawn is told in markup.md: Python draws
 // the same for the static view.
 
-import { onAbort, random } from "./dom.js";
+import { randomId } from "./dom.js";
+import { onAbort } from "./lifetime.js";
 import { Store } from "./store.js";
 import { RunView } from "./view.js";
 
@@ -21,7 +22,7 @@ export default function card() {
     /** @param {{model: import("./wire.js").Model, el: HTMLElement, signal: AbortSignal}} context */
     render({ model, el, signal }) {
       store ??= new Store(model, signal);
-      const view = new RunView(store, signal, `nba-${random().slice(0, 8)}`);
+      const view = new RunView(store, signal, `nba-${randomId().slice(0, 8)}`);
       el.append(view.el);
       onAbort(signal, () => view.el.remove());
     },

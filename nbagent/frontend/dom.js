@@ -17,8 +17,17 @@ export function h(tag, about = {}, ...children) {
   const el = document.createElement(tag);
   const attributes = typeof about === "string" ? { class: about || null } : about;
   for (const [name, value] of Object.entries(attributes)) attr(el, name, value);
-  for (const child of children) if (child) el.append(child);
+  fill(el, ...children);
   return el;
+}
+
+/**
+ * Replaces all children of an element.
+ * @param {Element} el
+ * @param {...Child} children
+ */
+export function fill(el, ...children) {
+  el.replaceChildren(.../** @type {(string|Node)[]} */ (children.filter(Boolean)));
 }
 
 /**
@@ -56,16 +65,16 @@ export function attr(el, name, value) {
 }
 
 /**
- * The name by which a screen reader calls it, where what it shows is not enough.
+ * Names an element for screen readers, where what it shows is not enough.
  * @param {Element} el
  * @param {string|null} name
  */
-export function nameAs(el, name) {
+export function setLabel(el, name) {
   attr(el, "aria-label", name);
 }
 
 /**
- * A press does nothing now; the focus stays.
+ * Marks a control as one whose press does nothing now; the focus stays.
  * @param {Element} el
  * @param {boolean} off
  */
@@ -74,7 +83,7 @@ export function disable(el, off) {
 }
 
 /**
- * Whether what a button opens is open.
+ * Tells whether what a button opens is open.
  * @param {Element} el
  * @param {boolean} open
  */
@@ -87,30 +96,30 @@ export function expand(el, open) {
  * @param {Element} el
  * @param {string} value
  */
-export function text(el, value) {
+export function setText(el, value) {
   if (el.textContent !== value) el.textContent = value;
 }
 
 /**
- * A line that is there while it has something to say.
+ * Writes a line that is there while it has something to say.
  * @param {HTMLElement} el
  * @param {string} value
  */
-export function tell(el, value) {
-  text(el, value);
+export function showText(el, value) {
+  setText(el, value);
   el.hidden = value === "";
 }
 
 /**
- * Text that only ever grows is appended to; anything else is written anew.
+ * Writes text that mostly grows: what was added is appended, anything else is written anew.
  * @param {Element} el
  * @param {string} value
  */
-export function grow(el, value) {
+export function growText(el, value) {
   const node = el.firstChild;
   if (node instanceof Text && el.childNodes.length === 1 && value.startsWith(node.data)) {
     if (value.length > node.data.length) node.appendData(value.slice(node.data.length));
-  } else text(el, value);
+  } else setText(el, value);
 }
 
 /**
@@ -124,37 +133,16 @@ export function sanitized(html) {
 }
 
 /**
- * A listener that the signal takes away.
- * @template {keyof HTMLElementEventMap} K
- * @param {EventTarget} target
- * @param {K} type
- * @param {(event: HTMLElementEventMap[K]) => void} listener
- * @param {AbortSignal} signal
- * @param {boolean} [capture]
- */
-export function on(target, type, listener, signal, capture = false) {
-  target.addEventListener(type, /** @type {EventListener} */ (listener), { signal, capture });
-}
-
-/**
- * @param {AbortSignal} signal
- * @param {() => unknown} listener called once
- */
-export function onAbort(signal, listener) {
-  signal.addEventListener("abort", listener, { once: true });
-}
-
-/**
  * Whether two values are the same data.
  * @param {unknown} a
  * @param {unknown} b
  */
-export function equal(a, b) {
+export function isEqual(a, b) {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
 /** Random hex digits; works without a secure context, unlike crypto.randomUUID. */
-export function random() {
+export function randomId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
     byte.toString(16).padStart(2, "0"),
   ).join("");

@@ -22,28 +22,28 @@ export function apply(view, op) {
     case "head":
       return { ...view, head: op.head };
     case "put":
-      return { ...view, items: put(view.items, op.item, op.index) };
+      return { ...view, items: putItem(view.items, op.item, op.index) };
     case "remove":
       return { ...view, items: view.items.filter((item) => item.key !== op.key) };
     case "raw":
-      return edit(view, op.key, (item) => {
+      return editItem(view, op.key, (item) => {
         if (item.type === "text") return { ...item, raw: item.raw + op.text };
         if (item.type === "reasoning") return { ...item, text: item.text + op.text };
         return item;
       });
     case "block":
-      return edit(view, op.key, (item) =>
+      return editItem(view, op.key, (item) =>
         item.type === "text"
           ? {
               ...item,
-              blocks: [...item.blocks, ...(op.keep ? [code(item)] : []), ...op.blocks],
+              blocks: [...item.blocks, ...(op.keep ? [finishedCode(item)] : []), ...op.blocks],
               tail: op.tail,
               raw: op.raw,
             }
           : item,
       );
     case "print":
-      return edit(view, op.key, (item) =>
+      return editItem(view, op.key, (item) =>
         item.type === "call" ? { ...item, printed: item.printed + op.text } : item,
       );
   }
@@ -53,7 +53,7 @@ export function apply(view, op) {
  * The block of code that is open, with all its text.
  * @param {import("./wire.js").TextItem} item
  */
-function code({ tail, raw }) {
+function finishedCode({ tail, raw }) {
   const html = raw.replace(/[&<>]/g, (sign) => `&${{ "&": "amp", "<": "lt" }[sign] ?? "gt"};`);
   return tail.replace("</code>", () => `${html}</code>`);
 }
@@ -77,23 +77,25 @@ export function changes(before, after) {
 }
 
 /**
+ * The items with this one in them: in its old place, or at the index.
  * @param {Item[]} items
  * @param {Item} item
  * @param {number} index
  * @returns {Item[]}
  */
-function put(items, item, index) {
+function putItem(items, item, index) {
   const at = items.findIndex((other) => other.key === item.key);
   if (at >= 0) return items.with(at, item);
   return items.toSpliced(Math.max(0, Math.min(index, items.length)), 0, item);
 }
 
 /**
+ * The view with the item of this key changed.
  * @param {View} view
  * @param {string} key
  * @param {(item: Item) => Item} change
  * @returns {View}
  */
-function edit(view, key, change) {
+function editItem(view, key, change) {
   return { ...view, items: view.items.map((item) => (item.key === key ? change(item) : item)) };
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { WIRE } from "./fake.js";
 import { apply, changes, HEAD } from "./reduce.js";
+import { WIRE } from "./test-support/fake-host.js";
 
 const { snapshot, patch } = WIRE.from_kernel;
 

@@ -1,7 +1,8 @@
 // @ts-check
 // The state of one run on one page. Lives as long as the model; every view draws from it.
 
-import { onAbort } from "./dom.js";
+import { groupDigits } from "./format.js";
+import { onAbort } from "./lifetime.js";
 import { apply, changes } from "./reduce.js";
 
 /**
@@ -25,8 +26,12 @@ const ASK_AGAIN = 1000;
 export class Store {
   /** @type {Model} */ #model;
   /** @type {Set<(event: Event) => void>} */ #listeners = new Set();
-  /** @type {number|null} The last number applied; null until a live snapshot came. */ #seq = null;
-  #asked = 0; // when a snapshot was last asked for, so that a lost one is asked for again
+  /**
+   * The number of the last message applied, and when a snapshot was asked for since, so that a lost
+   * one is asked for again; null until a live snapshot came.
+   * @type {{seq: number, asked: number}|null}
+   */
+  #live = null;
 
   /** @type {View|null} */ view = null;
   /** @type {Record<string, string>} */ texts = {};
@@ -40,7 +45,7 @@ export class Store {
   constructor(model, signal) {
     this.#model = model;
     const synced = () => {
-      if (this.#seq === null) this.#fromTrait(model.get("snapshot"));
+      if (this.#live === null) this.#fromTrait(model.get("snapshot"));
     };
     const message = (/** @type {FromKernel} */ content) => this.#receive(content);
     // Jupyter cuts all comms when it restarts a kernel; that a kernel died it only tells of the kernel.
@@ -54,18 +59,14 @@ export class Store {
     model.on("comm_live_update", cut);
     kernel?.statusChanged?.connect(status);
     kernel?.disposed?.connect(cut);
-    signal.addEventListener(
-      "abort",
-      () => {
-        model.off("change:snapshot", synced);
-        model.off("msg:custom", message);
-        model.off("comm_live_update", cut);
-        kernel?.statusChanged?.disconnect(status);
-        kernel?.disposed?.disconnect(cut);
-        this.#listeners.clear();
-      },
-      { once: true },
-    );
+    onAbort(signal, () => {
+      model.off("change:snapshot", synced);
+      model.off("msg:custom", message);
+      model.off("comm_live_update", cut);
+      kernel?.statusChanged?.disconnect(status);
+      kernel?.disposed?.disconnect(cut);
+      this.#listeners.clear();
+    });
     synced();
     this.send({ type: "hello" });
   }
@@ -80,18 +81,15 @@ export class Store {
    * @param {string} key
    * @param {Record<string, string|number>} [values]
    */
-  t(key, values = {}) {
-    return (this.texts[key] ?? "").replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
-  }
+  t = (key, values = {}) =>
+    (this.texts[key] ?? "").replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
 
   /**
    * The sentence for one, or for many.
    * @param {string} key
    * @param {number} n
    */
-  tn(key, n) {
-    return this.t(n === 1 ? `${key}_one` : key, { n: group(n) });
-  }
+  tn = (key, n) => this.t(n === 1 ? `${key}_one` : key, { n: groupDigits(n) });
 
   /**
    * Listens until the signal is aborted.
@@ -125,16 +123,21 @@ export class Store {
     this.#tell({ type: "gone" });
   }
 
-  /** @param {Partial<Snapshot>|null|undefined} snapshot */
+  /**
+   * Draws what the notebook's trait holds, before the kernel was heard.
+   * @param {Partial<Snapshot>|null|undefined} snapshot
+   */
   #fromTrait(snapshot) {
     if (snapshot?.view) this.#adopt(/** @type {Snapshot} */ (snapshot));
   }
 
-  /** @param {FromKernel} content */
+  /**
+   * Takes a message from the kernel.
+   * @param {FromKernel} content
+   */
   #receive(content) {
     if (content.type === "snapshot") {
-      this.#seq = content.seq;
-      this.#asked = 0;
+      this.#live = { seq: content.seq, asked: 0 };
       this.skew = content.now - Date.now() / 1000;
       this.#adopt(content);
     } else if (content.type === "patch") {
@@ -144,44 +147,48 @@ export class Store {
     }
   }
 
-  /** @param {import("./wire.js").Patch} patch */
+  /**
+   * Applies a patch, or asks for a snapshot where one before it was missed.
+   * @param {import("./wire.js").Patch} patch
+   */
   #patch(patch) {
-    if (this.#seq === null || this.view === null) return; // the snapshot asked for includes it
-    if (patch.seq <= this.#seq) return;
-    if (patch.seq !== this.#seq + 1) {
-      if (Date.now() - this.#asked < ASK_AGAIN) return;
-      this.#asked = Date.now();
+    const live = this.#live;
+    if (live === null || this.view === null) return; // the snapshot asked for includes it
+    if (patch.seq <= live.seq) return;
+    if (patch.seq === live.seq + 1) {
+      live.seq = patch.seq;
+      this.#show(patch.ops.reduce(apply, this.view));
+    } else if (Date.now() - live.asked >= ASK_AGAIN) {
+      live.asked = Date.now();
       this.send({ type: "hello" });
-      return;
     }
-    this.#seq = patch.seq;
-    this.#show(patch.ops.reduce(apply, this.view));
   }
 
-  /** @param {Snapshot} snapshot */
+  /**
+   * Takes all from a snapshot.
+   * @param {Snapshot} snapshot
+   */
   #adopt(snapshot) {
     this.texts = { ...this.texts, ...snapshot.texts };
     this.gone = false;
     this.#show(snapshot.view);
   }
 
-  /** @param {View} view */
+  /**
+   * Tells every view what differs from before.
+   * @param {View} view
+   */
   #show(view) {
     const keys = changes(this.view, view);
     this.view = view;
     this.#tell({ type: "view", keys });
   }
 
-  /** @param {Event} event */
+  /**
+   * Tells every listener.
+   * @param {Event} event
+   */
   #tell(event) {
     for (const listener of [...this.#listeners]) listener(event);
   }
-}
-
-/**
- * Digits in groups of three, the same in every locale, as the static view writes them.
- * @param {number} n
- */
-export function group(n) {
-  return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }

@@ -1,31 +1,35 @@
 // @ts-check
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
-import { arrange } from "./arrange.js";
-import { attr, h, nameAs, onAbort, tell } from "./dom.js";
-import { keepKeys, reportFocus } from "./focus.js";
-import { drawFooter, drawHeader, ENDED } from "./head.js";
+import { attr, h, setLabel, showText } from "./dom.js";
+import { keepKeysInside, reportFocus } from "./focus.js";
+import { drawFooter, drawHeader, ENDED } from "./header-footer.js";
 import { drawCall } from "./items/call.js";
 import { FormView } from "./items/form.js";
 import { drawGroup } from "./items/group.js";
-import { drawMessage, drawNotice, drawRecord } from "./items/lines.js";
-import { drawReasoning, drawText } from "./items/prose.js";
+import { groupAlike } from "./items/grouping.js";
+import { drawMessage } from "./items/message.js";
+import { drawNotice } from "./items/notice.js";
+import { drawReasoning } from "./items/reasoning.js";
+import { drawRecord } from "./items/record.js";
+import { drawText } from "./items/text.js";
+import { every } from "./lifetime.js";
 import { HEAD } from "./reduce.js";
 
 /**
  * @typedef {import("./wire.js").Item} Item
- * @typedef {import("./items/env.js").Env} Env
- * @typedef {import("./items/env.js").Drawn<any>} Drawn
+ * @typedef {import("./items/item.js").CardContext} CardContext
+ * @typedef {import("./items/item.js").DrawnItem<any>} DrawnItem
  */
-/** @typedef {Item|import("./arrange.js").GroupItem} Placed */
-/** @typedef {{type: Placed["type"], drawn: Drawn}} Shown */
+/** @typedef {Item|import("./items/grouping.js").GroupItem} Placed */
+/** @typedef {{type: Placed["type"], drawn: DrawnItem}} Shown */
 
 /** Milliseconds in which what lies below a table comes up. */
 const GLIDE = 180;
 
 export class RunView {
   /** @type {import("./store.js").Store} */ #store;
-  /** @type {Env} */ #env;
+  /** @type {CardContext} */ #card;
   /** @type {Map<string, Shown>} */ #shown = new Map();
   /** @type {Map<string, Set<string>>} */ #tables = new Map();
   /** @type {Set<string>} Interrupts this view answered: their record takes the focus. */ #answered =
@@ -33,6 +37,9 @@ export class RunView {
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
   /** @type {HTMLElement|null} */ #jumped = null;
+  #items = h("div", "nba-items");
+  #live = h("div", { class: "nba-sr", "aria-live": "polite" });
+  #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
 
   /**
    * @param {import("./store.js").Store} store
@@ -41,12 +48,9 @@ export class RunView {
    */
   constructor(store, signal, prefix) {
     this.#store = store;
-    this.items = h("div", "nba-items");
-    this.live = h("div", { class: "nba-sr", "aria-live": "polite" });
-    this.gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
-    this.el = h("section", "nbagent", this.items, this.gone, this.live);
+    this.el = h("section", "nbagent", this.#items, this.#gone, this.#live);
     let ids = 0;
-    this.#env = {
+    this.#card = {
       store,
       signal,
       id: () => `${prefix}-${++ids}`,
@@ -55,9 +59,8 @@ export class RunView {
       form: (item) => this.#take(item),
       say: (message) => this.#say(message),
     };
-    const timer = setInterval(() => this.#tick(), 1000);
-    onAbort(signal, () => clearInterval(timer));
-    keepKeys(this.el, signal);
+    every(signal, 1000, () => this.#tick());
+    keepKeysInside(this.el, signal);
     reportFocus(this.el, store, signal);
     store.listen((event) => {
       if (event.type === "view") this.#draw(event.keys);
@@ -66,14 +69,17 @@ export class RunView {
     this.#draw(new Set([HEAD]));
   }
 
-  /** @param {Set<string>} keys */
+  /**
+   * Draws the items of these keys, and the frame where the head is among them.
+   * @param {Set<string>} keys
+   */
   #draw(keys) {
     const { view } = this.#store;
     if (view === null) return;
     if (keys.has(HEAD)) this.#drawHead(view.head);
     const tables = this.#tables.size;
-    const height = tables && this.items.offsetHeight;
-    const items = arrange(view.items, this.#tables);
+    const height = tables && this.#items.offsetHeight;
+    const items = groupAlike(view.items, this.#tables);
     // A form that moves into a table is still there until the table takes it over.
     const kept = [...view.items, ...items].map((item) => item.key);
     const answered = this.#drop(new Set(kept));
@@ -93,7 +99,7 @@ export class RunView {
     }
     this.#tellGone(view.head);
     this.#notice(fresh, answered.length > 0);
-    if (this.#tables.size < tables) glide(this.items, height);
+    if (this.#tables.size < tables) glide(this.#items, height);
   }
 
   /**
@@ -103,20 +109,21 @@ export class RunView {
   #take(item) {
     const drawn = this.#shown.get(item.key)?.drawn;
     this.#shown.delete(item.key);
-    return drawn instanceof FormView ? drawn : new FormView(item, this.#env);
+    return drawn instanceof FormView ? drawn : new FormView(item, this.#card);
   }
 
   /**
+   * Draws an item for the first time, or in the place of one that it cannot follow.
    * @param {Placed} item
    * @param {number} index
    * @param {Shown|undefined} before
    */
   #insert(item, index, before) {
-    const drawn = make(item, this.#env);
+    const drawn = drawItem(item, this.#card);
     attr(drawn.el, "data-key", item.key);
     this.#shown.set(item.key, { type: item.type, drawn });
     if (before) before.drawn.el.replaceWith(drawn.el);
-    else this.items.insertBefore(drawn.el, this.items.children[index] ?? null);
+    else this.#items.insertBefore(drawn.el, this.#items.children[index] ?? null);
     // Only on the page can a table take over a form with the focus in it.
     if (item.type === "group") drawn.update(item);
   }
@@ -149,7 +156,10 @@ export class RunView {
     return answered;
   }
 
-  /** @param {Shown} shown */
+  /**
+   * Ends what was drawn, and tells whether its focus goes to a record.
+   * @param {Shown} shown
+   */
   #leave({ type, drawn }) {
     const active = document.activeElement;
     const inside = drawn.el.contains(active);
@@ -172,23 +182,29 @@ export class RunView {
     if (answered && record) this.#shown.get(record.key)?.drawn.el.focus({ preventScroll: true });
   }
 
-  /** @param {string} message */
+  /**
+   * Tells who cannot see the page.
+   * @param {string} message
+   */
   #say(message) {
-    this.live.append(h("p", {}, message));
-    while (this.live.children.length > 3) this.live.firstElementChild?.remove();
+    this.#live.append(h("p", {}, message));
+    while (this.#live.children.length > 3) this.#live.firstElementChild?.remove();
   }
 
-  /** @param {import("./wire.js").Head} head */
+  /**
+   * Draws header and footer.
+   * @param {import("./wire.js").Head} head
+   */
   #drawHead(head) {
     if (this.#frame === null) {
       this.#frame = {
-        header: drawHeader(this.#env),
-        footer: drawFooter(this.#env, () => this.#jump()),
+        header: drawHeader(this.#card),
+        footer: drawFooter(this.#card, () => this.#jump()),
       };
-      this.items.before(this.#frame.header.el);
-      this.gone.after(this.#frame.footer.el);
+      this.#items.before(this.#frame.header.el);
+      this.#gone.after(this.#frame.footer.el);
     }
-    nameAs(this.el, this.#store.t("card", { agent: head.agent }));
+    setLabel(this.el, this.#store.t("card", { agent: head.agent }));
     attr(this.el, "data-status", head.status);
     this.#frame.header.update(head);
     this.#frame.footer.update(head);
@@ -201,7 +217,7 @@ export class RunView {
   #tellGone(head) {
     const told = [...this.#shown.values()].some(({ type }) => type === "form");
     const lost = this.#store.gone && !told && !ENDED.has(head.status);
-    tell(this.gone, lost ? this.#store.t("gone", { run: head.run }) : "");
+    showText(this.#gone, lost ? this.#store.t("gone", { run: head.run }) : "");
     attr(this.el, "data-gone", this.#store.gone);
   }
 
@@ -226,7 +242,7 @@ export class RunView {
 }
 
 /**
- * What lies below comes up softly where a table gives way.
+ * Lets what lies below come up softly where a table gives way.
  * @param {HTMLElement} el
  * @param {number} height it had before
  */
@@ -237,26 +253,27 @@ function glide(el, height) {
 }
 
 /**
+ * Draws an item by its type.
  * @param {Placed} item
- * @param {Env} env
- * @returns {Drawn}
+ * @param {CardContext} card
+ * @returns {DrawnItem}
  */
-function make(item, env) {
+function drawItem(item, card) {
   switch (item.type) {
     case "text":
       return drawText(item);
     case "reasoning":
-      return drawReasoning(item, env);
+      return drawReasoning(item, card);
     case "call":
-      return drawCall(item, env);
+      return drawCall(item, card);
     case "form":
-      return new FormView(item, env);
+      return new FormView(item, card);
     case "group":
-      return drawGroup(item, env);
+      return drawGroup(item, card);
     case "record":
-      return drawRecord(item, env);
+      return drawRecord(item, card);
     case "notice":
-      return drawNotice(item, env);
+      return drawNotice(item, card);
     case "message":
       return drawMessage(item);
   }

@@ -1,7 +1,8 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { form, HEAD, open, press, type, WIRE } from "./fake.js";
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
+import { fixture, form, HEAD, open, press, type, WIRE } from "./test-support/fake-host.js";
 
-const [text, reasoning, call, , record, notice, message] = WIRE.from_kernel.snapshot.view.items;
+const ITEMS = WIRE.from_kernel.snapshot.view.items;
+const [text, reasoning, call, , record, notice, message] = ITEMS;
 
 beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
@@ -302,21 +303,42 @@ test("two views of one run draw the same, and each has ids of its own", () => {
   expect(second.innerHTML).toBe("");
 });
 
-test("aborting leaves zero listeners and zero timers", () => {
-  const added = [];
-  let base = HTMLElement.prototype;
-  while (!Object.hasOwn(base, "addEventListener")) base = Object.getPrototypeOf(base);
-  const real = base.addEventListener;
-  const spy = vi.spyOn(base, "addEventListener").mockImplementation(function (...args) {
-    if (!(this instanceof AbortSignal)) added.push(args);
-    return real.apply(this, args);
-  });
-  const { model, controller } = open([call, form({ kind: "text" }), record]);
-  spy.mockRestore();
-  expect(added.length).toBeGreaterThan(10);
-  controller.abort();
-  const alive = added.filter(([, , options]) => !options?.signal?.aborted);
-  expect(alive.map(([name]) => name)).toEqual([]);
-  expect(model.listening).toBe(0);
-  expect(vi.getTimerCount()).toBe(0);
-});
+const alike = ["a", "b"].map((id) => form({}, { key: `f:${id}`, interrupt: id, group: "g" }));
+const kinds = ITEMS.map((item) => [item.type, [item]]);
+const specs = fixture("forms.json").map(({ name, spec }) => [`form: ${name}`, [form(spec.root)]]);
+
+test.each([...kinds, ["group", alike], ...specs])(
+  "closing the view ends every listener and timer: %s",
+  (_, items) => {
+    const added = [];
+    let base = HTMLElement.prototype;
+    while (!Object.hasOwn(base, "addEventListener")) base = Object.getPrototypeOf(base);
+    const real = base.addEventListener;
+    const spy = vi.spyOn(base, "addEventListener").mockImplementation(function (...args) {
+      if (!(this instanceof AbortSignal)) added.push(args);
+      return real.apply(this, args);
+    });
+    onTestFinished(() => spy.mockRestore());
+    const { model, controller, $ } = open(items);
+    const root = $(".nbagent");
+    const use = () => {
+      for (const details of root.querySelectorAll("details")) details.open = true;
+      for (const control of root.querySelectorAll("summary, button, input, textarea, select")) {
+        control.focus();
+        for (const type of ["keydown", "input", "change", "focusin", "focusout"])
+          control.dispatchEvent(new Event(type, { bubbles: true }));
+        if (control.type !== "file") control.click();
+      }
+      document.dispatchEvent(new Event("selectionchange"));
+    };
+    use();
+    expect(added.length).toBeGreaterThan(6);
+    expect(vi.getTimerCount()).toBeGreaterThan(1);
+    controller.abort();
+    use();
+    const alive = added.filter(([, , options]) => !options?.signal?.aborted);
+    expect(alive.map(([name]) => name)).toEqual([]);
+    expect(model.listening).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+  },
+);

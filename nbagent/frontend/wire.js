@@ -46,15 +46,14 @@
  * @property {string} title
  * @property {string|null} note
  * @property {Fact[]} facts
- * @property {{root: import("./fields/node.js").Node}|null} spec
- * @property {import("./fields/node.js").Draft} drafts
+ * @property {{root: import("./fields/spec.js").SpecNode}|null} spec
+ * @property {import("./fields/spec.js").Draft} drafts
  * @property {Action[]} actions
  * @property {{id: string, label: string}[]} remember
  * @property {Rich[]} [preview]
  * @property {string|null} [preview_error]
  * @property {boolean} approval
  * @property {number|null} expires_at
- * @property {boolean} answering
  * @property {string} group
  * @property {Fact[]} input
  */
@@ -89,7 +88,6 @@
  * @property {number} questions
  * @property {number} decisions
  * @property {boolean} stopping
- * @property {string} note
  * @property {Span[]} spans
  */
 /** @typedef {{head: Head, items: Item[]}} View */
@@ -115,11 +113,11 @@
  * @property {string} interrupt
  * @property {string} submission
  * @property {"submit"|"approve"|"reject"} action
- * @property {import("./fields/node.js").Draft} drafts
+ * @property {import("./fields/spec.js").Draft} drafts
  * @property {string|null} reason
  * @property {string|null} remember
  */
-/** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/node.js").Draft}} Drafts */
+/** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft}} Drafts */
 /** @typedef {{type: "press", notice: string, action: "stop"|"show"}} Press */
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */

@@ -13,7 +13,7 @@ from nbagent.forms.form import Form, Submission
 from . import kernel
 from .capture.libraries import live_call
 from .cards.display import Live
-from .cards.form_card import FormCard, answered, bundle, question_of
+from .cards.form_card import FormCard, answer_record, bundle, question_of
 from .render.reveal import reveal
 from .texts import TEXTS
 from .view.questions import Question
@@ -85,7 +85,7 @@ def form(
         )
 
     async def ask() -> Any:
-        return await _asked(target, value, (title, submit_label), unattended)
+        return await _show_and_wait(target, value, (title, submit_label), unattended)
 
     return _Unawaited(ask)
 
@@ -103,7 +103,7 @@ class _Unawaited(Awaitable[Any]):
         return "This form is not shown yet: write `await nb.form(…)`"
 
 
-async def _asked(
+async def _show_and_wait(
     target: Any, value: Any, words: tuple[str | None, str | None], unattended: Any
 ) -> Any:
     """Show the form and wait for its answer; ``words`` are its title and the main button's."""
@@ -136,16 +136,16 @@ def _unattended(target: Any, question: Question, given: Any) -> Any:
     if _is_instance(given, target):  # its secrets are not in its JSON
         submission = Submission(ok=True, json_text=submission.json_text, value=given)
     if not submission.ok:
-        told = "; ".join(
+        wrong = "; ".join(
             f"{'.'.join(map(str, path)) or 'value'}: {message}"
             for _, path, message in submission.errors
         )
         raise InvalidAnswer(
-            f"unattended= does not fit nb.form({_named(target)}): {told}",
+            f"unattended= does not fit nb.form({_named(target)}): {wrong}",
             errors=[{"loc": path, "msg": message} for _, path, message in submission.errors],
         )
     if kernel.in_kernel():
-        record = answered(question, submission, by="unattended=", after=0.0)
+        record = answer_record(question, submission, by="unattended=", after=0.0)
         display(bundle(question.title, record, "completed"), raw=True)  # type: ignore[no-untyped-call]
     return submission.value
 

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from nbagent.core.call.threads import private_loop
-from nbagent.core.run.run import Run
+from nbagent.core.run.run import Run, session_of
 
 from . import kernel
 from .capture import capture
@@ -44,9 +44,9 @@ class NotebookHost:
         earlier = [r for k, r in self._started.get(cell, ()) if k != key and _goes_on(r)]
         if on_rerun == "cancel":
             for old in earlier:
-                if not old.executing:
-                    old.stop(by=TEXTS["cell_rerun"])
-            earlier = [r for r in earlier if r.executing]
+                if not session_of(old).executing:
+                    session_of(old).stop(by=TEXTS["cell_rerun"])
+            earlier = [r for r in earlier if session_of(r).executing]
         self._before[run] = earlier
         kept = [(k, r) for k, r in self._started.get(cell, ()) if _goes_on(r)]
         self._started[cell] = [*kept, (key, run)]
@@ -66,7 +66,7 @@ class NotebookHost:
 
     def display(self, run: Run) -> None:
         """Display a run that is a cell's last line: live, or once it has settled where nobody is."""
-        if not run.attended:
+        if not session_of(run).attended:
             self._wait_settled(run)
             self._publish(run)
             if run.status != "completed":
@@ -92,10 +92,10 @@ class NotebookHost:
         shown = self._displays.get(run.id)
         if shown is not None:
             shown.stopping()
-        run.stop(by=TEXTS["kernel_stop"])
+        session_of(run).stop(by=TEXTS["kernel_stop"])
 
     def _wait_settled(self, run: Run) -> None:
-        kernel.pump(run.settling())
+        kernel.pump(session_of(run).when_settled())
 
     def _publish(self, run: Run) -> None:
         from .cards.display import publish_static  # noqa: PLC0415 - not needed where nothing is shown
@@ -111,7 +111,7 @@ _host: list[NotebookHost] = []
 
 
 def find() -> NotebookHost | None:
-    """The kernel's host, or None where this process is no kernel."""
+    """The kernel's host, or None where this process is not a kernel."""
     if not kernel.in_kernel():
         return None
     if not _host:

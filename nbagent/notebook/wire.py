@@ -6,7 +6,7 @@ shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` 
 that both ends check.
 
 What is drawn is a list of items, each with a key that stays; an operation names the item it changes.
-HTML fields hold sanitized blocks made by ``notebook.markdown`` or ``notebook.rich`` and nothing else;
+HTML fields hold sanitized blocks made by ``render.markdown`` or ``render.rich`` and nothing else;
 every other string is data and reaches the page by ``textContent``.
 """
 
@@ -26,7 +26,7 @@ CallState = Literal["preparing", "running", "waiting", "done", "failed", "reject
 
 
 class Fact(_Wire):
-    """One named value, shown and not edited; ``value`` is text, JSON where it was no string."""
+    """One named value, shown and not edited; ``value`` is text, JSON where it was not a string."""
 
     label: str
     value: str
@@ -142,8 +142,6 @@ class FormItem(_Wire):
     approval: bool = False
     """Whether Enter never submits and digits pick nothing."""
     expires_at: float | None = None
-    answering: bool = False
-    """True from an accepted submission until the record replaces the form."""
     group: str = ""
     """Equal for questions that are alike, which the page draws as one table; empty stands alone."""
     input: list[Fact] = Field(default_factory=list)
@@ -221,8 +219,6 @@ class Head(_Wire):
     decisions: int = 0
     stopping: bool = False
     """Whether somebody pressed Stop and what still runs has not ended yet."""
-    note: str = ""
-    """A quiet line in the footer, such as where the run is stored."""
     spans: list[Span] = Field(default_factory=list)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from nbagent.forms.nodes.nodes import Choice, Const, Leaf, Map, Node, Object, Parts, Rows, Union
+from nbagent.forms.nodes import Choice, Const, Leaf, Map, Node, Object, Parts, Rows, Union
 from nbagent.forms.values import ABSENT, Json, is_number, same
 from nbagent.notebook.texts import TEXTS
 

@@ -1,4 +1,4 @@
-"""The durable events of a run: what the journal holds, in the words of DESIGN.
+"""The durable events of a run: what the journal holds.
 
 Each is appended once and numbered from 0 by its place in the journal. ``scope`` is empty for the
 run itself; inside an agent that is a tool it holds the ids of the calls that lead there.
@@ -14,29 +14,30 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    GetPydanticSchema,
     TypeAdapter,
     ValidationError,
 )
 from pydantic_core import core_schema
 
 from .errors import StoreError
-from .interrupts import InterruptKind, OnExpire, Resolution, digest_of
+from .interrupts import Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .messages import dumps
 
 FORMAT_VERSION = 1
 """Of the journal; a newer one is refused, an older one is migrated."""
 
 
-_object = core_schema.dict_schema(core_schema.str_schema())
-Input: TypeAlias = Annotated[
-    dict[str, Any],
-    GetPydanticSchema(
-        lambda _type, _handler: core_schema.json_or_python_schema(
-            _object, core_schema.is_instance_schema(dict)
+class _KeptAsGiven:
+    """Lets pydantic take a dict without copying it."""
+
+    def __get_pydantic_core_schema__(self, _type: Any, _handler: Any) -> core_schema.CoreSchema:
+        return core_schema.json_or_python_schema(
+            core_schema.dict_schema(core_schema.str_schema()),
+            core_schema.is_instance_schema(dict),
         )
-    ),
-]
+
+
+Input: TypeAlias = Annotated[dict[str, Any], _KeptAsGiven()]
 """A JSON object that is kept as it is given, and not copied: several events tell of the same input."""
 
 
@@ -136,6 +137,7 @@ class Interrupted(Event):
     call_id: str
     tool_name: str
     kind: InterruptKind
+    expects: Expects
     input: Input
     """What is shown, and what an approval covers."""
     entered: dict[str, Any] | None = None
@@ -149,8 +151,6 @@ class Interrupted(Event):
     on_expire: OnExpire = "reject"
     expire_output: Any = None
     """The answer that ``on_expire="answer"`` gives."""
-    wants_value: bool = False
-    """Whether it asks for an answer in the tool's place (``Ask``), and not whether the tool may go on."""
     reply_schema: Any = None
     """JSON Schema of an answer, or None where anything goes."""
     prefill: Any = None

@@ -52,6 +52,12 @@ InterruptKind = Literal["tool", "question", "approval", "ask", "budget"]
 it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with ``ctx.ask`` and goes on
 with the answer at that line. ``budget``: the run reached a limit (no call)."""
 
+Expects = Literal["approval", "edit", "confirmation", "choice", "value", "external", "budget"]
+"""What answers a question. ``approval``: whether a tool runs. ``edit``: the same, with input that may be
+changed. ``confirmation``: whether a body goes on in its middle. ``choice``: one or several of what the
+metadata offers. ``value``: a value in the tool's place, or at the line of ``ctx.ask``. ``external``: an
+outside system's value. ``budget``: how much more a run may use. ``metadata.expected`` decides it."""
+
 OnExpire = Literal["reject", "answer", "fail"]
 """What the end of its time does to an interrupt: refuse it, answer it with a default, fail the run."""
 
@@ -69,12 +75,6 @@ ASKED_AGAIN = (
 
 SCHEMA_CHANGED = "The tool's parameters changed since this was approved, so it is asked again."
 """The note of an interrupt whose approval was for the tool as it was defined before."""
-
-
-def is_confirmation(kind: InterruptKind, metadata: Json, reply_schema: Json) -> bool:
-    """Whether a body asks in its middle if it may go on: ``ctx.ask`` with a ``Confirm``."""
-    is_yes_or_no = isinstance(reply_schema, dict) and reply_schema.get("type") == "boolean"
-    return kind == "ask" and is_yes_or_no and isinstance(metadata, dict) and "danger" in metadata
 
 
 class Interrupt(BaseException):
@@ -209,6 +209,7 @@ class PendingInterrupt:
     input: dict[str, Any]
     metadata: Json = None
     kind: InterruptKind = "tool"
+    expects: Expects = "approval"
     path: tuple[str, ...] = ()
     """Names from the outermost agent to the tool."""
     editable: bool | tuple[str, ...] = False
@@ -216,14 +217,10 @@ class PendingInterrupt:
     """Unix time in seconds, or None."""
     digest: str = ""
     """Of tool name, input and schema as displayed: what an approval is bound to."""
-    external: bool = False
-    """Whether an outside system answers it with a token, so that it has no form."""
     note: str | None = None
     """Something the person should know, such as that the tool changed since it was last approved."""
     original_input: dict[str, Any] | None = None
     state: Json = None
-    wants_value: bool = False
-    """Whether it asks for an answer in the tool's place (``Ask``), and not whether the tool may go on."""
     reply_schema: Json = None
     """JSON Schema of an answer, or None where anything goes."""
     tool: Any = field(default=None, compare=False, repr=False)

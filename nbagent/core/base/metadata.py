@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, assert_never, overload
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from .errors import Misuse
-from .interrupts import InPlace, without_init
+from .interrupts import Expects, InPlace, InterruptKind, to_json, without_init
+from .messages import Json
 
 
 class Metadata(InPlace):
@@ -168,3 +169,51 @@ class Edit(Metadata):
     @without_init
     def __init__(self, *given: Any, **fields: Any) -> None:
         super().__init__(*given, **fields)
+
+
+def expected(
+    kind: InterruptKind,
+    metadata: Any,
+    *,
+    reply_schema: Json = None,
+    editable: bool | Sequence[str] = False,
+    external: bool = False,
+) -> Expects:
+    """What answers a question: decided here, when it is asked, and read off its event by all others.
+
+    Args:
+        kind: who asks.
+        metadata: what it says to the person, as the tool made it.
+        reply_schema: JSON Schema of the answer.
+        editable: what of the input may be changed.
+        external: whether an outside system answers.
+    """
+    if external:
+        return "external"
+    choices = _choices(metadata)
+    match kind:
+        case "budget":
+            return "budget"
+        case "approval":
+            return "edit" if editable else "approval"
+        case "ask" if isinstance(metadata, Confirm) and _is_yes_or_no(reply_schema):
+            return "confirmation"
+        case "question" | "ask":
+            return "choice" if choices else "value"
+        case "tool":
+            if choices is not None or isinstance(metadata, Ask):  # with nothing offered: any value
+                return "choice" if choices else "value"
+            return "edit" if editable else "approval"
+        case never:
+            assert_never(never)
+
+
+def _choices(metadata: Any) -> Sequence[Any] | None:
+    """What the metadata offers, whatever made it; None where it offers nothing."""
+    plain = to_json(metadata)
+    choices = plain.get("choices") if isinstance(plain, Mapping) else None
+    return choices if isinstance(choices, Sequence) and not isinstance(choices, str) else None
+
+
+def _is_yes_or_no(reply_schema: Json) -> bool:
+    return isinstance(reply_schema, Mapping) and reply_schema.get("type") == "boolean"

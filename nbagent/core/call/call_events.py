@@ -10,7 +10,7 @@ from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
 from nbagent.core.base.events import Interrupted, ToolFinished, made
 from nbagent.core.base.interrupts import Interrupt, digest_of, to_json, token_digest
 from nbagent.core.base.messages import Json
-from nbagent.core.base.metadata import Ask, Choose, Edit
+from nbagent.core.base.metadata import Choose, Edit, expected
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.output import CallOutput
@@ -91,6 +91,7 @@ class CallEvents(NamedTuple):
             interrupt.metadata.check_askable()
         spec, expiry = self.setup.spec, interrupt.expiry
         now = spec.clock()
+        editable = _editable(interrupt)
         fields = {
             "at": now,
             "scope": self.setup.scope,
@@ -101,9 +102,15 @@ class CallEvents(NamedTuple):
             "input": input_,
             "metadata": stored(interrupt.metadata, "metadata", tool.name),
             "state": stored(interrupt.state, "state", tool.name),
-            "editable": _editable(interrupt),
+            "expects": expected(
+                pause.kind,
+                interrupt.metadata,
+                reply_schema=more.get("reply_schema"),
+                editable=editable,
+                external=interrupt.external is not None,
+            ),
+            "editable": editable,
             "digest": digest_of(tool.name, input_, tool.input_schema),
-            "wants_value": isinstance(interrupt.metadata, Ask),
             "reply_schema": tool.output_schema,
             "external": None if interrupt.external is None else token_digest(interrupt.external),
             "printed": self.output.printed,

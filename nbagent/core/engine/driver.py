@@ -124,6 +124,7 @@ def question(name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]) 
         call_id="",
         tool_name="",
         kind="budget",
+        expects="budget",
         input={},
         metadata={"message": f"{_text(name, state)} Go on?"},
         reply_schema={"type": number, "exclusiveMinimum": 0, "title": f"More {name}"},

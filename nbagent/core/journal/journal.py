@@ -152,13 +152,6 @@ class Telling(Protocol):
         """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
 
 
-class Following(Protocol):
-    """Who keeps up with a journal that others write to."""
-
-    def follow(self) -> None:
-        """Look what they wrote."""
-
-
 def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
     """The refusal of an append to a journal of ``length`` events; ``winner`` stands in its place."""
     told = f"run {run_id!r} has moved on: it has {length} events, not {expected}"
@@ -182,6 +175,22 @@ class Journal:
     logged and dropped, since what it shows has a hole from then on; the run goes on.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_before",
+        "_follow",
+        "_lock",
+        "_owed",
+        "_telling",
+        "_untold",
+        "_writer",
+        "driver",
+        "listeners",
+        "run_id",
+        "state",
+        "store",
+    )
+
     def __init__(self, run_id: str, store: Store | None, state: RunState | None = None) -> None:
         self.run_id = run_id
         self.store = store
@@ -198,7 +207,7 @@ class Journal:
         """The process that took the run on last: started it, answered, or ran a call."""
         self._writer: int | None = None
         """The thread that writes now: what the store tells on it is no news."""
-        self._follower: Following | None = None
+        self._follow: Callable[[], None] | None = None
 
     def append(self, *events: StoredEvent) -> None:
         """Add these events, whatever the state.
@@ -323,9 +332,9 @@ class Journal:
         except Exception as error:
             raise StoreError(f"run {self.run_id!r} could not be read: {error}") from error
 
-    def watch(self, follower: Following) -> bool:
-        """Let it follow, on any thread, when others write; False where the store doesn't tell."""
-        self._follower = follower
+    def watch(self, follow: Callable[[], None]) -> bool:
+        """Call this, on any thread, when others write; False where the store doesn't tell."""
+        self._follow = follow
         store: object = self.store
         if not isinstance(store, Telling):
             return False
@@ -334,8 +343,8 @@ class Journal:
 
     def on_append(self) -> None:
         """The store tells that the journal has grown."""
-        if self._follower is not None and self._writer != threading.get_ident():
-            self._follower.follow()
+        if self._follow is not None and self._writer != threading.get_ident():
+            self._follow()
 
     def _write(self, events: Sequence[StoredEvent]) -> None:
         if self.store is not None and (events or self._owed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, RunNotFinished
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
@@ -45,13 +45,17 @@ def wanted(interrupt: PendingInterrupt) -> str:
     name = interrupt.tool_name
     if interrupt.note == ASKED_AGAIN:
         return ASKED_AGAIN
-    if interrupt.external:
-        return "nb.answer_external(token, value) answers it"
-    if is_approval(interrupt):
-        return f"answers={{{name!r}: True}} approves it, answers={{{name!r}: False}} refuses"
-    if interrupt.kind == "budget":
-        return "answer with a number above 0 to go on"
-    return f"answers={{{name!r}: …}} answers it with {_fitting(interrupt)}"
+    match interrupt.expects:
+        case "external":
+            return "nb.answer_external(token, value) answers it"
+        case "approval" | "edit" | "confirmation":
+            return f"answers={{{name!r}: True}} approves it, answers={{{name!r}: False}} refuses"
+        case "budget":
+            return "answer with a number above 0 to go on"
+        case "choice" | "value":
+            return f"answers={{{name!r}: …}} answers it with {_fitting(interrupt)}"
+        case never:
+            assert_never(never)
 
 
 def bounded(text: str) -> str:
@@ -61,8 +65,8 @@ def bounded(text: str) -> str:
 
 def _fitting(interrupt: PendingInterrupt) -> str:
     metadata = interrupt.metadata
-    choices = metadata.get("choices") if isinstance(metadata, Mapping) else None
-    if choices:
+    if interrupt.expects == "choice" and isinstance(metadata, Mapping):
+        choices = metadata.get("choices") or ()
         values = [c.get("value") if isinstance(c, Mapping) else c for c in choices]
         several = "a list of some of" if metadata.get("multiple") is True else "one of"
         other = ", or another" if metadata.get("allow_other") is True else ""

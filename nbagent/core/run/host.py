@@ -70,13 +70,9 @@ class ScriptHost:
         """Just wait."""
         await asyncio.wrap_future(future)
 
-    def wait_sync(self, run: Any, future: Future[None]) -> None:
-        """Just wait; stopping the program stops the run."""
-        try:
-            future.result()
-        except KeyboardInterrupt:
-            run.stop(by="keyboard")
-            raise
+    def wait_sync(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
+        """Just wait; ``Run.wait`` stops the run where the program is stopped."""
+        future.result()
 
     def present(self, value: Any, /) -> dict[str, Any] | None:  # noqa: ARG002 - Host
         """Nothing is richer than text here."""

@@ -12,7 +12,6 @@ from nbagent.core.base.interrupts import (
     Reject,
     Respond,
     Restart,
-    is_confirmation,
 )
 from nbagent.core.tools.tool import Tool
 
@@ -25,9 +24,8 @@ Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterr
 def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
     """What a value given in ``answers=`` means for this interrupt.
 
-    A resolution is itself. For an approval (metadata without choices on a tool with a body, or a
-    ``Confirm`` in its middle) True lets the tool run and False refuses, and nothing else will do.
-    Otherwise it is the tool's answer.
+    A resolution is itself. Where a tool asks whether it may run, or go on, True lets it and False
+    refuses, and nothing else will do. Otherwise it is the answer.
 
     Raises:
         InvalidAnswer: an approval is given something else.
@@ -43,15 +41,12 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
         )
     if not value:
         return Reject()
-    return Restart() if interrupt.restartable else Respond(output=True)
+    return Respond(output=True) if interrupt.expects == "confirmation" else Restart()
 
 
 def is_approval(interrupt: PendingInterrupt) -> bool:
     """Whether the question is if a tool may run, or go on, and not what to answer."""
-    if is_confirmation(interrupt.kind, interrupt.metadata, interrupt.reply_schema):
-        return True
-    has_choices = isinstance(interrupt.metadata, dict) and "choices" in interrupt.metadata
-    return interrupt.restartable and not has_choices and not interrupt.wants_value
+    return interrupt.expects in ("approval", "edit", "confirmation")
 
 
 def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None:

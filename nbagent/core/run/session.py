@@ -1,62 +1,68 @@
-"""Who goes on with a run: this handle's own driver, on the run's loop, or others whom it follows."""
+"""One handle's share in a run: where it lives, who goes on with it, and all that may be done to it.
+
+``Run`` is what a person holds; the engine and the notebook hold its session. A session drives the run
+on the run's loop when it is its turn, and follows the journal when others drive: another process, or
+another handle here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from nbagent.core.base.errors import Conflict, Expired, NotPending, RunError
-from nbagent.core.base.events import Interrupted, RunCancelled, RunFailed, StoredEvent
+from nbagent.core.base.errors import Conflict, Expired, NotPending, RunError, StoreError, UsageError
+from nbagent.core.base.events import (
+    Interrupted,
+    MessageQueued,
+    Resolved,
+    RunCancelled,
+    RunFailed,
+    RunRetried,
+    RunStarted,
+    StoredEvent,
+)
 from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.base.messages import Message
+from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import Hooks
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.driver import Driver
-from nbagent.core.journal.journal import Journal, RunEvent
+from nbagent.core.journal.journal import (
+    Journal,
+    RunEvent,
+    check_known,
+    forget_unwritten,
+    unwritten_of,
+)
+from nbagent.core.journal.memory import MemoryStore
+from nbagent.core.state.fork import forked
 from nbagent.core.state.history import paused_messages
-from nbagent.core.state.state import RunState, running_calls, status_of
+from nbagent.core.state.state import RunState, Status, running_calls, status_of
 from nbagent.core.tools.spec import RunSpec
+from nbagent.core.tools.tool import Tool
 
-from .answers import AnyResolution, expiry_of
-from .follow import Follower
+from .answers import (
+    AnyResolution,
+    check_in_time,
+    check_open,
+    expiry_of,
+    id_of,
+    interrupts_of,
+    remember,
+    remembered_at,
+    resolved,
+)
+from .follow import POLL, check_none_ran_elsewhere, loss, lost_calls, next_driver, whose_turn
+from .generate import rejected
 from .host import Place
 from .scripted_answers import Answers, AnswerSource
-
-_waiters_lock = threading.Lock()
-"""One for all: it is held for a moment."""
-
-
-class Waiters:
-    """Futures that are done as soon as what they wait for holds; from any thread."""
-
-    __slots__ = ("_waiting",)
-
-    def __init__(self) -> None:
-        self._waiting: tuple[tuple[Callable[[], bool], Future[None]], ...] = ()
-
-    def when(self, holds: Callable[[], bool]) -> Future[None]:
-        """Done once ``holds`` does, which is looked at now and whenever somebody notifies."""
-        future: Future[None] = Future()
-        with _waiters_lock:
-            if holds():
-                future.set_result(None)
-            else:
-                self._waiting += ((holds, future),)
-        return future
-
-    def notify(self) -> None:
-        """Look who has waited long enough."""
-        with _waiters_lock:
-            ready = [(h, f) for h, f in self._waiting if h()]
-            self._waiting = tuple(w for w in self._waiting if w not in ready)
-        for _, future in ready:
-            if future.set_running_or_notify_cancel():
-                future.set_result(None)
-
 
 GRACE = 2.0
 """Seconds that a cancelled tool gets to stop."""
@@ -64,23 +70,39 @@ TICK = 0.02
 """Seconds between looks at whether it has."""
 
 
-class Driven(Protocol):
-    """One handle on a run, as its drive sees it."""
-
-    def on_progress(self, asked: Sequence[Interrupted]) -> None:
-        """The run may have come to a stand, with these new questions; called on its loop."""
-
-
-class Drive:
-    """Drives a run when it is this handle's turn, and follows its journal when it is not.
+class Session:
+    """One handle's share in a run.
 
     Args:
         spec: what the driver needs to know.
         journal: the run's.
         place: where the run lives; the caller's running loop, or the private one, by default.
-        values: the tools' own Python objects by call id, to be added to.
-        run: who is told.
+        answers: what to answer where nobody is there to be asked.
+        values: the tools' own Python objects by call id; in memory only.
     """
+
+    __slots__ = (
+        "__weakref__",
+        "_again",
+        "_driver",
+        "_follows",
+        "_is_active",
+        "_is_stopping",
+        "_is_told",
+        "_moved_at",
+        "_scripted",
+        "_seen",
+        "_task",
+        "_timer",
+        "_waiting",
+        "attended",
+        "error",
+        "host",
+        "journal",
+        "loop",
+        "spec",
+        "values",
+    )
 
     def __init__(
         self,
@@ -88,67 +110,169 @@ class Drive:
         journal: Journal,
         place: Place,
         *,
-        values: dict[str, Any],
-        run: Driven,
+        answers: Answers = None,
+        values: Mapping[str, Any] | None = None,
     ) -> None:
+        self.spec = spec
+        self.journal = journal
+        self.host = place.host
+        self.attended = place.attended
         self.loop = place.loop or running_loop() or private_loop()
+        """The event loop the run lives on."""
         self.error: BaseException | None = None
         """Why the run cannot go on here."""
-        self.active = False
+        self.values = dict(values or {})
+        self._is_active = False
         """Whether a driver is at work, or on its way to the loop."""
-        self.stopping = False
+        self._is_stopping = False
         """Whether the run is being cancelled: no answer is taken and no driver started any more."""
-        self.on_new_loop: Callable[[], None] | None = None
-        """Told when the run moves to another loop, where what was scheduled before is lost."""
-        self._spec = spec
-        self._journal = journal
-        self._host = place.host
-        self._values = values
-        self._run = run
         self._driver: Driver | None = None
         self._task: asyncio.Task[None] | None = None
         self._again = False
         """Whether to drive again once the driver that was stopped has ended."""
-        self._follower: Follower | None = None
+        self._follows = False
+        self._is_told = False
+        """Whether the store tells of what others write."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._seen = -1
+        """How long the journal was when it was last looked at."""
+        self._moved_at = time.monotonic()
+        """When the journal was last seen to move."""
+        self._waiting: tuple[tuple[Callable[[], bool], Future[None]], ...] = ()
+        """Who waits for the run, and for what."""
+        self._scripted: _ScriptedAnswers | None = None
+        _open.add(self)
+        if not place.attended and answers is not None:
+            self._scripted = _ScriptedAnswers(AnswerSource(answers), self)
+            journal.subscribe(self._scripted.hear)
 
-    # --- where
+    # --- what can be read off the run
 
-    def home(self) -> asyncio.AbstractEventLoop:
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.journal.run_id
+
+    @property
+    def state(self) -> RunState:
+        """Where the run stands, as far as is known here."""
+        return self.journal.state
+
+    @property
+    def status(self) -> Status:
+        """The run's status."""
+        return status_of(self.state)
+
+    @property
+    def interrupts(self) -> list[PendingInterrupt]:
+        """What waits for an answer, in call order; also while other calls still run."""
+        state = self.state
+        if state.outcome or not state.asks:
+            return []
+        return interrupts_of(state, self.spec.tools, self.spec.agent)
+
+    @property
+    def executing(self) -> list[str]:
+        """The names of the tools whose bodies run now."""
+        return [call.name for call in self.state.calls.values() if call.status == "running"]
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the run's journal outlives this process."""
+        return not isinstance(self.journal.store, MemoryStore)
+
+    def tool(self, name: str) -> Tool[..., Any] | None:
+        """The registered tool of this name, as it is defined now."""
+        return self.spec.tools.get(name)
+
+    def why_not_pending(self, interrupt_id: str) -> str:
+        """What became of an interrupt that takes no answer (any more): who answered, and when."""
+        try:
+            check_open(self.state, interrupt_id)
+        except (NotPending, Conflict) as error:
+            return str(error)
+        return f"interrupt {interrupt_id!r} waits for an answer"
+
+    # --- beginning
+
+    def start(self, messages: list[Message], *, after: str | None = None) -> None:
+        """Begin: write the first event and let the driver go."""
+        started = RunStarted(
+            at=self.spec.clock(),
+            agent=self.spec.agent,
+            model=self.spec.model.name,
+            messages=list(messages),
+            max_turns=self.spec.max_turns,
+            after=after,
+            owner=this_process(),
+        )
+        self.journal.append(started)
+        self.go_on()
+
+    def take_up(self) -> None:
+        """Follow a run that was read from its store, and watch over what waits in it already."""
+        for event in self.state.pending:
+            self.call_soon(partial(self._watch_deadline, event))
+            if self._scripted is not None:
+                self._scripted.look_at(event.id)
+        self.follow()
+
+    def retry(self) -> None:
+        """Go on after a failure; see ``Run.retry``."""
+        event = RunRetried(at=self.spec.clock(), by="code", owner=this_process())
+
+        def decide(state: RunState) -> list[StoredEvent]:
+            if not isinstance(state.outcome, RunFailed):
+                raise UsageError(f"only a failed run is retried; this one is {status_of(state)}")
+            return [event, *self._unwritten(state, state.outcome)]
+
+        self.journal.commit(decide)
+        forget_unwritten(self.run_id)
+        self.error = None
+        for waiting in self.state.pending:
+            self.call_soon(partial(self._watch_deadline, waiting))
+        self.go_on()
+
+    def fork(self, at: str | None) -> Session:
+        """An independent run that goes on from here, or from when ``at`` was asked; see ``Run.fork``."""
+        spec, state = self.spec, self.state
+        events = forked(self.journal.read(), at, spec.new_id, spec.clock())
+        if at is None and isinstance(state.outcome, RunFailed):
+            events += self._unwritten(state, state.outcome)
+        journal = Journal(spec.new_id(), self.journal.store)
+        journal.append(*events)
+        place = Place(self.host, self.attended, self.loop)
+        made = Session(spec, journal, place, values=self.values)
+        made.take_up()
+        return made
+
+    def _unwritten(self, state: RunState, failed: RunFailed) -> Sequence[StoredEvent]:
+        """What tools came to that could not be stored; refuses where that cannot be known."""
+        check_none_ran_elsewhere(state, failed)
+        check_known(state, failed)
+        return unwritten_of(self.run_id, state)
+
+    # --- driving
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        """Do something on the run's loop; from any thread."""
+        self._home().call_soon_threadsafe(work)
+
+    def _home(self) -> asyncio.AbstractEventLoop:
         """The loop the run lives on; another one once that is closed."""
         with _lock:
             if self.loop.is_closed():
                 self.loop = running_loop() or private_loop()
                 self._driver = self._task = None
-                if self.on_new_loop is not None:
-                    self.on_new_loop()
+                if self._scripted is not None:
+                    self._scripted.look_again()
             return self.loop
-
-    def call_soon(self, work: Callable[[], None]) -> None:
-        """Do something on the run's loop; from any thread."""
-        self.home().call_soon_threadsafe(work)
-
-    def revive(self) -> None:
-        """Go on elsewhere if the run's loop was closed under it."""
-        if not self.loop.is_closed():
-            return
-        if self.active or self._was_cut_off():  # it closed before the driver got there
-            self.go_on()
-        elif self.error is None:
-            self.follow()
-
-    def _was_cut_off(self) -> bool:
-        """Whether its loop stopped while it went on, but while no body ran, so that it can go on."""
-        state = self._journal.state
-        stopped = self.error is not None and status_of(state) == "running"
-        return stopped and not running_calls(state)
-
-    # --- driving
 
     def go_on(self) -> None:
         """Let a driver look at the state; from any thread."""
-        self.active = True
+        self._is_active = True
         while True:
-            loop = self.home()
+            loop = self._home()
             if running_loop() is loop:
                 self._drive()
                 return
@@ -166,12 +290,12 @@ class Drive:
             self._again |= self._driver.stopped  # a retry came while it was still ending
             self._driver.wake()
             return
-        if self.stopping:
+        if self._is_stopping:
             return
-        self.active, self.error = True, None
-        hooks = Hooks(self._paused, self._idle, self._host.present)
-        self._driver = Driver(self._spec, self._journal, live=True, hooks=hooks)
-        self._driver.values = self._values
+        self._is_active, self.error = True, None
+        hooks = Hooks(self._paused, self._progressed, self.host.present)
+        self._driver = Driver(self.spec, self.journal, live=True, hooks=hooks)
+        self._driver.values = self.values
         name = f"nbagent run {self.run_id}"
         self._task = self.loop.create_task(self._driver.drive(), name=name)
         _driven.add(self)
@@ -179,64 +303,256 @@ class Drive:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = _error_of(task)
-        over = self._journal.state.outcome is not None
-        if error is not None and not (task.cancelled() and (self.stopping or over)):
+        over = self.state.outcome is not None
+        if error is not None and not (task.cancelled() and (self._is_stopping or over)):
             self.error = error
         if task is not self._task:  # an answer came as it ended, and another is at work by now
             return
         self._driver = self._task = None  # a paused run is data
-        self.active = False
+        self._is_active = False
         _driven.discard(self)
         if self._again:
             self._again, self.error = False, None
             self._drive()
             return
-        self._run.on_progress(())
+        self._progressed()
         if error is None:
             self.follow()
 
     def _paused(self, event: Interrupted) -> None:
-        self._run.on_progress((event,))
+        self._watch_deadline(event)
+        self._progressed()
         self.follow()
 
-    def _idle(self) -> None:
-        self._run.on_progress(())
+    def _progressed(self) -> None:
+        """The run may have come to a stand: tell who waits; called on its loop."""
+        self.apply_deadlines()
+        self.notify()
+
+    def _revive(self) -> None:
+        """Go on elsewhere if the run's loop was closed under it."""
+        if not self.loop.is_closed():
+            return
+        stopped = self.error is not None and self.status == "running"
+        was_cut_off = stopped and not running_calls(self.state)
+        if self._is_active or was_cut_off:  # it closed before the driver got there
+            self.go_on()
+        elif self.error is None:
+            self.follow()
 
     # --- following
 
-    @property
-    def run_id(self) -> str:
-        """The run's id."""
-        return self._journal.run_id
-
     def follow(self) -> None:
-        """Keep up with what others write to the run, and go on with it where nobody else does."""
-        if self._journal.store is None or self._journal.state.outcome is not None:
+        """Keep up with what others write, and go on where nobody else does; from any thread.
+
+        Looks now, and goes on looking while it is needed.
+        """
+        if self.journal.store is None or self.state.outcome is not None:
             return
         with _lock:
-            if self._follower is None:
-                self._follower = Follower(self._journal, self)
-        self._follower.follow()
+            if not self._follows:
+                self._follows, self._is_told = True, self.journal.watch(self.follow)
+        try:
+            self._home().call_soon_threadsafe(_look, weakref.ref(self))
+        except RuntimeError:
+            if not self._home().is_closed():
+                raise
+        # a loop that closed meanwhile: whoever next waits for the run calls this again
 
-    def is_driving(self) -> bool:
-        """Whether this handle's driver is at work, or on its way to the loop."""
-        return self.active or self.stopping
+    def _look(self) -> None:
+        """Take in what others wrote and react; only ever called on the run's loop."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            self.journal.catch_up()
+        except StoreError as error:
+            self._lost(error)
+            return
+        state = self.state
+        moved = state.position != self._seen
+        if moved:
+            self._seen, self._moved_at = state.position, time.monotonic()
+        if self._is_active or self._is_stopping:
+            if moved:
+                self.go_on()
+            again = state.asks and not self._is_told
+        else:
+            again = self._take_turn(state, moved=moved)
+        if again:
+            self._timer = self._home().call_later(POLL, _look, weakref.ref(self))
 
-    def is_driven_here(self) -> bool:
-        """Whether the driver of any handle in this process is at work."""
-        return any(drive.run_id == self.run_id for drive in set(_driven))
+    def _take_turn(self, state: RunState, *, moved: bool) -> bool:
+        """Go on with the run where it is this handle's turn; whether to look again later."""
+        here = any(session.run_id == self.run_id for session in set(_driven))
+        silent = time.monotonic() - self._moved_at
+        whose = whose_turn(state, self.journal.driver, is_driven_here=here, silent=silent)
+        if whose == "ours":
+            self.go_on()
+        elif whose == "lost":
+            calls = lost_calls(state, is_driven_here=here, silent=silent)
+            self._lost(loss(state, calls))
+        elif moved:
+            self._lost(None)
+        return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_told)
 
-    def on_change(self, lost: BaseException | None) -> None:
-        """The state is another by now, or ``lost`` says why the run cannot go on."""
-        self.error = lost
-        self._run.on_progress(self._journal.state.pending)
+    def _lost(self, why: BaseException | None) -> None:
+        """Note why the run cannot go on, or that it does; its state may be another by now."""
+        self.error = why
+        for event in self.state.pending:
+            self._watch_deadline(event)
+        self._progressed()
+
+    # --- answering
+
+    def resolve(
+        self, interrupt: PendingInterrupt | str, resolution: AnyResolution, *, by: str
+    ) -> StoredEvent:
+        """Settle an interrupt; safe from any thread. See ``Run.resolve``."""
+        if by != "expiry":
+            self.apply_deadlines()
+        stamp = (by, self.spec.clock())
+
+        def decide(state: RunState) -> list[StoredEvent]:
+            self._check_takes_answers(state, id_of(interrupt))
+            check_in_time(state, id_of(interrupt), stamp)
+            event = resolved(state, interrupt, resolution, self.spec.tools, stamp)
+            return [event.model_copy(update={"owner": next_driver(state, event)})]
+
+        asked = {event.id: event for event in self.state.pending}
+        try:
+            answer = self.journal.commit(decide)[0]
+        except (Conflict, StoreError):  # somebody's answer may have been stored all the same
+            self.follow()
+            raise
+        if isinstance(answer, Resolved) and answer.id in asked:
+            memory = remembered_at(self.state, answer.scope, self.spec.tools, self.spec.remembered)
+            remember(asked[answer.id], answer.resolution, memory, self.run_id)
+        if self.journal.driver == this_process():
+            self.go_on()
+        else:
+            self.follow()
+        return answer
+
+    def _check_takes_answers(self, state: RunState, interrupt_id: str) -> None:
+        ended = state.outcome is not None
+        if (ended or self._is_stopping) and any(e.id == interrupt_id for e in state.pending):
+            now = status_of(state) if ended else "being cancelled"
+            raise Conflict(f"the run is {now}: it takes no answers any more")
+
+    def queue(self, text: str, *, by: str = "code") -> bool:
+        """Send a message after the open calls' results; False where the run has ended."""
+        event = MessageQueued(at=self.spec.clock(), text=text, by=by)
+        return bool(self.journal.commit(lambda state: [] if state.outcome else [event]))
+
+    def dismiss(self, *, by: str = "code") -> None:
+        """Refuse all that is asked, and stop: the person wants something else.
+
+        Does nothing where a call or the model is at work, or where the run has ended.
+        """
+        stamp = (by, self.spec.clock())
+        stopped = RunCancelled(at=stamp[1], by=by)
+
+        def decide(state: RunState) -> list[StoredEvent]:
+            if status_of(state) != "interrupted":
+                return []
+            return [*rejected(state, self.spec, stamp), stopped]
+
+        if self.journal.commit(decide):
+            self._abandon()
+
+    # --- the end of the time that questions wait: applied once each, whoever else does it too
+
+    def apply_deadlines(self) -> None:
+        """Settle the questions whose time is over."""
+        now = self.spec.clock()
+        for event in self.state.open:
+            if event.expires_at is None or event.expires_at > now:
+                continue
+            if event.on_expire == "fail":
+                self._fail_expired(event)
+            else:
+                with suppress(Conflict, NotPending):
+                    self.resolve(event.id, expiry_of(event), by="expiry")
+
+    def _watch_deadline(self, event: Interrupted) -> None:
+        """Apply the end of this question's time when it comes; only called on the run's loop."""
+        if event.expires_at is not None:
+            delay = max(0.0, event.expires_at - self.spec.clock())
+            self.loop.call_later(delay, self.apply_deadlines)
+
+    def _fail_expired(self, event: Interrupted) -> None:
+        """Fail the run, as soon as no call runs any more whose result would be lost."""
+        text = f"nobody answered {event.tool_name!r} in time"
+        failed = RunFailed(at=self.spec.clock(), error="Expired", message=text)
+
+        def decide(state: RunState) -> list[StoredEvent]:
+            waits = status_of(state) == "interrupted" and event in state.pending
+            return [failed] if waits else []
+
+        messages = paused_messages(self.state)
+        if self.journal.commit(decide):
+            self.error = Expired(text, messages=messages)
+            self._abandon()
+
+    # --- waiting
+
+    def when_settled(self) -> Future[None]:
+        """Done when nothing can go on without an answer, or at the end; for any thread."""
+        return self._when(self.is_settled)
+
+    def when_over(self) -> Future[None]:
+        """Done when awaiting the run has something to say; for any thread."""
+        return self._when(self.is_over)
+
+    def is_over(self) -> bool:
+        """Whether awaiting has something to say: the end, or that nobody is there to answer."""
+        ended = self.state.outcome is not None or self.error is not None
+        return self.is_settled() and (ended or not self.attended)
+
+    def is_settled(self) -> bool:
+        """Whether nothing can go on without an answer, or the run has ended."""
+        if self._scripted is not None and self._scripted.undecided:
+            return False
+        if self._is_active:  # a body that waits at the line where it asks keeps its driver
+            asks = any(event.kind == "ask" for event in self.state.pending)
+            return asks and self.status == "interrupted"
+        return self.status != "running" or self.error is not None
+
+    @property
+    def wrong_answers(self) -> Mapping[str, Exception]:
+        """What was wrong with answers of ``answers=``, by interrupt id."""
+        return {} if self._scripted is None else self._scripted.wrong
+
+    def _when(self, holds: Callable[[], bool]) -> Future[None]:
+        """Done once ``holds`` does, which is looked at now and whenever the run has moved."""
+        self.apply_deadlines()
+        self._revive()
+        future: Future[None] = Future()
+        with _waiting_lock:
+            if holds():
+                future.set_result(None)
+            else:
+                self._waiting += ((holds, future),)
+        return future
+
+    def notify(self) -> None:
+        """Look who has waited long enough."""
+        if not self._waiting:
+            return
+        with _waiting_lock:
+            ready = [(holds, future) for holds, future in self._waiting if holds()]
+            self._waiting = tuple(waiting for waiting in self._waiting if waiting not in ready)
+        for _, future in ready:
+            if future.set_running_or_notify_cancel():
+                future.set_result(None)
 
     # --- stopping
 
     def stop(self, *, by: str) -> Future[None]:
         """Stop for good: finished results are kept, a body that won't stop is left behind."""
-        self.stopping = True
-        loop = self.home()
+        self._is_stopping = True
+        loop = self._home()
         if loop is not running_loop() or self._task is not None:
             return asyncio.run_coroutine_threadsafe(self._stop(by), loop)
         self._cancelled(by)
@@ -257,30 +573,84 @@ class Drive:
             self._cancelled(by, driver.running_bodies)
 
     def _cancelled(self, by: str, still_running: tuple[str, ...] = ()) -> None:
-        event = RunCancelled(at=self._spec.clock(), by=by, still_running=still_running)
-        self._journal.end(event)
-        self.active = self.stopping = False  # one that had failed already may be tried again
-        self._run.on_progress(())
-
-    def abandon(self, error: BaseException | None = None) -> None:
-        """The run has ended: leave the bodies that wait for answers nobody can give any more."""
-        if error is not None:
-            self.error = error
-        self.call_soon(self._abandon)
+        event = RunCancelled(at=self.spec.clock(), by=by, still_running=still_running)
+        self.journal.end(event)
+        # one that had failed already may be tried again
+        self._is_active = self._is_stopping = False
+        self._progressed()
 
     def _abandon(self) -> None:
+        """The run has ended: leave the bodies that wait for answers nobody can give any more."""
+        self.call_soon(self._leave_bodies)
+
+    def _leave_bodies(self) -> None:
         if self._driver is not None and self._task is not None:
             self._driver.stop()
             self._task.cancel()
         else:
-            self.active = False
-        self._run.on_progress(())
+            self._is_active = False
+        self._progressed()
 
 
+class _ScriptedAnswers:
+    """Answers with ``answers=`` what a run asks while nobody is there: each question once, on its loop."""
+
+    def __init__(self, source: AnswerSource, session: Session) -> None:
+        self.wrong: dict[str, Exception] = {}
+        """What was wrong with an answer, by interrupt id."""
+        self.undecided: set[str] = set()
+        """Interrupts that may have an answer, but were not looked at yet."""
+        self._source = source
+        self._session = session
+
+    def hear(self, heard: RunEvent) -> None:
+        """Take up a question; for a journal to tell of them."""
+        if isinstance(heard, Interrupted):
+            self.look_at(heard.id)
+
+    def look_at(self, interrupt_id: str) -> None:
+        """Take up this question."""
+        self.undecided.add(interrupt_id)
+        self._session.call_soon(partial(self._look, interrupt_id))
+
+    def look_again(self) -> None:
+        """The run moves to another loop, where what was scheduled before is lost."""
+        for interrupt_id in list(self.undecided):
+            self._session.call_soon(partial(self._look, interrupt_id))
+
+    def _look(self, interrupt_id: str) -> None:
+        for interrupt in self._session.interrupts:
+            if interrupt.id == interrupt_id:
+                try:
+                    resolution = self._source.next(interrupt)
+                    if resolution is not None:
+                        self._session.resolve(interrupt_id, resolution, by="answers=")
+                except Exception as error:  # for whoever awaits the run, which stays paused
+                    self.wrong[interrupt_id] = error
+        self.undecided.discard(interrupt_id)
+        self._session.notify()
+
+
+_open: weakref.WeakSet[Session] = weakref.WeakSet()
+"""The sessions that this process holds."""
 _lock = threading.RLock()
-"""Held for a moment while a drive moves to another loop, or begins to follow."""
-_driven: set[Drive] = set()
-"""Drives with a driver at work: an event loop alone keeps no task alive."""
+"""Held for a moment while a session moves to another loop, or begins to follow."""
+_waiting_lock = threading.Lock()
+"""Held for a moment while somebody begins to wait, or has waited long enough."""
+_driven: set[Session] = set()
+"""Sessions with a driver at work: an event loop alone keeps no task alive."""
+
+
+def _look(session: Callable[[], Session | None]) -> None:
+    """Look what others wrote, unless nobody has the run any more."""
+    found = session()
+    if found is not None:
+        found._look()  # noqa: SLF001 - its own, by a reference that keeps nothing alive
+
+
+def open_sessions() -> list[Session]:
+    """The sessions that this process holds."""
+    return list(_open)
 
 
 async def _bodies_end(driver: Driver, task: asyncio.Task[None]) -> None:
@@ -298,107 +668,3 @@ def _error_of(task: asyncio.Task[None]) -> BaseException | None:
     if task.cancelled():
         return RunError("the event loop that the run lived on stopped while the run went on")
     return task.exception()
-
-
-class Expiring(Protocol):
-    """A run whose questions have their time."""
-
-    def resolve(self, interrupt: str, resolution: AnyResolution, *, by: str) -> object:
-        """Settle an interrupt."""
-
-
-class Deadlines:
-    """Watches over the questions of one run."""
-
-    __slots__ = ("_clock", "_drive", "_journal", "_run")
-
-    def __init__(
-        self, journal: Journal, clock: Callable[[], float], drive: Drive, run: Expiring
-    ) -> None:
-        self._journal = journal
-        self._clock = clock
-        self._drive = drive
-        self._run = run
-
-    def watch(self, event: Interrupted) -> None:
-        """Apply the end of this question's time when it comes; only called on the run's loop."""
-        if event.expires_at is not None:
-            delay = max(0.0, event.expires_at - self._clock())
-            self._drive.loop.call_later(delay, self.apply)
-
-    def apply(self) -> None:
-        """Settle the questions whose time is over."""
-        now = self._clock()
-        for event in self._journal.state.open:
-            if event.expires_at is None or event.expires_at > now:
-                continue
-            if event.on_expire == "fail":
-                self._fail(event)
-            else:
-                with suppress(Conflict, NotPending):
-                    self._run.resolve(event.id, expiry_of(event), by="expiry")
-
-    def _fail(self, event: Interrupted) -> None:
-        """Fail the run, as soon as no call runs any more whose result would be lost."""
-        text = f"nobody answered {event.tool_name!r} in time"
-        failed = RunFailed(at=self._clock(), error="Expired", message=text)
-
-        def decide(state: RunState) -> list[StoredEvent]:
-            waits = status_of(state) == "interrupted" and event in state.pending
-            return [failed] if waits else []
-
-        messages = paused_messages(self._journal.state)
-        if self._journal.commit(decide):
-            self._drive.abandon(Expired(text, messages=messages))
-
-
-class Asking(Protocol):
-    """A run that asks."""
-
-    @property
-    def interrupts(self) -> list[PendingInterrupt]:
-        """What waits for an answer."""
-
-    def resolve(self, interrupt: str, resolution: AnyResolution, *, by: str) -> object:
-        """Settle an interrupt."""
-
-
-class Unattended:
-    """Looks at each question of one run once, on the run's loop."""
-
-    def __init__(self, answers: Answers, run: Asking, drive: Drive, waiters: Waiters) -> None:
-        self.wrong: dict[str, Exception] = {}
-        """What was wrong with an answer, by interrupt id."""
-        self.undecided: set[str] = set()
-        """Interrupts that may have an answer, but were not looked at yet."""
-        self._script = AnswerSource(answers)
-        self._run = run
-        self._drive = drive
-        self._waiters = waiters
-        drive.on_new_loop = self._begin_again
-
-    def hear(self, heard: RunEvent) -> None:
-        """Take up a question; for a journal to tell of them."""
-        if isinstance(heard, Interrupted):
-            self.look_at(heard.id)
-
-    def look_at(self, interrupt_id: str) -> None:
-        """Take up this question."""
-        self.undecided.add(interrupt_id)
-        self._drive.call_soon(partial(self._look, interrupt_id))
-
-    def _look(self, interrupt_id: str) -> None:
-        for interrupt in self._run.interrupts:
-            if interrupt.id == interrupt_id:
-                try:
-                    resolution = self._script.next(interrupt)
-                    if resolution is not None:
-                        self._run.resolve(interrupt_id, resolution, by="answers=")
-                except Exception as error:  # for whoever awaits the run, which stays paused
-                    self.wrong[interrupt_id] = error
-        self.undecided.discard(interrupt_id)
-        self._waiters.notify()
-
-    def _begin_again(self) -> None:
-        for interrupt_id in list(self.undecided):
-            self._drive.call_soon(partial(self._look, interrupt_id))

@@ -10,12 +10,14 @@ from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterr
 from nbagent.core.base.messages import Message, user
 from nbagent.core.call.threads import private_loop
 from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.state.history import closed_messages
 from nbagent.core.tools.spec import RunSpec, new_id
 
 from .generate import Pending
 from .host import Place, current_host
-from .run import Run
+from .run import Run, session_of
 from .scripted_answers import Answers, check_answers
+from .session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +59,25 @@ def launch(spec: RunSpec, prompt: str, options: Options, *, blocking: bool = Fal
     """
     options.check(spec)
     text, after = checked_prompt(prompt), options.after
-    if after is not None and options.pending == "queue" and after.queue(text):
+    if after is not None and options.pending == "queue" and session_of(after).queue(text):
         return after
     if after is not None and options.pending == "reject":
-        after.dismiss()
+        session_of(after).dismiss()
     messages = [*_history(after), user(text)]
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if blocking else host.loop(attended=attended)
     journal, place = Journal(new_id(), options.store), Place(host, attended, loop)
-    run = Run(spec, journal, place, answers=options.answers)
+    session = Session(spec, journal, place, answers=options.answers)
+    run = Run(session)
     host.started(run, on_rerun=options.on_rerun)
-    run.start(messages, after=after.id if after is not None else None)
+    session.start(messages, after=after.id if after is not None else None)
     try:
         if attended and options.show:
             host.show(run)
     except KeyboardInterrupt:  # it comes before the waiting that it is meant to end
         if blocking:
-            run.stop(by="keyboard")
+            session.stop(by="keyboard")
         raise
     return run
 
@@ -90,9 +93,10 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
     place = Place(host, attended, host.loop(attended=attended))
-    run = Run(spec, journal, place, answers=options.answers)
+    session = Session(spec, journal, place, answers=options.answers)
+    run = Run(session)
     host.started(run, on_rerun="keep")
-    run.take_up()
+    session.take_up()
     if attended and options.show:
         host.show(run)
     return run
@@ -132,4 +136,4 @@ def _history(after: Run | None) -> tuple[Message, ...]:
         )
     if after.status == "running":
         raise RunNotFinished(f"{after!r} has not ended: `await run` before going on with it")
-    return after.conversation
+    return closed_messages(session_of(after).state)

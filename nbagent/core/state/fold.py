@@ -31,13 +31,14 @@ from .state import Calls, CallState, CallStatus, RunEnd, RunState, evolve, stamp
 
 def started(call: CallState, event: ToolStarted) -> CallState:
     """A body was started, or goes on."""
+    passed = _kept(call, event.input)
     return evolve(
         call,
         status="running",
         attempt=event.attempt,
         owner=event.owner,
-        cleared=_kept(call, event.input),
-        judged=_kept(call, event.input),
+        cleared=passed,
+        judged=passed,
         waits_since=None,
     )
 

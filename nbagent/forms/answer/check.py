@@ -94,10 +94,10 @@ def _warm_up() -> None:
 
 
 _PANIC = "PanicException"
-"""What jsonschema's own dependency (rpds) raises where the stack is full; it is no ``Exception``."""
+"""What jsonschema's own dependency (rpds) raises where the stack is full; it is not an ``Exception``."""
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, RecursionError) or type(error).__name__ == _PANIC:
         return say("too_deep").rstrip(".")
     return f"{type(error).__name__}: {error}"
@@ -123,5 +123,7 @@ class SchemaChecker:
         except BaseException as error:  # a schema from anywhere can break the validator
             if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
                 raise
-            return Checked(problems=[Problem(None, (), say("not_checked", problem=_told(error)))])
+            return Checked(
+                problems=[Problem(None, (), say("not_checked", problem=_describe(error)))]
+            )
         return Checked(document, place(part, complaints, labelled=False))

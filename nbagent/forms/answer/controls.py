@@ -9,9 +9,9 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from nbagent.forms.nodes.nodes import Choice, Leaf, Node
+from nbagent.forms.nodes import Choice, Leaf, Node
 from nbagent.forms.texts import say
-from nbagent.forms.values import Json, broken, is_number, key_of, loads
+from nbagent.forms.values import Json, equality_key, has_lone_surrogates, is_number, loads
 
 _INT = re.compile(r"[+-]?[0-9]+(\.0+)?")
 _NUM = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -20,7 +20,7 @@ MAX_DIGITS = 1_000
 
 
 class NotANumber(ValueError):
-    """The text is no such number; the argument is the key of the sentence to say."""
+    """The text is not such a number; the argument is the key of the sentence to say."""
 
 
 def as_int(text: str) -> int:
@@ -102,7 +102,7 @@ def read_leaf(node: Leaf, draft: dict[str, Any]) -> Json:
 
 def read_text(node: Node, text: str) -> Json:
     """A typed text as the JSON of its field; raises Refused."""
-    if broken(text):
+    if has_lone_surrogates(text):
         raise Refused("broken_text")
     try:
         match node.kind:
@@ -131,7 +131,7 @@ def read_json(text: Any) -> Json:
     """The value of a typed JSON text; raises Refused."""
     if not isinstance(text, str):
         raise Refused("unreadable")
-    if broken(text):
+    if has_lone_surrogates(text):
         raise Refused("broken_text")
     try:
         return loads(text)
@@ -172,7 +172,7 @@ def read_multi(node: Choice, draft: dict[str, Any]) -> list[Json]:
         raise Refused("unreadable")
     values = [_option(node, index) for index in indices]
     values += [_write_in(node, text) for text in others]
-    return list({key_of(value): value for value in reversed(values)}.values())[::-1]
+    return list({equality_key(value): value for value in reversed(values)}.values())[::-1]
 
 
 def _option(node: Choice, index: Any) -> Json:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
-from nbagent.forms.nodes.nodes import (
+from nbagent.forms.nodes import (
+    MAX_LEVELS,
     Choice,
     Const,
+    Draft,
     Lazy,
     Leaf,
     Map,
@@ -21,92 +23,13 @@ from nbagent.forms.nodes.nodes import (
     Rows,
     Union,
 )
-from nbagent.forms.nodes.spec import holds_secret
 from nbagent.forms.schema.fields import escaped
-from nbagent.forms.secrets import masked, texts_in
+from nbagent.forms.secrets import Expand, holds_secret
 from nbagent.forms.texts import say
-from nbagent.forms.values import ABSENT, Json, broken
+from nbagent.forms.values import ABSENT, Json, has_lone_surrogates
 
 from .controls import Refused, read_choice, read_json, read_leaf, read_multi
 from .parts import Part, Path, Problem, Segment
-
-
-def unasked(node: Node) -> Json:
-    """What an untouched field without a prefill answers: nothing, unless there is nothing to ask."""
-    if isinstance(node, Const) and (node.required or node.always):
-        return node.const
-    if not node.sends_default or (masked(node.default) and holds_secret(node)):
-        return ABSENT
-    return node.default
-
-
-def emptied(node: Node, draft: dict[str, Any]) -> bool:
-    """A control whose text is gone; an empty text that was there before is a text."""
-    return isinstance(node, Leaf) and draft.get("text") == "" and node.shows != ""
-
-
-def places(node: Node, value: Json) -> Iterator[tuple[Segment, str, Node]]:
-    """Segment, id step and node of each child of an untouched container."""
-    if not isinstance(value, dict | list):
-        return
-    match node:
-        case Object():
-            yield from ((each.key, escaped(each.key), each) for each in node.fields)
-        case Rows():
-            yield from ((i, str(i), each) for i, each in enumerate(node.rows))
-        case Map():
-            yield from ((key, str(i), each) for i, (key, each) in enumerate(node.entries))
-        case Parts():
-            yield from ((i, str(i), each) for i, each in enumerate(node.parts[: len(value)]))
-        case _:
-            return
-
-
-def blank(draft: Any) -> bool:
-    """Whether nothing was touched: null, or fields of which none was."""
-    if draft is None:
-        return True
-    if isinstance(draft, dict) and set(draft) <= {"fields", "more"}:
-        inner = draft.get("fields", {})
-        return isinstance(inner, dict) and _all_blank(inner) and draft.get("more") is None
-    return False
-
-
-def _all_blank(drafts: dict[str, Any]) -> bool:
-    todo: list[Any] = list(drafts.values())
-    while todo:
-        draft = todo.pop()
-        if draft is None:
-            continue
-        inner = (
-            draft.get("fields") if isinstance(draft, dict) and set(draft) == {"fields"} else None
-        )
-        if not isinstance(inner, dict):
-            return False
-        todo.extend(inner.values())
-    return True
-
-
-def moves_nothing(node: Node, draft: dict[str, Any]) -> bool:
-    """Whether rows or entries were sent just as they are."""
-    if isinstance(node, Rows) and isinstance(rows := draft.get("rows"), list):
-        return rows == [{"from": index, "draft": None} for index in range(len(node.rows))]
-    return False
-
-
-def picked(items: tuple[Any, ...], index: Any) -> Any:
-    """The item at an index from a draft, or None where that is no index of these."""
-    usable = isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(items)
-    return items[index] if usable else None
-
-
-def entry_named(known: dict[str, Node], source: Any) -> Node | None:
-    """The entry that a draft says it came from, or None where there is none."""
-    return known.get(source) if isinstance(source, str) else None
-
-
-MAX_LEVELS = 40
-"""Levels that a person can open in a shape that repeats itself."""
 
 
 @dataclass(frozen=True)
@@ -121,23 +44,14 @@ class _Spot:
         return _Spot(f"{self.id}/{step}", (*self.path, segment), self.level + 1)
 
 
-class Opens(Protocol):
-    """Opens a shape that repeats itself."""
-
-    def expand(self, node: Lazy) -> Node:
-        """The shape behind a lazy node, one level of it."""
-        ...
-
-
 class Decoder:
-    """Reads one submission; ``problems`` is what could not be read, ``secrets`` what never to tell."""
+    """Reads one submission; ``problems`` is what could not be read."""
 
-    def __init__(self, builder: Opens) -> None:
-        self._builder = builder
+    def __init__(self, expand: Expand) -> None:
+        self._expand = expand
         self.problems: list[Problem] = []
-        self.secrets: set[str] = set()
 
-    def decode(self, root: Node, drafts: Any) -> Part:
+    def decode(self, root: Node, drafts: Draft) -> Part:
         """The answered tree; a root without a value has ``value`` ABSENT and a problem."""
         part = self._decode(root, drafts, _Spot(root.id, ()))
         return self._must(part)
@@ -153,8 +67,8 @@ class Decoder:
         self.problems.append(Problem(part.id, part.path, message))
         return part
 
-    def _decode(self, node: Node, draft: Any, spot: _Spot) -> Part:
-        if blank(draft) and (draft is None or node.value is not None):
+    def _decode(self, node: Node, draft: Draft, spot: _Spot) -> Part:
+        if _is_untouched(draft) and (draft is None or node.value is not None):
             return self._untouched(node, spot)
         part = Part(node, spot.id, spot.path)
         if not isinstance(draft, dict) or spot.level > MAX_LEVELS:
@@ -166,39 +80,33 @@ class Decoder:
         if draft.get("null") is True:
             part.value = None
             return part if node.nullable else self._fail(part, say("not_null"))
-        if draft.get("cleared") is True or emptied(node, draft):
+        if draft.get("cleared") is True or _is_emptied(node, draft):
             return part  # left out: the validator, or the container, says whether it may be
         return self._touched(node, draft, spot)
 
     def _read_only(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
         part = self._untouched(node, spot)
-        return part if moves_nothing(node, draft) else self._fail(part, say("read_only"))
+        return part if _keeps_rows(node, draft) else self._fail(part, say("read_only"))
 
     def _touched(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
         if "json" in draft:
             return self._typed(node, draft["json"], spot)
         match node:
-            case Object() | Rows() | Map() | Parts():
-                return self._container(node, draft, spot)
-            case Union():
-                return self._union(node, draft, spot)
-            case Lazy():
-                return self._lazy(node, draft, spot)
-            case _:
-                return self._control(node, draft, spot)
-
-    def _container(
-        self, node: Object | Rows | Map | Parts, draft: dict[str, Any], spot: _Spot
-    ) -> Part:
-        match node:
             case Object():
-                return self._object(node, draft, spot)
+                part = self._object(node, draft, spot)
             case Rows():
-                return self._rows(node, draft, spot)
+                part = self._rows(node, draft, spot)
             case Map():
-                return self._map(node, draft, spot)
+                part = self._map(node, draft, spot)
             case Parts():
-                return self._parts(node, draft, spot)
+                part = self._parts(node, draft, spot)
+            case Union():
+                part = self._union(node, draft, spot)
+            case Lazy():
+                part = self._lazy(node, draft, spot)
+            case _:
+                part = self._control(node, draft, spot)
+        return part
 
     def _typed(self, node: Node, draft: Any, spot: _Spot) -> Part:
         """The JSON text of a node's whole value."""
@@ -208,39 +116,32 @@ class Decoder:
             part.value = read_json(text)
         except Refused as problem:
             return self._fail(part, str(problem))
-        if holds_secret(node):
-            self.secrets.update(texts_in(part.value))
         return part
 
     def _control(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
         part = Part(node, spot.id, spot.path)
         try:
-            part.value = _read(node, draft)
+            part.value = _read_control(node, draft)
         except Refused as problem:
             return self._fail(part, str(problem))
-        if node.secret:
-            self.secrets.update(texts_in(part.value))
         return part
 
     def _untouched(self, node: Node, spot: _Spot) -> Part:
         """The prefill as it came; else what the form's rules send for a field nobody touched."""
         part = Part(node, spot.id, spot.path, value=node.value)
         if node.value is ABSENT:
-            part.value = unasked(node)
+            part.value = _default_answer(node)
         composed = part.value is ABSENT and node.required
         if composed and isinstance(node, Object):
             return self._object(node, {"fields": {}}, spot)
         if composed and isinstance(node, Parts):
             return self._parts(node, {"parts": []}, spot)
-        if node.secret:
-            self.secrets.update(texts_in(part.value))
         if part.value is not ABSENT:
-            self._shadow(part, spot)
+            self._add_children(part, spot)
         return part
 
-    def _shadow(self, part: Part, spot: _Spot) -> None:
+    def _add_children(self, part: Part, spot: _Spot) -> None:
         """The children of an untouched container, so that errors find their fields."""
-        value = part.value
         if isinstance(part.node, Union):
             index = part.node.branch
             if index is not None:
@@ -249,9 +150,11 @@ class Decoder:
                 part.branch = self._untouched(branch.node, inner)
                 part.index, part.raw = index, branch.raw
             return
-        for segment, step, node in places(part.node, value):
+        for segment, step, node in _located_children(part.node, part.value):
             down = spot.down(step, segment)
-            absent = node.value is ABSENT  # and stays absent: nothing is composed, nothing asked
+            absent = (
+                node.value is ABSENT
+            )  # and stays absent: nothing is composed, no answer is asked for
             child = Part(node, down.id, down.path) if absent else self._untouched(node, down)
             part.children[segment] = child
 
@@ -270,7 +173,7 @@ class Decoder:
         for key in names:
             if key in part.children and part.children[key].value is not ABSENT:
                 part.value[key] = part.children[key].value
-        if node.more is not None and not blank(draft.get("more")):
+        if node.more is not None and not _is_untouched(draft.get("more")):
             self._more(part, node.more, draft["more"], spot)
         return part
 
@@ -291,8 +194,7 @@ class Decoder:
             return self._fail(part, say("unreadable"))
         for index, row in enumerate(rows):
             down = spot.down(str(index), index)
-            source = row.get("from") if isinstance(row, dict) else -1
-            template = picked(node.rows, source) if source is not None else node.item
+            template = node.template(row.get("from")) if isinstance(row, dict) else None
             if template is None:
                 return self._fail(part, say("unreadable"))
             child = self._must(self._decode(template, row.get("draft"), down))
@@ -305,14 +207,13 @@ class Decoder:
         entries = draft.get("entries")
         if not isinstance(entries, list):
             return self._fail(part, say("unreadable"))
-        known = dict(node.entries)
         for index, entry in enumerate(entries):
-            source = entry.get("from") if isinstance(entry, dict) else entry
-            key = entry.get("key", source) if isinstance(entry, dict) else None
-            template = node.item if source is None else entry_named(known, source)
+            given = entry if isinstance(entry, dict) else {}
+            source = given.get("from")
+            template, key = node.template(source), given.get("key", source)
             if template is None or not isinstance(key, str):
                 return self._fail(part, say("unreadable"))
-            child = self._decode(template, entry.get("draft"), spot.down(str(index), key))
+            child = self._decode(template, given.get("draft"), spot.down(str(index), key))
             self._check_key(part, child, key)
             part.children.setdefault(key, self._must(child))
             part.value.setdefault(key, None if child.value is ABSENT else child.value)
@@ -322,9 +223,9 @@ class Decoder:
         """Names are not empty (unless the prefill's was), not broken, and stand once."""
         if key in part.children:
             self._fail(child, say("same_key", name=key))
-        elif broken(key):
+        elif has_lone_surrogates(key):
             self._fail(child, say("broken_text"))
-        elif not key and all(each for each, _ in getattr(part.node, "entries", ())):
+        elif not key and all(getattr(part.node, "entries", ())):
             self._fail(child, say("no_key"))
 
     def _parts(self, node: Parts, draft: dict[str, Any], spot: _Spot) -> Part:
@@ -347,7 +248,7 @@ class Decoder:
     def _union(self, node: Union, draft: dict[str, Any], spot: _Spot) -> Part:
         part = Part(node, spot.id, spot.path)
         index = draft.get("branch", node.branch)
-        branch = picked(node.branches, index)
+        branch = node.branch_at(index)
         if branch is None:
             return self._fail(part, say("no_branch"))
         inner = _Spot(f"{spot.id}|{index}", spot.path, spot.level + 1)
@@ -359,15 +260,16 @@ class Decoder:
     def _lazy(self, node: Lazy, draft: dict[str, Any], spot: _Spot) -> Part:
         if draft.get("open") is not True:
             return self._fail(Part(node, spot.id, spot.path), say("unreadable"))
-        shape = self._builder.expand(node)
+        shape = self._expand(node)
         inner = draft.get("draft")
         typed = inner.get("text") if isinstance(inner, dict) else None
         if isinstance(typed, str) and not isinstance(shape, Leaf):
-            shape = Leaf(id=node.id, key=node.key, kind="json", label=node.label)
+            secret = holds_secret(shape)
+            shape = Leaf(id=node.id, key=node.key, kind="json", label=node.label, secret=secret)
         return self._decode(shape, inner, replace(spot, level=spot.level + 1))
 
 
-def _read(node: Node, draft: dict[str, Any]) -> Json:
+def _read_control(node: Node, draft: dict[str, Any]) -> Json:
     match node:
         case Leaf():
             return read_leaf(node, draft)
@@ -377,3 +279,60 @@ def _read(node: Node, draft: dict[str, Any]) -> Json:
             return read_choice(node, draft)
         case _:
             raise Refused("read_only" if isinstance(node, Const) else "unreadable")
+
+
+def _default_answer(node: Node) -> Json:
+    """What an untouched field without a prefill answers: nothing, unless there is nothing to ask."""
+    if isinstance(node, Const) and (node.required or node.always):
+        return node.const
+    return node.default if node.sends_default else ABSENT
+
+
+def _located_children(node: Node, value: Json) -> Iterator[tuple[Segment, str, Node]]:
+    """Segment, id step and node of each child of an untouched container."""
+    if not isinstance(value, dict | list):
+        return
+    match node:
+        case Object():
+            yield from ((each.key, escaped(each.key), each) for each in node.fields)
+        case Rows():
+            yield from ((i, str(i), each) for i, each in enumerate(node.rows))
+        case Map():
+            yield from ((key, str(i), each) for i, (key, each) in enumerate(node.entries.items()))
+        case Parts():
+            yield from ((i, str(i), each) for i, each in enumerate(node.parts[: len(value)]))
+        case _:
+            return
+
+
+def _is_untouched(draft: Draft) -> bool:
+    """Whether a draft is null, or fields and more names of which none was touched."""
+    if isinstance(draft, dict) and set(draft) <= {"fields", "more"} and draft.get("more") is None:
+        return _has_only_nulls(draft.get("fields", {}))
+    return draft is None
+
+
+def _has_only_nulls(fields: Draft) -> bool:
+    """Whether fields are null, or objects whose fields are, at any depth."""
+    todo = [fields]
+    while todo:
+        drafts = todo.pop()
+        if not isinstance(drafts, dict):
+            return False
+        for draft in filter(lambda each: each is not None, drafts.values()):
+            if not isinstance(draft, dict) or set(draft) != {"fields"}:
+                return False
+            todo.append(draft["fields"])
+    return True
+
+
+def _is_emptied(node: Node, draft: dict[str, Any]) -> bool:
+    """Whether a control's text is gone; an empty text that was there before is a text."""
+    return isinstance(node, Leaf) and draft.get("text") == "" and node.shows != ""
+
+
+def _keeps_rows(node: Node, draft: dict[str, Any]) -> bool:
+    """Whether rows were sent just as they are."""
+    if isinstance(node, Rows) and isinstance(rows := draft.get("rows"), list):
+        return rows == [{"from": index, "draft": None} for index in range(len(node.rows))]
+    return False

@@ -1,4 +1,4 @@
-"""jsonschema's errors as complaints with a place and a sentence that repeats no input.
+"""Bare schemas validated by jsonschema, its errors told in sentences that repeat no input.
 
 Loads ``jsonschema``; import it where a bare schema is validated and not before.
 """
@@ -17,21 +17,37 @@ from jsonschema.validators import validator_for as class_for
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
-from nbagent.forms.schema.cost import refuse_if_costly
-from nbagent.forms.schema.patterns import found
+from nbagent.forms.schema.patterns import matches
+from nbagent.forms.schema.refs import Refs
 from nbagent.forms.texts import say, say_counted
-from nbagent.forms.values import Json, children, key_of, shown
+from nbagent.forms.values import Json, as_text, children, equality_key
 
 from .parts import Part
-from .place import Complaint, at_path, others
+from .place import Complaint, at_path, join_reasons
 from .repair import repaired
 
 _Errors = Iterator[ValidationError]
 _Keyword = Callable[[Any, Any, Json, Json], _Errors]
+
+MAX_RULES = 5_000
+"""Schemas that one place of a document may be checked against: small documents can unfold without end."""
 _REFS = ("$ref", "$dynamicRef", "$recursiveRef")
+_SEVERAL = ("allOf", "anyOf", "oneOf", "dependentSchemas")
+_SINGLE = ("not", "if", "then", "else")
+"""Keywords whose schemas apply to the same value."""
 
 
-def validator_class(schema: Json) -> Any:
+def validator_for(schema: Json) -> Any:
+    """A validator that knows this document only: no reference is loaded from anywhere.
+
+    Raises:
+        TooCostly: checking would not end in reasonable time.
+    """
+    _refuse_if_costly(schema)
+    return _validator_class(schema)(repaired(schema), registry=EMPTY_REGISTRY)
+
+
+def _validator_class(schema: Json) -> Any:
     """A validator class for the draft that a schema names, else for the one it is written as."""
     kind: Any = Draft201909Validator if _writes_old_tuples(schema) else Draft202012Validator
     if isinstance(schema, dict) and isinstance(schema.get("$schema"), str):
@@ -97,13 +113,17 @@ def _additional_items(validator: Any, rule: Json, document: Json, schema: Json) 
 def _unique_items(validator: Any, unique: Json, items: Json, schema: Json) -> _Errors:
     """The keyword of jsonschema compares each item with each."""
     del validator, schema
-    if unique is True and isinstance(items, list) and len(set(map(key_of, items))) < len(items):
+    if (
+        unique is True
+        and isinstance(items, list)
+        and len(set(map(equality_key, items))) < len(items)
+    ):
         yield ValidationError("has an item twice")
 
 
 def _pattern(validator: Any, pattern: str, text: Json, schema: Json) -> _Errors:
     del validator, schema
-    if isinstance(text, str) and found(pattern, text) is not True:
+    if isinstance(text, str) and matches(pattern, text) is not True:
         yield ValidationError("does not match")
 
 
@@ -113,14 +133,14 @@ def _pattern_properties(
     del schema
     for pattern, rule in rules.items():
         for key, value in document.items() if isinstance(document, dict) else ():
-            if found(pattern, key):
+            if matches(pattern, key):
                 yield from validator.descend(value, rule, path=key, schema_path=pattern)
 
 
 def _additional_properties(validator: Any, rule: Json, document: Json, schema: Json) -> _Errors:
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     for key, value in document.items() if isinstance(document, dict) else ():
-        if key in known or any(found(pattern, key) for pattern in patterns):
+        if key in known or any(matches(pattern, key) for pattern in patterns):
             continue
         if rule is False:
             yield ValidationError("not expected", path=(key,))
@@ -128,14 +148,34 @@ def _additional_properties(validator: Any, rule: Json, document: Json, schema: J
             yield from validator.descend(value, rule, path=key)
 
 
-def validator_for(schema: Json) -> Any:
-    """A validator that knows this document only: no reference is loaded from anywhere.
+class TooCostly(ValueError):
+    """Checking against this schema would not end in reasonable time."""
 
-    Raises:
-        TooCostly: checking would not end in reasonable time.
-    """
-    refuse_if_costly(schema)
-    return validator_class(schema)(repaired(schema), registry=EMPTY_REGISTRY)
+
+def _refuse_if_costly(schema: Json) -> None:
+    """Raise TooCostly where one value would be checked against more than ``MAX_RULES`` schemas."""
+    known: dict[int, int] = {}
+    refs, todo = Refs(schema), [schema]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict) and _count_rules(item, refs, known) > MAX_RULES:
+            raise TooCostly("the schema unfolds to too many rules")
+        todo.extend(children(item))
+
+
+def _count_rules(schema: Json, refs: Refs, known: dict[int, int]) -> int:
+    """Schemas that apply to the same value; a circle counts once, the validator notices it."""
+    if not isinstance(schema, dict):
+        return 1
+    if id(schema) not in known:
+        known[id(schema)] = 1
+        parts = [part for word in _SEVERAL for part in children(schema.get(word))]
+        parts += [schema[word] for word in _SINGLE if word in schema]
+        ref = refs.ref_of(schema)
+        if ref:
+            parts.append(refs.target(ref))
+        known[id(schema)] = 1 + sum(_count_rules(part, refs, known) for part in parts)
+    return known[id(schema)]
 
 
 def complaints_of(validator: Any, document: Json, part: Part) -> list[Complaint]:
@@ -185,10 +225,12 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
     """Of a union: the errors of the branch that was answered, else of the one that nearly fits."""
     here = at_path(part, list(error.absolute_path))
     raw = here.raw if here is not None else None
-    mine = [each for each in error.context or () if raw is not None and _index(each) == raw]
+    mine = [each for each in error.context or () if raw is not None and _branch_index(each) == raw]
     if mine:
         found = [complaint for each in mine for complaint in _complaints(each, part)]
-        yield from (replace(each, why=each.why or _others(error, here)) for each in found[:1])
+        yield from (
+            replace(each, why=each.why or _other_branches(error, here)) for each in found[:1]
+        )
         yield from found[1:]
         return
     nearest = best_match([error])
@@ -198,30 +240,30 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
         yield from _complaints(nearest, part)
 
 
-def _index(error: ValidationError) -> Any:
+def _branch_index(error: ValidationError) -> Any:
     """Which branch of a union an error is of."""
     return next(iter(error.schema_path), None)
 
 
-def _others(error: ValidationError, part: Part | None) -> str:
+def _other_branches(error: ValidationError, part: Part | None) -> str:
     """What the branches that were not picked say."""
     known = getattr(part.node, "branches", ()) if part is not None else ()
     labels = {branch.raw: branch.label for branch in known}
-    said: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for each in error.context or ():
-        index = _index(each)
+        index = _branch_index(each)
         if part is not None and index != part.raw and index in labels:
-            said.setdefault(labels[index], []).append(_sentence(each))
-    return others(said)
+            reasons.setdefault(labels[index], []).append(_sentence(each))
+    return join_reasons(reasons)
 
 
 _KNOWN_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 _COUNTED = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
-_PLAIN = (
+_WITH_LIMIT = (
     "const", "enum", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
     "exclusiveMaximum", "multipleOf", "uniqueItems", "oneOf", "anyOf", "contains", "not",
 )  # fmt: skip
-_ALIKE = {
+_SAME_SENTENCE = {
     "additionalProperties": "extra_names",
     "unevaluatedProperties": "extra_names",
     "additionalItems": "extra_items",
@@ -235,15 +277,15 @@ def _sentence(error: ValidationError) -> str:
     word, limit = str(error.validator), cast("Json", error.validator_value)
     if word == "type":
         return say("wrong_type", types=_types(limit))
-    listed = ", ".join(map(shown, limit[:12])) if isinstance(limit, list) else shown(limit)
-    told = listed if len(listed) < 300 else listed[:299] + "…"
+    listed = ", ".join(map(as_text, limit[:12])) if isinstance(limit, list) else as_text(limit)
+    bounded = listed if len(listed) < 300 else listed[:299] + "…"
     if word in _COUNTED:
-        return say_counted(f"wrong_{word}", limit, limit=told)
-    known = f"wrong_{word}" if word in _PLAIN and limit != {} else "wrong"
-    return say(_ALIKE.get(word, known), limit=told)
+        return say_counted(f"wrong_{word}", limit, limit=bounded)
+    known = f"wrong_{word}" if word in _WITH_LIMIT and limit != {} else "wrong"
+    return say(_SAME_SENTENCE.get(word, known), limit=bounded)
 
 
 def _types(limit: Json) -> str:
     names = limit if isinstance(limit, list) else [limit]
-    told = [say(f"type_{name}") if name in _KNOWN_TYPES else shown(name) for name in names]
-    return say("or").join(told)
+    named = [say(f"type_{name}") if name in _KNOWN_TYPES else as_text(name) for name in names]
+    return say("or").join(named)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nbagent.forms.nodes.nodes import Node
+from nbagent.forms.nodes import Node
 from nbagent.forms.values import ABSENT, Json
 
 Segment = str | int
@@ -40,3 +41,16 @@ class Part:
     failed: bool = False
     typed: bool = False
     """Whether it was written as JSON as a whole: there are no fields below."""
+
+    def walk(self) -> Iterator[Part]:
+        """This part and all inside it, in the order of the form."""
+        todo = [self]
+        while todo:
+            here = todo.pop()
+            yield here
+            todo += reversed(here.inner)
+
+    @property
+    def inner(self) -> list[Part]:
+        """The parts directly inside this one."""
+        return [*([self.branch] if self.branch else []), *self.children.values()]

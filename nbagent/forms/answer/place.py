@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from nbagent.forms.nodes.nodes import Leaf, Object
+from nbagent.forms.nodes import Leaf, Object, Union
 from nbagent.forms.texts import say
 
 from .parts import Part, Path, Problem, Segment
@@ -37,64 +37,53 @@ class Complaint:
         return replace(self, loc=self.loc[1:])
 
 
-def others(said: Mapping[str, Iterable[str]]) -> str:
-    """What other shapes of a union say, by their names, on one bounded line."""
-    told = (f"{label}: {' '.join(dict.fromkeys(each))}" for label, each in said.items())
-    line = " ".join(" / ".join(told).split())
+def join_reasons(reasons: Mapping[str, Iterable[str]]) -> str:
+    """What other shapes of a union say, by their labels, on one bounded line."""
+    parts = (f"{label}: {' '.join(dict.fromkeys(each))}" for label, each in reasons.items())
+    line = " ".join(" / ".join(parts).split())
     return line if len(line) <= MAX_WHY else line[: MAX_WHY - 1] + "…"
 
 
 def place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[Problem]:
     """The problems of a validator at their fields; ``labelled`` where unions add a segment."""
-    found = _place(part, complaints, labelled)
+    found = _place(part, complaints, labelled=labelled)
     return list(dict.fromkeys(found))
 
 
-def _place(part: Part, complaints: list[Complaint], labelled: bool) -> list[Problem]:  # noqa: FBT001
+def _place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[Problem]:
     if part.branch is not None:
-        return _in_union(part, part.branch, complaints, labelled)
+        if labelled:
+            return _in_union(part, part.branch, complaints)
+        return _place(part.branch, complaints, labelled=False)
     problems: list[Problem] = []
     for segment, group in groupby(complaints, key=lambda each: each.loc[:1]):
-        listed = list(group)
         child = part.children.get(segment[0]) if segment else None
         if child is None:
-            problems += [_here(part, each) for each in listed]
+            problems += [_here(part, each) for each in group]
         else:
-            rest = [each.inside for each in listed]
-            problems += _place(child, rest, labelled)
+            problems += _place(child, [each.inside for each in group], labelled=labelled)
     return problems
 
 
-def _in_union(
-    part: Part,
-    branch: Part,
-    complaints: list[Complaint],
-    labelled: bool,  # noqa: FBT001
-) -> list[Problem]:
-    if not labelled:
-        return _place(branch, complaints, labelled)
-    own = [each for each in complaints if not each.loc]
-    runs = [
-        list(group)
-        for _, group in groupby(
-            (each for each in complaints if each.loc), key=lambda each: each.loc[0]
-        )
-    ]
-    problems = [_here(part, each) for each in own]
-    count = len(getattr(part.node, "branches", ()))
-    if len(runs) == 1 and getattr(part.node, "exclusive", False):
-        chosen = runs[0]
-    elif len(runs) == count and part.index is not None:
-        chosen = runs[part.index]
-    elif runs:
-        told = "; ".join(dict.fromkeys(each.message for run in runs for each in run))
-        return [*problems, Problem(part.id, part.path, say("no_shape", problems=told))]
-    else:
+def _in_union(part: Part, branch: Part, complaints: list[Complaint]) -> list[Problem]:
+    """Of pydantic's complaints about each shape in turn those about the shape that was picked."""
+    branches = part.node.branches if isinstance(part.node, Union) else ()
+    exclusive = isinstance(part.node, Union) and part.node.exclusive
+    problems = [_here(part, each) for each in complaints if not each.loc]
+    inside = (each for each in complaints if each.loc)
+    runs = [list(group) for _, group in groupby(inside, key=lambda each: each.loc[0])]
+    if not runs:
         return problems
-    found = _place(branch, [each.inside for each in chosen], labelled)
-    labels = [each.label for each in getattr(part.node, "branches", ())]
-    unpicked = [pair for pair in zip(labels, runs, strict=False) if pair[1] is not chosen]
-    why = others({label: (each.message for each in run) for label, run in unpicked})
+    if len(runs) == 1 and exclusive:
+        picked = runs[0]
+    elif len(runs) == len(branches) and part.index is not None:
+        picked = runs[part.index]
+    else:
+        messages = "; ".join(dict.fromkeys(each.message for run in runs for each in run))
+        return [*problems, Problem(part.id, part.path, say("no_shape", problems=messages))]
+    found = _place(branch, [each.inside for each in picked], labelled=True)
+    pairs = [pair for pair in zip(branches, runs, strict=False) if pair[1] is not picked]
+    why = join_reasons({shape.label: (each.message for each in run) for shape, run in pairs})
     return problems + [replace(each, why=each.why or why) for each in found[:1]] + found[1:]
 
 

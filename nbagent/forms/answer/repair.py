@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from nbagent.forms.schema.patterns import usable
+from nbagent.forms.schema.patterns import is_pattern
 from nbagent.forms.values import Json, is_number
 
 _TYPES = {"null", "boolean", "integer", "number", "string", "array", "object"}
-_ONE = ("not", "if", "then", "else", "contains", "propertyNames", "additionalProperties",
+_SCHEMA = ("not", "if", "then", "else", "contains", "propertyNames", "additionalProperties",
         "unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema")  # fmt: skip
-_MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
-_NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+_SCHEMA_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
+_SCHEMA_MAP = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 _TELLING = ("additional", "unevaluated")
 """Keywords that tell themselves what a plain ``false`` refuses."""
 _OLD = ("draft-03", "draft-04")
@@ -38,7 +38,7 @@ def _address(value: Json) -> bool:
         return False
 
 
-_WELL: dict[str, Callable[[Json], bool]] = {
+_WELL_FORMED: dict[str, Callable[[Json], bool]] = {
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), is_number),
     **dict.fromkeys(("multipleOf", "divisibleBy"), lambda value: is_number(value) and value > 0),
     **dict.fromkeys(
@@ -52,7 +52,7 @@ _WELL: dict[str, Callable[[Json], bool]] = {
     "enum": lambda value: isinstance(value, list),
     "uniqueItems": lambda value: isinstance(value, bool),
     "dependentRequired": lambda value: isinstance(value, dict) and all(map(_names, value.values())),
-    "pattern": usable,
+    "pattern": is_pattern,
 }  # fmt: skip
 
 
@@ -96,14 +96,14 @@ def _limits(words: dict[str, Any]) -> None:
 
 def _keyword(word: str, value: Json, draft: str) -> tuple[Json] | None:
     """The keyword's value in a tuple, or None to leave it out."""
-    if word in _ONE:
+    if word in _SCHEMA:
         return _single(word, value, draft)
-    if word in _MANY:
+    if word in _SCHEMA_LIST:
         return _listed(value, draft)
     if word == "items":
         kept = _listed(value, draft) if isinstance(value, list) else None
         return kept or _single(word, value, draft)
-    if word in _NAMED:
+    if word in _SCHEMA_MAP:
         return _named(word, value, draft)
     return _plain(word, value, draft)
 
@@ -124,7 +124,7 @@ def _named(word: str, value: Json, draft: str) -> tuple[Json] | None:
     if not isinstance(value, dict):
         return None
     patterns = word == "patternProperties"
-    kept = {name: each for name, each in value.items() if not patterns or usable(name)}
+    kept = {name: each for name, each in value.items() if not patterns or is_pattern(name)}
     return ({name: _repair(each, draft) for name, each in kept.items()},)
 
 
@@ -137,7 +137,7 @@ def _plain(word: str, value: Json, draft: str) -> tuple[Json] | None:
         return _dependencies(value, draft)
     if draft == "draft-04" and word.startswith("exclusive"):
         return (value,) if isinstance(value, bool) else None
-    check = _WELL.get(word)
+    check = _WELL_FORMED.get(word)
     return (value,) if check is None or check(value) else None
 
 

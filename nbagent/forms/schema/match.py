@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nbagent.forms.values import Json, is_number, same
+from nbagent.forms.values import Json, dict_or_empty, is_number, list_or_empty, same
 
-from .refs import Refs, Words
+from .fields import required_names
+from .refs import Keywords, Refs
 
-MAX_LOOK = 6
+MAX_DEPTH = 6
 """Levels that are compared; deeper parts are taken to fit."""
 MAX_ITEMS = 20
 
@@ -39,7 +40,7 @@ def best_branch(refs: Refs, schemas: list[Json], value: Json) -> int | None:
 
 def fit(refs: Refs, schema: Json, value: Json, depth: int = 0) -> float | None:
     """How well a value fits, higher is better; None where it cannot be meant."""
-    if schema is False or depth > MAX_LOOK:
+    if schema is False or depth > MAX_DEPTH:
         return None if schema is False else 0.0
     words = refs.flatten(schema).words
     own = _own_fit(words, value)
@@ -53,21 +54,19 @@ def fit(refs: Refs, schema: Json, value: Json, depth: int = 0) -> float | None:
     return own + branched
 
 
-def _branch_fit(refs: Refs, words: Words, value: Json, depth: int) -> float | None:
+def _branch_fit(refs: Refs, words: Keywords, value: Json, depth: int) -> float | None:
     score = 0.0
     for word in ("anyOf", "oneOf"):
-        branches = words.get(word)
-        if not isinstance(branches, list) or not branches:
-            continue
-        inner = [fit(refs, branch, value, depth + 1) for branch in branches]
-        found = [each for each in inner if each is not None]
-        if not found:
+        branches = list_or_empty(words.get(word))
+        scores = [fit(refs, branch, value, depth + 1) for branch in branches]
+        fitting = [each for each in scores if each is not None]
+        if branches and not fitting:
             return None
-        score += max(found)
+        score += max(fitting, default=0.0)
     return score
 
 
-def _own_fit(words: Words, value: Json) -> float | None:
+def _own_fit(words: Keywords, value: Json) -> float | None:
     """By const, enum and type alone."""
     score = 0.0
     if "const" in words:
@@ -89,13 +88,10 @@ def _own_fit(words: Words, value: Json) -> float | None:
 
 
 def _object_fit(
-    refs: Refs, words: Words, value: dict[str, Any], depth: int, score: float
+    refs: Refs, words: Keywords, value: dict[str, Any], depth: int, score: float
 ) -> float | None:
-    fields = words.get("properties")
-    fields = fields if isinstance(fields, dict) else {}
-    required = words.get("required")
-    missing = [name for name in required if name not in value] if isinstance(required, list) else []
-    score -= 5.0 * len(missing)
+    fields = dict_or_empty(words.get("properties"))
+    score -= 5.0 * len(required_names(words) - value.keys())
     for key, part in list(value.items())[:MAX_ITEMS]:
         rest = words.get("additionalProperties", True)
         inner = fit(refs, fields.get(key, rest), part, depth + 1)
@@ -110,9 +106,10 @@ def _is_tag(refs: Refs, schema: Json) -> bool:
     return isinstance(schema, dict) and "const" in refs.flatten(schema).words
 
 
-def _list_fit(refs: Refs, words: Words, value: list[Any], depth: int, score: float) -> float | None:
-    first = words.get("prefixItems")
-    first = first if isinstance(first, list) else []
+def _list_fit(
+    refs: Refs, words: Keywords, value: list[Any], depth: int, score: float
+) -> float | None:
+    first = list_or_empty(words.get("prefixItems"))
     rest = words.get("items", True)
     if isinstance(rest, list):
         first, rest = rest, words.get("additionalItems", True)

@@ -11,8 +11,8 @@ MAX_TEXT = 10_000
 """Characters that a pattern of Python's own is tried on; only look-arounds and such need it."""
 
 
-def found(pattern: str, text: str) -> bool | None:
-    """Whether a pattern is in a text; None where that cannot be told."""
+def matches(pattern: str, text: str) -> bool | None:
+    """Whether a pattern is in a text; None where it cannot be searched for."""
     linear = _linear(pattern)
     if linear is None:
         return _by_python(pattern, text)
@@ -40,7 +40,7 @@ def _by_python(pattern: str, text: str) -> bool | None:
         return None
 
 
-def usable(pattern: object) -> bool:
+def is_pattern(pattern: object) -> bool:
     """Whether a pattern can be searched for at all."""
     if not isinstance(pattern, str):
         return False

@@ -10,32 +10,97 @@ from urllib.parse import unquote, urldefrag, urljoin
 from nbagent.forms.texts import say
 from nbagent.forms.values import Json, children, same
 
+Keywords = dict[str, Any]
+"""A schema as an object: its keywords."""
+
+NOTES = "x-nbagent"
+"""Where the form's own schema generator, and ``Refs``, leave notes for the builder."""
+SHAPE_TITLE = "x-nbagent-name"
+"""The title of a ``$ref`` target: it names the shape and says nothing about the field."""
+MAX_STEPS = 200
+"""Schemas folded into one; more is an attack or a mistake, and the rest is left to validation."""
 MAX_INDEXED = 200_000
+"""Parts of a document in which addresses are looked for."""
+MAX_INDEX = 9
+"""Digits of a place in a list."""
+_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
+_FOLDED = (*_REFS, "allOf")
 _DATA = ("enum", "const", "default", "examples")
 """Keywords that hold values, in which nothing is a schema."""
 _OLD = ("draft-03", "draft-04")
 """Drafts that write ``id`` for ``$id``."""
-MAX_INDEX = 9
-"""Digits of a place in a list."""
 
 
-@dataclass
-class _Index:
-    """Schemas by address; ``bases`` has the address, by id, of schemas that are not at the root's."""
+@dataclass(frozen=True)
+class Flat:
+    """A schema's keywords with references followed, and the references that were."""
 
-    root: str = ""
-    addressed: dict[str, Json] = field(default_factory=dict)
-    bases: dict[int, str] = field(default_factory=dict)
+    words: Keywords
+    refs: frozenset[str]
 
 
-class Lookup:
+class Refs:
+    """Looks up references inside one schema document."""
+
+    def __init__(self, root: Json) -> None:
+        self._lookup = _Lookup(root)
+        self._steps = 0
+        self._flat: dict[int, tuple[Json, Flat]] = {}
+
+    def flatten(self, schema: Json) -> Flat:
+        """Fold ``$ref`` with its siblings and ``allOf`` into one set of keywords."""
+        known = self._flat.get(id(schema))
+        if known is None:
+            self._steps = MAX_STEPS
+            known = (schema, Flat(*self._fold(schema, frozenset())))
+            self._flat[id(schema)] = known  # holds the schema, so that its id stays its own
+        return known[1]
+
+    def _fold(self, schema: Json, seen: frozenset[str]) -> tuple[Keywords, frozenset[str]]:
+        self._steps -= 1
+        if not isinstance(schema, dict) or self._steps < 0:
+            return ({"not": {}} if schema is False else {}), seen
+        words = {key: value for key, value in schema.items() if key not in _FOLDED}
+        ref = self.ref_of(schema)
+        if ref and ref not in seen:
+            base, seen = self._follow(ref, seen)
+            words = merge(base, words)
+        parts = schema.get("allOf")
+        for part in parts if isinstance(parts, list) else ():
+            piece, seen = self._fold(part, seen)
+            words = merge(piece, words)
+        return words, seen
+
+    def ref_of(self, schema: Keywords) -> str:
+        """The name of what a schema refers to, the same wherever the reference stands; else empty."""
+        refs = (schema.get(word) for word in _REFS)
+        ref = next((each for each in refs if isinstance(each, str)), None)
+        return "" if ref is None else self._lookup.name_of(ref, schema)
+
+    def target(self, name: str) -> Json | None:
+        """What a name of ``ref_of`` stands for inside this document, or None."""
+        return self._lookup.target(name)
+
+    def _follow(self, ref: str, seen: frozenset[str]) -> tuple[Keywords, frozenset[str]]:
+        target = self.target(ref)
+        if target is None:
+            return {NOTES: {"reason": say("not_loaded", ref=ref)}}, seen
+        words, seen = self._fold(target, seen | {ref})
+        words = dict(words)
+        title = words.pop("title", None)
+        if isinstance(title, str):
+            words.setdefault(SHAPE_TITLE, title)
+        return words, seen
+
+
+class _Lookup:
     """Finds what a reference points to."""
 
     def __init__(self, root: Json) -> None:
         self._root = root
         self._made: _Index | None = None
 
-    def named(self, ref: str, schema: Json) -> str:
+    def name_of(self, ref: str, schema: Json) -> str:
         """One name for a reference that stands in ``schema``, wherever else it stands."""
         index = self._index()
         base = index.bases.get(id(schema), index.root)
@@ -44,7 +109,7 @@ class Lookup:
     def target(self, ref: str, schema: Json = None) -> Json | None:
         """What a reference that stands in ``schema`` points to inside this document, or None."""
         index = self._index()
-        base, _, fragment = self.named(ref, schema).partition("#")
+        base, _, fragment = self.name_of(ref, schema).partition("#")
         start = self._root if base in ("", index.root) else index.addressed.get(base)
         if start is None or not fragment:
             return start
@@ -56,6 +121,15 @@ class Lookup:
         if self._made is None:
             self._made = _indexed(self._root)
         return self._made
+
+
+@dataclass
+class _Index:
+    """Schemas by address; ``bases`` has the address, by id, of schemas that are not at the root's."""
+
+    root: str = ""
+    addressed: dict[str, Json] = field(default_factory=dict)
+    bases: dict[int, str] = field(default_factory=dict)
 
 
 def _joined(base: str, ref: str) -> str:
@@ -117,81 +191,7 @@ def _addressed(index: _Index, schema: dict[str, Json], base: str, word: str) -> 
     return base
 
 
-MARK = "x-nbagent"
-"""Where the form's own schema generator, and ``Refs``, leave notes for the builder."""
-NAME = "x-nbagent-name"
-"""The title of a ``$ref`` target: it names the shape and says nothing about the field."""
-MAX_STEPS = 200
-"""Schemas folded into one; more is an attack or a mistake, and the rest is left to validation."""
-_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
-_FOLDED = (*_REFS, "allOf")
-
-Words = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Flat:
-    """A schema's keywords with references followed, and the references that were."""
-
-    words: Words
-    refs: frozenset[str]
-
-
-class Refs:
-    """Looks up references inside one schema document."""
-
-    def __init__(self, root: Json) -> None:
-        self._lookup = Lookup(root)
-        self._steps = 0
-        self._flat: dict[int, tuple[Json, Flat]] = {}
-
-    def flatten(self, schema: Json) -> Flat:
-        """Fold ``$ref`` with its siblings and ``allOf`` into one set of keywords."""
-        known = self._flat.get(id(schema))
-        if known is None:
-            self._steps = MAX_STEPS
-            known = (schema, Flat(*self._fold(schema, frozenset())))
-            self._flat[id(schema)] = known  # holds the schema, so that its id stays its own
-        return known[1]
-
-    def _fold(self, schema: Json, seen: frozenset[str]) -> tuple[Words, frozenset[str]]:
-        self._steps -= 1
-        if not isinstance(schema, dict) or self._steps < 0:
-            return ({"not": {}} if schema is False else {}), seen
-        words = {key: value for key, value in schema.items() if key not in _FOLDED}
-        ref = self.ref_of(schema)
-        if ref and ref not in seen:
-            base, seen = self._follow(ref, seen)
-            words = merge(base, words)
-        parts = schema.get("allOf")
-        for part in parts if isinstance(parts, list) else ():
-            piece, seen = self._fold(part, seen)
-            words = merge(piece, words)
-        return words, seen
-
-    def ref_of(self, schema: Words) -> str:
-        """The name of what a schema refers to, the same wherever the reference stands; else empty."""
-        refs = (schema.get(word) for word in _REFS)
-        ref = next((each for each in refs if isinstance(each, str)), None)
-        return "" if ref is None else self._lookup.named(ref, schema)
-
-    def target(self, name: str) -> Json | None:
-        """What a name of ``ref_of`` stands for inside this document, or None."""
-        return self._lookup.target(name)
-
-    def _follow(self, ref: str, seen: frozenset[str]) -> tuple[Words, frozenset[str]]:
-        target = self.target(ref)
-        if target is None:
-            return {MARK: {"reason": say("not_loaded", ref=ref)}}, seen
-        words, seen = self._fold(target, seen | {ref})
-        words = dict(words)
-        title = words.pop("title", None)
-        if isinstance(title, str):
-            words.setdefault(NAME, title)
-        return words, seen
-
-
-def merge(base: Words, over: Words) -> Words:
+def merge(base: Keywords, over: Keywords) -> Keywords:
     """Both sets of keywords at once: constraints tighten, for texts and the rest ``over`` wins."""
     if not base or not over:
         return dict(base or over)
@@ -260,7 +260,7 @@ _JOIN: dict[str, Callable[[Json, Json], Json]] = {
     "type": _join_types,
     "enum": _join_enums,
     "items": _join_schemas,
-    MARK: _join_notes,
+    NOTES: _join_notes,
     "nbagent": _join_notes,
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems"), _tighter(max)),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems"), _tighter(min)),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nbagent.forms.hints import HINT_KEY
 from nbagent.forms.texts import say
-from nbagent.forms.values import Json, is_number, key_of, shown
+from nbagent.forms.values import Json, as_text, dict_or_empty, equality_key, is_number
 
-from .refs import MARK, Refs, Words, merge
+from .refs import NOTES, SHAPE_TITLE, Keywords, Refs, merge
 
 Shape = Literal[
     "json", "const", "choice", "open_choice", "union", "decimal", "bool", "int", "num", "text",
@@ -16,7 +17,10 @@ Shape = Literal[
 ]  # fmt: skip
 
 MAX_OPTIONS = 2_000
-_NOTES = ("title", "description", "default", "examples", "deprecated", "readOnly", "nbagent", MARK)
+_OF_FIELD = (
+    "title", "description", "default", "examples", "deprecated", "readOnly", HINT_KEY, NOTES,
+)  # fmt: skip
+"""Keywords that speak of the field and not of the branches of its union."""
 
 Branches = tuple[tuple[int, Json], ...]
 """The shapes of a union that are not null: index in the schema's own list, and schema."""
@@ -32,11 +36,11 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Look:
-    """A schema's keywords, and what they are."""
+class SchemaInfo:
+    """What a schema is: its shape, its keywords with references followed, and whether it takes null."""
 
     shape: Shape
-    words: Words
+    words: Keywords
     nullable: bool
     refs: frozenset[str]
     branches: Branches = ()
@@ -45,26 +49,32 @@ class Look:
 
 @dataclass
 class _Folded:
-    words: Words
+    """A schema while null is folded away; ``word`` is the keyword that ``branches`` stand under."""
+
+    words: Keywords
     refs: frozenset[str]
     nullable: bool = False
     word: str = ""
     branches: Branches = ()
 
 
-def notes(words: Words) -> dict[str, Any]:
-    """What the generator left under ``MARK``."""
-    found = words.get(MARK)
-    return found if isinstance(found, dict) else {}
+def notes(words: Keywords) -> dict[str, Any]:
+    """What the schema generator, or ``Refs``, noted."""
+    return dict_or_empty(words.get(NOTES))
 
 
-def hint_of(words: Words) -> dict[str, Json]:
+def hint_of(words: Keywords) -> dict[str, Json]:
     """The form hints of a schema."""
-    found = words.get("nbagent")
-    return dict(found) if isinstance(found, dict) else {}
+    return dict_or_empty(words.get(HINT_KEY))
 
 
-def look(refs: Refs, schema: Json) -> Look:
+def text_of(words: Keywords, keyword: str) -> str:
+    """The text of a keyword such as ``title``; an empty one where there is none."""
+    text = words.get(keyword)
+    return text.strip() if isinstance(text, str) else ""
+
+
+def schema_info(refs: Refs, schema: Json) -> SchemaInfo:
     """Follow references, fold null away, and decide what is left."""
     flat = refs.flatten(schema)
     folded = _Folded(flat.words, flat.refs)
@@ -73,7 +83,7 @@ def look(refs: Refs, schema: Json) -> Look:
             break
     shape, options = _decide(refs, folded)
     branches = _with_base(folded) if shape == "union" else ()
-    return Look(shape, folded.words, folded.nullable, folded.refs, branches, options)
+    return SchemaInfo(shape, folded.words, folded.nullable, folded.refs, branches, options)
 
 
 def _fold_once(refs: Refs, folded: _Folded) -> bool:
@@ -95,7 +105,7 @@ def _fold_once(refs: Refs, folded: _Folded) -> bool:
         )
         folded.nullable |= 0 < len(branches) < len(listed)
         folded.word, folded.branches = word, branches
-        if len(branches) == 1 and not own_fields(words):
+        if len(branches) == 1 and not has_fields(words):
             _take_only(refs, folded)
             return True
         return False
@@ -117,9 +127,9 @@ def _is_null(refs: Refs, schema: Json) -> bool:
     return words.get("type") == "null" or ("const" in words and words["const"] is None)
 
 
-def own_fields(words: Words) -> bool:
+def has_fields(words: Keywords) -> bool:
     """Whether a schema names properties itself."""
-    return isinstance(words.get("properties"), dict) and bool(words["properties"])
+    return bool(dict_or_empty(words.get("properties")))
 
 
 def _decide(refs: Refs, folded: _Folded) -> tuple[Shape, tuple[Option, ...]]:
@@ -131,12 +141,14 @@ def _decide(refs: Refs, folded: _Folded) -> tuple[Shape, tuple[Option, ...]]:
     options = _options(refs, words, branches)
     if options:
         return ("const" if len(options) == 1 and not branches else "choice"), options
-    if own_fields(words) or not branches:
+    if has_fields(words) or not branches:
         return _by_type(words), ()
     return _of_branches(refs, words, branches)
 
 
-def _of_branches(refs: Refs, words: Words, branches: Branches) -> tuple[Shape, tuple[Option, ...]]:
+def _of_branches(
+    refs: Refs, words: Keywords, branches: Branches
+) -> tuple[Shape, tuple[Option, ...]]:
     inner = [refs.flatten(schema).words for _, schema in branches]
     if words.get("type") in ("string", "integer", "number", "boolean"):
         named = _named_texts(refs, inner) if words["type"] == "string" else ()
@@ -156,13 +168,13 @@ def _of_branches(refs: Refs, words: Words, branches: Branches) -> tuple[Shape, t
     return "union", ()
 
 
-def _named_texts(refs: Refs, branches: list[Words]) -> tuple[Option, ...]:
+def _named_texts(refs: Refs, branches: list[Keywords]) -> tuple[Option, ...]:
     """The texts that some branches of a text name; what the others allow is written in."""
     found = [option for each in branches for option in _options(refs, each, ())]
     return _distinct([option for option in found if isinstance(option.value, str)])
 
 
-def _constrained(words: Words) -> bool:
+def _constrained(words: Keywords) -> bool:
     """Whether a text is more than any text; pydantic's look-ahead for Decimals does not count."""
     pattern = words.get("pattern")
     if isinstance(pattern, str) and not pattern.startswith("^(?!^[-+.]*$)"):
@@ -170,20 +182,18 @@ def _constrained(words: Words) -> bool:
     return bool(set(words) & {"enum", "const", "format", "minLength", "maxLength"})
 
 
-def _options(refs: Refs, words: Words, branches: Branches) -> tuple[Option, ...]:
+def _options(refs: Refs, words: Keywords, branches: Branches) -> tuple[Option, ...]:
     """The options, where there is nothing but options."""
     if "const" in words:
-        return (Option(words["const"], _title(words) or label_of(words["const"])),)
+        return (_const_option(words, ""),)
     listed = words.get("enum")
     if isinstance(listed, list) and 0 < len(listed) <= MAX_OPTIONS:
         return _listed(words, listed)
     found: list[Option] = []
-    for _, schema in branches if not own_fields(words) else ():
+    for _, schema in branches if not has_fields(words) else ():
         inner = refs.flatten(schema).words
         if "const" in inner:
-            found.append(
-                Option(inner["const"], _title(inner) or label_of(inner["const"]), _help(inner))
-            )
+            found.append(_const_option(inner, text_of(inner, "description")))
         elif isinstance(inner.get("enum"), list) and inner["enum"]:
             found.extend(_listed(inner, inner["enum"]))
         else:
@@ -191,28 +201,21 @@ def _options(refs: Refs, words: Words, branches: Branches) -> tuple[Option, ...]
     return _distinct(found)
 
 
-def _title(words: Words) -> str:
-    title = words.get("title")
-    return title if isinstance(title, str) else ""
+def _const_option(words: Keywords, help_: str) -> Option:
+    return Option(words["const"], text_of(words, "title") or label_of(words["const"]), help_)
 
 
-def _help(words: Words) -> str:
-    text = words.get("description")
-    return text if isinstance(text, str) else ""
-
-
-def _listed(words: Words, values: list[Json]) -> tuple[Option, ...]:
+def _listed(words: Keywords, values: list[Json]) -> tuple[Option, ...]:
     titles = _titles(words, len(values))
-    named = hint_of(words).get("option_titles")
-    named = named if isinstance(named, dict) else {}
+    named = dict_or_empty(hint_of(words).get("option_titles"))
     options = [
-        Option(value, str(named.get(shown(value)) or title or label_of(value)))
+        Option(value, str(named.get(as_text(value)) or title or label_of(value)))
         for value, title in zip(values, titles, strict=True)
     ]
     return _distinct(options)
 
 
-def _titles(words: Words, count: int) -> list[str]:
+def _titles(words: Keywords, count: int) -> list[str]:
     """Titles of enum values: members' names, or one of the habits of other form libraries."""
     for found in (notes(words).get("titles"), words.get("enumNames"), words.get("x-enumTitles")):
         if isinstance(found, list) and len(found) == count:
@@ -221,16 +224,16 @@ def _titles(words: Words, count: int) -> list[str]:
 
 
 def _distinct(options: list[Option]) -> tuple[Option, ...]:
-    return tuple({key_of(each.value): each for each in reversed(options)}.values())[::-1]
+    return tuple({equality_key(each.value): each for each in reversed(options)}.values())[::-1]
 
 
-def label_of(value: Json) -> str:
-    """An option without a title."""
+def label_of(value: Json, *, limit: int | None = 120) -> str:
+    """A value as a person reads it where it has no title."""
     if value is None or value == "":
         return say("no_value") if value is None else say("empty")
     if isinstance(value, bool):
         return say("yes") if value else say("no")
-    return shown(value, limit=120)
+    return as_text(value, limit=limit)
 
 
 _SIMPLE: dict[str, Shape] = {
@@ -240,7 +243,7 @@ _TEXT_WORDS = {"minLength", "maxLength", "pattern", "format", "contentEncoding",
 _NUMBER_WORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 
 
-def _by_type(words: Words) -> Shape:
+def _by_type(words: Keywords) -> Shape:
     name = words.get("type")
     if isinstance(name, list):
         return "union" if 1 < len(set(map(str, name))) < 6 else "json"
@@ -254,7 +257,7 @@ def _by_type(words: Words) -> Shape:
     return _SIMPLE.get(name, "json") if isinstance(name, str) else "json"
 
 
-def _implied(words: Words) -> str | None:
+def _implied(words: Keywords) -> str | None:
     """The type that keywords speak of where none is named."""
     if isinstance(words.get("properties"), dict) or "patternProperties" in words:
         return "object"
@@ -267,8 +270,8 @@ def _implied(words: Words) -> str | None:
     return "number" if set(words) & _NUMBER_WORDS else None
 
 
-def _object_shape(words: Words) -> Shape:
-    if own_fields(words) or words.get("additionalProperties") is False:
+def _object_shape(words: Keywords) -> Shape:
+    if has_fields(words) or words.get("additionalProperties") is False:
         return "object"
     invites = words.get("additionalProperties") or words.get("patternProperties")
     if isinstance(words.get("properties"), dict) and not invites:
@@ -282,11 +285,11 @@ def _with_base(folded: _Folded) -> Branches:
     words = folded.words
     types = words.get("type")
     if not folded.branches and isinstance(types, list):
-        rest = {key: value for key, value in words.items() if key not in _NOTES}
+        rest = {key: value for key, value in words.items() if key not in _OF_FIELD}
         return tuple((index, {**rest, "type": name}) for index, name in enumerate(types))
-    skip = {*_NOTES, folded.word, "discriminator", "$defs", "definitions", "$schema", "$id"}
+    skip = {*_OF_FIELD, folded.word, "discriminator", "$defs", "definitions", "$schema", "$id"}
     base = {key: value for key, value in words.items() if key not in skip}
-    if not base or set(base) <= {"x-nbagent-name"}:
+    if not base or set(base) <= {SHAPE_TITLE}:
         return folded.branches
     return tuple((index, {"allOf": [base, schema]}) for index, schema in folded.branches)
 

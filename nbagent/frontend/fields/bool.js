@@ -3,19 +3,20 @@
 
 import { h } from "../dom.js";
 import { radioControl, selectControl } from "./choice.js";
-import { frame } from "./frame.js";
+import { controlField } from "./control-field.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
  */
 
 /**
+ * A field for yes or no.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
- * @param {import("./node.js").Place} place
+ * @param {import("./field.js").Place} place
  */
 export function boolField(ctx, node, saved, place) {
   const initial = node.initial ?? null;
@@ -27,14 +28,14 @@ export function boolField(ctx, node, saved, place) {
     : radioControl(ctx, { ...node, options }, place.depth === 0);
   const control = box ? checkbox() : pickOne(picked, node);
   // What is picked from has its own "no value".
-  return frame(ctx, { ...node, nullable: false }, place, control, { initial, saved });
+  return controlField(ctx, { ...node, nullable: false }, place, control, { initial, saved });
 }
 
 /**
  * A control that picks yes, no, or no value, by their place in the list.
- * @param {import("./node.js").Control} control
- * @param {Node} node
- * @returns {import("./node.js").Control}
+ * @param {import("./field.js").Control} control
+ * @param {SpecNode} node
+ * @returns {import("./field.js").Control}
  */
 function pickOne(control, node) {
   return {
@@ -52,7 +53,10 @@ function pickOne(control, node) {
   };
 }
 
-/** @returns {import("./node.js").Control} */
+/**
+ * A checkbox as a control.
+ * @returns {import("./field.js").Control}
+ */
 function checkbox() {
   const input = h("input", { type: "checkbox" });
   return {

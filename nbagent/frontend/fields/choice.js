@@ -1,15 +1,17 @@
 // @ts-check
 // One of several: a row of buttons where it is the whole question, radios, a list; with a write-in.
 
-import { attr, h, on } from "../dom.js";
-import { frame } from "./frame.js";
-import { dropdown, hinted, lineInput } from "./node.js";
+import { attr, h } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
+import { controlField } from "./control-field.js";
+import { dropdown, lineInput } from "./inputs.js";
 import { optionList } from "./options.js";
+import { hintedWidget } from "./spec.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
  */
 
 /** Options up to which they stand side by side, and up to which a field shows radios. */
@@ -21,15 +23,16 @@ const CELL = 12;
 const OTHER = "other";
 
 /**
+ * A field for one of several options.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
- * @param {import("./node.js").Place} place
+ * @param {import("./field.js").Place} place
  */
 export function choiceField(ctx, node, saved, place) {
   const options = node.options ?? [];
   const short = options.every((option) => option.label.length <= 40 && !option.help);
-  const hint = hinted(node);
+  const hint = hintedWidget(node);
   const several = place.depth > 0 && options.length > FEW && options.length <= MANY && short;
   // A closed list would cut what is approved where there is little room.
   const cut = ctx.approval && options.some((option) => option.label.length > CELL);
@@ -37,14 +40,15 @@ export function choiceField(ctx, node, saved, place) {
   const control = listed
     ? selectControl(ctx, options, node.other)
     : radioControl(ctx, node, place.depth === 0);
-  return frame(ctx, node, place, control, { initial: node.initial ?? null, saved });
+  return controlField(ctx, node, place, control, { initial: node.initial ?? null, saved });
 }
 
 /**
+ * A list that opens, as a control, with a line for a write-in.
  * @param {Context} ctx
- * @param {import("./node.js").Option[]} options
+ * @param {import("./spec.js").Option[]} options
  * @param {boolean} [other] whether there is a write-in
- * @returns {import("./node.js").Control}
+ * @returns {import("./field.js").Control}
  */
 export function selectControl(ctx, options, other = false) {
   const el = dropdown(ctx, [
@@ -53,15 +57,10 @@ export function selectControl(ctx, options, other = false) {
   ]);
   const input = other ? writtenInput(ctx) : null;
   if (input)
-    on(
-      el,
-      "change",
-      () => {
-        input.hidden = el.value !== OTHER;
-        if (!input.hidden) input.focus();
-      },
-      ctx.signal,
-    );
+    on(ctx.signal, el, "change", () => {
+      input.hidden = el.value !== OTHER;
+      if (!input.hidden) input.focus();
+    });
   return {
     el: h("div", "nba-control", el, input),
     inputs: [el],
@@ -84,10 +83,11 @@ export function selectControl(ctx, options, other = false) {
 }
 
 /**
+ * Radios as a control, with a write-in.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {boolean} whole whether it is the whole question
- * @returns {import("./node.js").Control}
+ * @returns {import("./field.js").Control}
  */
 export function radioControl(ctx, node, whole) {
   const options = node.options ?? [];
@@ -100,19 +100,14 @@ export function radioControl(ctx, node, whole) {
   if (other) {
     list.list.append(other.el);
     let pointed = false;
-    on(list.list, "keydown", () => (pointed = false), ctx.signal);
-    on(other.el, "pointerdown", () => (pointed = true), ctx.signal);
-    on(other.radio, "change", () => other.open(true), ctx.signal);
+    on(ctx.signal, list.list, "keydown", () => (pointed = false));
+    on(ctx.signal, other.el, "pointerdown", () => (pointed = true));
+    on(ctx.signal, other.radio, "change", () => other.open(true));
     // Who points at "Other…" means to write; who comes by arrow key may be on the way past it.
-    on(other.radio, "click", () => pointed && other.input.focus(), ctx.signal);
-    on(
-      list.list,
-      "change",
-      (event) => {
-        if (event.target !== other.radio && event.target !== other.input) other.open(false);
-      },
-      ctx.signal,
-    );
+    onClick(ctx.signal, other.radio, () => pointed && other.input.focus());
+    on(ctx.signal, list.list, "change", (event) => {
+      if (event.target !== other.radio && event.target !== other.input) other.open(false);
+    });
   }
   return {
     el: h("div", "nba-control", list.el, other?.input),
@@ -148,7 +143,10 @@ function writeIn(ctx, group) {
   return { el, radio, input, open };
 }
 
-/** @param {Context} ctx */
+/**
+ * The line for a write-in, hidden until it is asked for.
+ * @param {Context} ctx
+ */
 function writtenInput(ctx) {
   const el = lineInput(ctx.t("other_answer"));
   el.className = "nba-other";

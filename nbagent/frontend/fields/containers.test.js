@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { fixture, form, GATE, open, press, type } from "../fake.js";
+import { fixture, form, GATE, open, press, type } from "../test-support/fake-host.js";
 import { difference } from "./diff.js";
 
 const EXAMPLES = Object.fromEntries(fixture("forms.json").map((one) => [one.name, one]));

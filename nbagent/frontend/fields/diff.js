@@ -22,12 +22,12 @@ export function difference(before, after, around = Number.POSITIVE_INFINITY) {
   let tail = 0;
   while (tail < least - head && old.at(-1 - tail) === now.at(-1 - tail)) tail++;
   const lines = [
-    ...now.slice(0, head).map(same),
-    ...middle(old.slice(head, old.length - tail), now.slice(head, now.length - tail)),
-    ...now.slice(now.length - tail).map(same),
+    ...now.slice(0, head).map(unchanged),
+    ...fewestChanges(old.slice(head, old.length - tail), now.slice(head, now.length - tail)),
+    ...now.slice(now.length - tail).map(unchanged),
   ];
   const parts = lines
-    .filter((_, at) => near(lines, at, around))
+    .filter((_, at) => isNearChange(lines, at, around))
     .map(([mark, line]) => (mark === " " ? line : h(mark === "-" ? "del" : "ins", {}, line)));
   return parts.flatMap((part, index) => (index > 0 ? ["\n", part] : [part]));
 }
@@ -35,19 +35,21 @@ export function difference(before, after, around = Number.POSITIVE_INFINITY) {
 /** @typedef {[" "|"-"|"+", string]} Line */
 
 /**
+ * A line that both texts have.
  * @param {string} line
  * @returns {Line}
  */
-function same(line) {
+function unchanged(line) {
   return [" ", line];
 }
 
 /**
+ * Whether a line is one that changed, or stands near one.
  * @param {Line[]} lines
  * @param {number} at
  * @param {number} around
  */
-function near(lines, at, around) {
+function isNearChange(lines, at, around) {
   if (around === Number.POSITIVE_INFINITY) return true;
   return lines.slice(Math.max(0, at - around), at + around + 1).some(([mark]) => mark !== " ");
 }
@@ -58,7 +60,7 @@ function near(lines, at, around) {
  * @param {string[]} now
  * @returns {Line[]}
  */
-function middle(old, now) {
+function fewestChanges(old, now) {
   /** @type {(i: number, j: number) => number} How many lines the rests have in common. */
   let common = () => 0;
   if (old.length * now.length <= MAX_PAIRS) {
@@ -77,7 +79,7 @@ function middle(old, now) {
   let [i, j] = [0, 0];
   while (i < old.length || j < now.length) {
     if (i < old.length && j < now.length && old[i] === now[j] && common(i, j) > 0) {
-      lines.push(same(old[i] ?? ""));
+      lines.push(unchanged(old[i] ?? ""));
       i++;
       j++;
     } else if (i < old.length && (j === now.length || common(i + 1, j) >= common(i, j + 1)))

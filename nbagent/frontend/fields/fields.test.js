@@ -1,6 +1,6 @@
 import { expect, test, vi } from "vitest";
-import { form, GATE, open, press, type } from "../fake.js";
-import { broken } from "./broken.js";
+import { form, GATE, open, press, type } from "../test-support/fake-host.js";
+import { jsonErrorAt } from "./json-error.js";
 
 const PLANS = [{ label: "Fast" }, { label: "Exact", help: "reads all" }, { label: "Skip" }];
 const many = (n) => Array.from({ length: n }, (_, index) => ({ label: `City ${index}` }));
@@ -467,12 +467,12 @@ test.each([
   ['[{"a": []}]\n x', 2, 2],
   ["nul", 1, 1],
 ])("%j breaks at line %i, column %i", (value, line, column) => {
-  expect(broken(value)).toEqual({ line, column });
+  expect(jsonErrorAt(value)).toEqual({ line, column });
 });
 
 test("whole JSON does not break", () => {
   for (const value of ["null", "[]", '{"a": [{}, -1.5e+3, "\\"", true]}'])
-    expect(broken(value)).toBe(null);
+    expect(jsonErrorAt(value)).toBe(null);
 });
 
 test("who points at Other writes at once; who passes it by key stays among the options", () => {

@@ -1,23 +1,25 @@
 // @ts-check
 // A file: read in the page, sent with the answer and never before.
 
-import { h, on, tell } from "../dom.js";
-import { frame } from "./frame.js";
-import { reveal } from "./reveal.js";
+import { h, showText } from "../dom.js";
+import { on } from "../lifetime.js";
+import { controlField } from "./control-field.js";
+import { cutLongText } from "./long-text.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Place} Place
  */
 
 /** Bytes: a server closes the channel on messages of 10 MiB, and base64 takes a third more. */
-export const MAX_FILE = 6 * 2 ** 20;
+const MAX_FILE = 6 * 2 ** 20;
 
 /**
+ * A field for a file.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} _saved a file is not kept over a reload
  * @param {Place} place
  */
@@ -28,14 +30,14 @@ export function fileField(ctx, node, _saved, place) {
   const status = h("div", { class: "nba-status", role: "status" });
   const there = initial?.text ?? "";
   const before = there === "" ? null : h("div", "nba-mono", there);
-  const more = before && reveal(ctx, before, there);
+  const more = before && cutLongText(ctx, before, there);
   /** @type {Draft} */
   let draft = initial;
   let problem = "";
   let picks = 0;
   const say = (/** @type {string} */ message, bad = false) => {
     problem = bad ? message : "";
-    tell(status, message);
+    showText(status, message);
     status.classList.toggle("nba-bad", bad);
   };
   const told = () => el.dispatchEvent(new Event("change", { bubbles: true }));
@@ -47,18 +49,18 @@ export function fileField(ctx, node, _saved, place) {
     if (file.size > MAX_FILE) return say(t("file_too_big", { n: megabytes(MAX_FILE) }), true);
     say(t("file_reading"), true);
     try {
-      const read = await base64(file);
+      const read = await base64(file, ctx.signal);
       if (pick !== picks) return; // another file was picked meanwhile
       draft = { file: read, name: file.name };
-      say(t("file_chosen", { name: file.name, size: size(ctx, file.size) }));
+      say(t("file_chosen", { name: file.name, size: fileSize(ctx, file.size) }));
     } catch {
       if (pick === picks) say(t("file_unreadable"), true);
     }
     told();
   };
-  on(input, "change", () => void pick(), ctx.signal);
+  on(ctx.signal, input, "change", () => void pick());
   const el = h("div", "nba-control", before, more, input, status);
-  /** @type {import("./node.js").Control} */
+  /** @type {import("./field.js").Control} */
   const control = {
     el,
     inputs: [input],
@@ -73,32 +75,38 @@ export function fileField(ctx, node, _saved, place) {
     },
     problem: () => problem,
   };
-  return frame(ctx, node, place, control, { initial, saved: null });
+  return controlField(ctx, node, place, control, { initial, saved: null });
 }
 
 /**
+ * The bytes of a file in base64; once the page has gone nobody waits for them.
  * @param {File} file
+ * @param {AbortSignal} signal
  * @returns {Promise<string>}
  */
-function base64(file) {
+function base64(file, signal) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.onerror = () => reject(reader.error);
-    reader.onload = () => resolve(String(reader.result).replace(/^[^,]*,?/, ""));
+    on(signal, reader, "error", () => reject(reader.error));
+    on(signal, reader, "load", () => resolve(String(reader.result).replace(/^[^,]*,?/, "")));
     reader.readAsDataURL(file);
   });
 }
 
-/** @param {number} bytes */
+/**
+ * A limit in bytes as whole megabytes.
+ * @param {number} bytes
+ */
 function megabytes(bytes) {
   return Math.floor(bytes / 2 ** 20);
 }
 
 /**
+ * The size of a file in words.
  * @param {Context} ctx
  * @param {number} bytes
  */
-function size(ctx, bytes) {
+function fileSize(ctx, bytes) {
   if (bytes < 1000) return ctx.t("bytes", { n: bytes });
   if (bytes < 999_500)
     return ctx.t("kilobytes", { n: (bytes / 1000).toFixed(bytes < 9950 ? 1 : 0) });

@@ -1,11 +1,11 @@
 // @ts-check
 // The lines under a control: what it is for, its limits, what is wrong.
 
-import { h, tell } from "../dom.js";
+import { h, showText } from "../dom.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./field.js").Context} Context
  */
 
 /** Characters up to which a description is shown at once. */
@@ -16,7 +16,7 @@ const SHORT = 240;
  * @param {string} value
  * @returns {(string|HTMLElement)[]}
  */
-export function inline(value) {
+export function withCode(value) {
   const parts = value.split(/`([^`\n]+)`/);
   return parts.map((part, index) => (index % 2 ? h("code", {}, part) : part)).filter(Boolean);
 }
@@ -24,7 +24,7 @@ export function inline(value) {
 /**
  * A description with its limits; of a long one the first paragraph, the rest to be opened.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @returns {(string|HTMLElement)[]}
  */
 export function helpOf(ctx, node) {
@@ -35,9 +35,9 @@ export function helpOf(ctx, node) {
   const said = node.help ?? "";
   const cut = said.length > SHORT ? said.search(/\n\s*\n|(?<=[.!?])\s/) : -1;
   const start = cut > 0 ? said.slice(0, cut) : said;
-  const line = inline([start, ...limits].filter(Boolean).join(" · "));
+  const line = withCode([start, ...limits].filter(Boolean).join(" · "));
   if (cut <= 0) return line;
-  const rest = h("div", {}, ...inline(said.slice(cut).trim()));
+  const rest = h("div", {}, ...withCode(said.slice(cut).trim()));
   return [...line, h("details", {}, h("summary", {}, ctx.t("read_on")), rest)];
 }
 
@@ -51,7 +51,7 @@ export function errorLine(ctx) {
     el,
     /** @param {string[]} messages */
     show(messages) {
-      tell(el, messages.join("\n"));
+      showText(el, messages.join("\n"));
     },
   };
 }

@@ -4,29 +4,30 @@
 import { h } from "../dom.js";
 import { boolField } from "./bool.js";
 import { choiceField } from "./choice.js";
-import { factList, nodeFact } from "./fact.js";
+import { dateTimeField, fitsDateTime } from "./date-time.js";
+import { factList, nodeFact } from "./facts.js";
+import { UNCHANGING } from "./field.js";
 import { fileField } from "./file.js";
 import { errorLine } from "./help.js";
 import { jsonField } from "./json.js";
 import { lazyField } from "./lazy.js";
+import { listField } from "./list.js";
 import { mapField } from "./map.js";
-import { isMoment, momentField } from "./moment.js";
 import { multiField } from "./multi.js";
 import { objectField } from "./object.js";
-import { listField } from "./rows.js";
 import { tableField } from "./table.js";
 import { textField } from "./text.js";
 import { tupleField } from "./tuple.js";
 import { unionField } from "./union.js";
 
 /**
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Place} Place
- * @typedef {import("./node.js").Field} Field
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Place} Place
+ * @typedef {import("./field.js").Field} Field
  */
-/** @typedef {(ctx: Context, node: Node, saved: Draft, place: Place) => Field} MakeField */
+/** @typedef {(ctx: Context, node: SpecNode, saved: Draft, place: Place) => Field} MakeField */
 
 /** @type {Record<string, MakeField>} */
 const KINDS = {
@@ -49,7 +50,7 @@ const KINDS = {
   union: unionField,
 };
 
-/** What a node of a kind must bring along to be drawn as that kind. @type {Record<string, keyof Node>} */
+/** What a node of a kind must bring along to be drawn as that kind. @type {Record<string, keyof SpecNode>} */
 const NEEDS = {
   list: "item",
   map: "item",
@@ -59,31 +60,35 @@ const NEEDS = {
   union: "branches",
 };
 
-/** @type {MakeField} */
+/**
+ * A field for a node of any kind.
+ * @type {MakeField}
+ */
 export function makeField(ctx, node, saved, place) {
   const fixed = node.read_only || node.kind === "const";
   if (fixed && (node.kind !== "object" || node.initial?.null)) return fixedField(ctx, node, place);
-  return maker(node, saved)(ctx, node, saved, place);
+  return makerFor(node, saved)(ctx, node, saved, place);
 }
 
 /**
- * @param {Node} node
+ * The function that draws a node, by its kind and what it brings along.
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @returns {MakeField}
  */
-function maker(node, saved) {
+function makerFor(node, saved) {
   const needs = NEEDS[node.kind];
   if (needs && !node[needs]) return jsonField;
   const shown = node.initial?.text ?? "";
-  if (!node.secret && isMoment(node, shown) && isMoment(node, saved?.text ?? ""))
-    return momentField;
+  if (!node.secret && fitsDateTime(node, shown) && fitsDateTime(node, saved?.text ?? ""))
+    return dateTimeField;
   return KINDS[node.kind] ?? jsonField;
 }
 
 /**
  * A node that is only shown, where it stands alone.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Place} place
  * @returns {Field}
  */
@@ -94,13 +99,8 @@ function fixedField(ctx, node, place) {
   return {
     node,
     el,
-    draft: () => null,
-    reset: () => {},
+    ...UNCHANGING,
     fail: error.show,
-    target: () => null,
     name: () => node.label,
-    rename: () => {},
-    problem: () => "",
-    children: () => [],
   };
 }

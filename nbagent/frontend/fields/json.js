@@ -1,23 +1,25 @@
 // @ts-check
 // A JSON box: for JSON itself, and at every node whose kind has no controls of its own.
 
-import { h, on, text } from "../dom.js";
-import { broken } from "./broken.js";
-import { frame } from "./frame.js";
-import { reveal } from "./reveal.js";
+import { h, setText } from "../dom.js";
+import { on } from "../lifetime.js";
+import { controlField } from "./control-field.js";
+import { jsonErrorAt } from "./json-error.js";
+import { cutLongText } from "./long-text.js";
 import { resize } from "./text.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
  */
 
 /**
+ * A field in which JSON is typed.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
- * @param {import("./node.js").Place} place
+ * @param {import("./field.js").Place} place
  */
 export function jsonField(ctx, node, saved, place) {
   const own = node.kind === "json";
@@ -28,15 +30,15 @@ export function jsonField(ctx, node, saved, place) {
   const initial = node.initial?.null ? node.initial : start === undefined ? null : wrap(start);
   const input = h("textarea", { class: "nba-code", spellcheck: "false", dir: "ltr" });
   const status = h("div", "nba-status");
-  const more = reveal(ctx, input, unwrap(initial));
+  const more = cutLongText(ctx, input, unwrap(initial));
   const check = () => {
     resize(input);
-    const where = input.value === "" ? null : broken(input.value);
-    text(status, where === null ? ctx.t("json") : ctx.t("json_broken", where));
+    const where = input.value === "" ? null : jsonErrorAt(input.value);
+    setText(status, where === null ? ctx.t("json") : ctx.t("json_broken", where));
     status.classList.toggle("nba-bad", where !== null);
   };
-  on(input, "input", check, ctx.signal);
-  return frame(
+  on(ctx.signal, input, "input", check);
+  return controlField(
     ctx,
     node,
     place,

@@ -1,27 +1,29 @@
 // @ts-check
 // A shape that repeats one around it: a button opens one more level of it.
 
-import { h, makeButton, on } from "../dom.js";
-import { box } from "./box.js";
-import { added } from "./node.js";
+import { fill, h, makeButton } from "../dom.js";
+import { onClick } from "../lifetime.js";
+import { containerField } from "./container-field.js";
+import { addedContext } from "./field.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Field} Field
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ * @typedef {import("./field.js").Place} Place
  */
 
 /**
+ * A field for a shape that repeats one around it.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
 export function lazyField(ctx, node, saved, place) {
-  const like = find(ctx.root, node.of ?? "");
-  return box(ctx, node, saved, place, (own) => {
+  const like = findNode(ctx.root, node.of ?? "");
+  return containerField(ctx, node, saved, place, (own) => {
     const slot = h("div", "nba-branch");
     const adds = makeButton("nba-button nba-small");
     const drops = makeButton("nba-button nba-small");
@@ -33,36 +35,30 @@ export function lazyField(ctx, node, saved, place) {
       drops.hidden = field === null;
     };
     const open = (/** @type {Draft} */ draft) => {
-      const shape = { ...empty(like ?? { ...node, kind: "json" }), label: node.label };
-      field = own.make(added(own), shape, draft, { depth: place.depth + 1, bare: true, name });
-      slot.replaceChildren(field.el);
+      const shape = { ...emptied(like ?? { ...node, kind: "json" }), label: node.label };
+      field = own.make(addedContext(own), shape, draft, {
+        depth: place.depth + 1,
+        bare: true,
+        name,
+      });
+      fill(slot, field.el);
       draw();
     };
     const close = () => {
       field = null;
-      slot.replaceChildren();
+      fill(slot);
       draw();
     };
-    on(
-      adds,
-      "click",
-      () => {
-        open(null);
-        field?.target()?.focus();
-        own.touched();
-      },
-      own.signal,
-    );
-    on(
-      drops,
-      "click",
-      () => {
-        close();
-        adds.focus();
-        own.touched();
-      },
-      own.signal,
-    );
+    onClick(own.signal, adds, () => {
+      open(null);
+      field?.target()?.focus();
+      own.touched();
+    });
+    onClick(own.signal, drops, () => {
+      close();
+      adds.focus();
+      own.touched();
+    });
     if (saved?.open) open(saved.draft ?? null);
     else draw();
     return {
@@ -70,7 +66,6 @@ export function lazyField(ctx, node, saved, place) {
       inputs: [adds],
       read: (sent) => (field ? { open: true, draft: field.draft(sent) } : null),
       reset: close,
-      moved: () => false,
       target: () => field?.target() ?? adds,
       children: () => field?.children() ?? [],
       rename: (given) => {
@@ -85,21 +80,24 @@ export function lazyField(ctx, node, saved, place) {
 
 /**
  * The node of this id, templates and branches included.
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {string} id
- * @returns {Node|null}
+ * @returns {SpecNode|null}
  */
-function find(node, id) {
+function findNode(node, id) {
   if (node.id === id) return node;
-  for (const child of below(node)) {
-    const found = find(child, id);
+  for (const child of nodesInside(node)) {
+    const found = findNode(child, id);
     if (found) return found;
   }
   return null;
 }
 
-/** @param {Node} node */
-function below(node) {
+/**
+ * The nodes right inside a node, templates and branches included.
+ * @param {SpecNode} node
+ */
+function nodesInside(node) {
   return [
     ...(node.fields ?? []),
     ...(node.more ? [node.more] : []),
@@ -113,20 +111,20 @@ function below(node) {
 
 /**
  * The same node without what a document put into it.
- * @param {Node} node
- * @returns {Node}
+ * @param {SpecNode} node
+ * @returns {SpecNode}
  */
-function empty(node) {
+function emptied(node) {
   const { initial, initial_json: _json, prefilled, provided: _provided, ...rest } = node;
-  /** @type {Node} */
+  /** @type {SpecNode} */
   const bare = { ...rest };
   if (initial && !prefilled && !initial.null) bare.initial = initial;
-  if (node.fields) bare.fields = node.fields.map(empty);
-  if (node.parts) bare.parts = node.parts.map(empty);
+  if (node.fields) bare.fields = node.fields.map(emptied);
+  if (node.parts) bare.parts = node.parts.map(emptied);
   if (node.rows) bare.rows = [];
   if (node.entries) bare.entries = [];
   if (node.branches) {
-    bare.branches = node.branches.map(({ label, node: own }) => ({ label, node: empty(own) }));
+    bare.branches = node.branches.map(({ label, node: own }) => ({ label, node: emptied(own) }));
     bare.branch = null;
   }
   return bare;

@@ -1,53 +1,53 @@
 // @ts-check
 // Names with values: rows of a name, a value and a button that removes them.
 
-import { h, nameAs, on } from "../dom.js";
-import { box } from "./box.js";
-import { added, dropdown } from "./node.js";
-import { editable } from "./rows.js";
+import { h, setLabel } from "../dom.js";
+import { on } from "../lifetime.js";
+import { containerField } from "./container-field.js";
+import { editableRows } from "./editable-rows.js";
+import { dropdown } from "./inputs.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Place} Place
  */
 
 /** Characters of a name that a line shows for sure. */
 const SHORT = 12;
 
 /**
+ * A field for names with values.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
 export function mapField(ctx, node, saved, place) {
   const entries = node.entries ?? [];
-  return box(ctx, node, saved, place, (own) => {
+  return containerField(ctx, node, saved, place, (own) => {
     const list = h("div", "nba-map");
-    const rows = editable(own, node, saved, {
+    const rows = editableRows(own, node, saved, {
       el: list,
       list,
       ordered: false,
-      make: (from, draft, key) => {
-        const entry = from === null ? undefined : entries[from];
-        const before = key ?? entry?.key ?? "";
-        const name = nameInput(from === null ? added(own) : own, node, before);
+      make: ({ from, draft, key, node: template, ctx: around }) => {
+        const before = key ?? entries[from ?? -1]?.key ?? "";
+        const name = nameInput(around, node, before);
         const shown = name.value; // a control may normalize
         const inner = { depth: place.depth + 1, bare: true, name: " " };
-        const around = from === null ? added(own) : own;
-        const field = own.make(around, entry?.node ?? node.item ?? node, draft, inner);
+        const field = own.make(around, template, draft, inner);
         const tools = h("span", "nba-tools");
         const el = h("div", "nba-entry", name, field.el, tools);
         let n = 0;
         const called = () => {
-          nameAs(name, own.t("name_of", { n }));
+          setLabel(name, own.t("name_of", { n }));
           field.rename(name.value || own.t("value_of", { n }));
         };
-        on(name, "input", called, own.signal);
-        on(name, "change", own.touched, own.signal);
-        on(name, "input", own.touched, own.signal);
+        on(own.signal, name, "input", called);
+        on(own.signal, name, "change", own.touched);
+        on(own.signal, name, "input", own.touched);
         const number = (/** @type {number} */ next) => {
           n = next;
           called();
@@ -57,7 +57,7 @@ export function mapField(ctx, node, saved, place) {
         return { from, field: { ...field, target }, el, tools, number, named };
       },
     });
-    const nameOf = (/** @type {import("./rows.js").Row} */ row) => row.named?.() ?? "";
+    const nameOf = (/** @type {import("./editable-rows.js").Row} */ row) => row.named?.() ?? "";
     const moved = () =>
       rows.moved() ||
       rows.rows().some((row) => row.from !== null && entries[row.from]?.key !== nameOf(row));
@@ -78,8 +78,9 @@ export function mapField(ctx, node, saved, place) {
 }
 
 /**
+ * The control for a name: a list where there are names to choose from.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {string} value
  */
 function nameInput(ctx, node, value) {

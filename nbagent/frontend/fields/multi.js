@@ -1,22 +1,24 @@
 // @ts-check
 // Several of several: checkboxes with all and none, and lines of one's own.
 
-import { h, makeButton, on } from "../dom.js";
-import { frame } from "./frame.js";
-import { lineInput } from "./node.js";
+import { h, makeButton } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
+import { controlField } from "./control-field.js";
+import { lineInput } from "./inputs.js";
 import { optionList } from "./options.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
  */
 
 /**
+ * A field for several of several options.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
- * @param {import("./node.js").Place} place
+ * @param {import("./field.js").Place} place
  */
 export function multiField(ctx, node, saved, place) {
   const options = node.options ?? [];
@@ -31,25 +33,20 @@ export function multiField(ctx, node, saved, place) {
   const el = h("div", "nba-control", list.el, others?.el, bar);
   const button = (/** @type {string} */ label, /** @type {number[]} */ indices) => {
     const made = makeButton("nba-link", label);
-    on(
-      made,
-      "click",
-      () => {
-        used = true;
-        list.pick(indices);
-        if (indices.length === 0) others?.write([]);
-        el.dispatchEvent(new Event("change", { bubbles: true }));
-      },
-      ctx.signal,
-    );
+    onClick(ctx.signal, made, () => {
+      used = true;
+      list.pick(indices);
+      if (indices.length === 0) others?.write([]);
+      el.dispatchEvent(new Event("change", { bubbles: true }));
+    });
     return made;
   };
   bar.append(button(ctx.t("all"), [...options.keys()]), button(ctx.t("none"), []));
   const use = () => {
     used = true;
   };
-  on(el, "input", use, ctx.signal);
-  on(el, "change", use, ctx.signal);
+  on(ctx.signal, el, "input", use);
+  on(ctx.signal, el, "change", use);
   const control = {
     el,
     inputs: [...list.inputs, ...(others?.inputs ?? [])],
@@ -68,14 +65,15 @@ export function multiField(ctx, node, saved, place) {
       others?.write(draft?.others ?? []);
     },
   };
-  return frame(ctx, node, place, control, { initial: normal(node.initial), saved });
+  return controlField(ctx, node, place, control, { initial: inOrder(node.initial), saved });
 }
 
 /**
+ * A draft with its options in order, so that it can be compared.
  * @param {Draft|undefined} draft
  * @returns {Draft}
  */
-function normal(draft) {
+function inOrder(draft) {
   if (!draft?.options && !draft?.others) return draft ?? null;
   const options = [...(draft.options ?? [])].sort((a, b) => a - b);
   return draft.others?.length ? { options, others: draft.others } : { options };
@@ -99,7 +97,7 @@ function writeIns(ctx) {
     if (inputs.at(-1)?.value !== "") add();
   };
   add();
-  on(el, "input", grow, ctx.signal);
+  on(ctx.signal, el, "input", grow);
   return {
     el,
     inputs,

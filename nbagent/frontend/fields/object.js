@@ -2,26 +2,28 @@
 // An object: its fields in order, the read-only ones gathered as facts, and names beyond them.
 
 import { h } from "../dom.js";
-import { box } from "./box.js";
-import { factList, nodeFact } from "./fact.js";
-import { drafts, step } from "./node.js";
+import { containerField } from "./container-field.js";
+import { factList, nodeFact } from "./facts.js";
+import { draftsByKey } from "./field.js";
+import { stepTo } from "./spec.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Field} Field
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ * @typedef {import("./field.js").Place} Place
  */
 
 /**
+ * A field for an object.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
 export function objectField(ctx, node, saved, place) {
-  return box(ctx, node, saved, place, (own) => {
+  return containerField(ctx, node, saved, place, (own) => {
     const grid = h("div", "nba-grid");
     const inner = { depth: place.depth + 1 };
     const fields = children(own, node, saved, inner, grid);
@@ -31,7 +33,7 @@ export function objectField(ctx, node, saved, place) {
     return {
       els: [grid],
       read: (sent, whole) => {
-        const parts = drafts(fields, sent);
+        const parts = draftsByKey(fields, sent);
         const extra = more?.draft(sent) ?? null;
         if (!whole && extra === null && Object.keys(parts).length === 0) return null;
         return extra === null ? { fields: parts } : { fields: parts, more: extra };
@@ -39,9 +41,8 @@ export function objectField(ctx, node, saved, place) {
       reset: () => {
         for (const field of all) field.reset();
       },
-      moved: () => false,
       target: () => all[0]?.target() ?? null,
-      children: () => all.map((field) => [step(field.node), field]),
+      children: () => all.map((field) => [stepTo(field.node), field]),
     };
   });
 }
@@ -49,7 +50,7 @@ export function objectField(ctx, node, saved, place) {
 /**
  * Draws the fields of an object into the grid; facts that follow each other share a list.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  * @param {HTMLElement} grid
@@ -60,7 +61,8 @@ function children(ctx, node, saved, place, grid) {
   /** @type {import("../wire.js").Fact[]} */
   let facts = [];
   const flush = () => {
-    if (facts.length > 0) grid.append(factList(facts, ctx));
+    const list = factList(facts, ctx);
+    if (list) grid.append(list);
     facts = [];
   };
   for (const own of node.fields ?? []) {
@@ -80,7 +82,10 @@ function children(ctx, node, saved, place, grid) {
   return fields;
 }
 
-/** @param {Node} node */
+/**
+ * Whether a constant only tells which shape of a union this is.
+ * @param {SpecNode} node
+ */
 function isTag(node) {
   return /** @type {{tag?: unknown}|null|undefined} */ (node.hint)?.tag === true;
 }
@@ -88,7 +93,7 @@ function isTag(node) {
 /**
  * Names beyond the fields of an object.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */

@@ -1,8 +1,9 @@
 // @ts-check
 // A list of options to pick from: radios or checkboxes, as a row, a column, or a column with a filter.
 
-import { h, on, tell, text, words } from "../dom.js";
-import { lineInput } from "./node.js";
+import { h, setText, showText, words } from "../dom.js";
+import { on } from "../lifetime.js";
+import { lineInput } from "./inputs.js";
 
 /** Options drawn at once; beyond, the filter narrows. */
 const DRAWN = 200;
@@ -19,8 +20,9 @@ const FILTER = 12;
  */
 
 /**
- * @param {import("./node.js").Context} ctx
- * @param {import("./node.js").Option[]} options
+ * The list with its inputs, and what is picked in it.
+ * @param {import("./field.js").Context} ctx
+ * @param {import("./spec.js").Option[]} options
  * @param {{type: "radio"|"checkbox", row: boolean, digits: boolean}} style
  * @returns {Options}
  */
@@ -55,30 +57,25 @@ export function optionList(ctx, options, { type, row, digits }) {
       part.el.hidden = option === undefined;
       if (!input || index === undefined || !option) return;
       input.checked = chosen.has(index);
-      text(part.label, option.label);
-      tell(part.help, option.help ?? "");
+      setText(part.label, option.label);
+      showText(part.help, option.help ?? "");
     });
   };
   for (const part of rows) list.append(part.el);
-  on(
-    list,
-    "change",
-    (event) => {
-      const at = inputs.indexOf(/** @type {HTMLInputElement} */ (event.target));
-      const index = drawn[at];
-      if (type === "radio") chosen.clear();
-      if (index === undefined) return;
-      if (inputs[at]?.checked) chosen.add(index);
-      else chosen.delete(index);
-      filter?.tell(picked());
-    },
-    ctx.signal,
-  );
+  on(ctx.signal, list, "change", (event) => {
+    const at = inputs.indexOf(/** @type {HTMLInputElement} */ (event.target));
+    const index = drawn[at];
+    if (type === "radio") chosen.clear();
+    if (index === undefined) return;
+    if (inputs[at]?.checked) chosen.add(index);
+    else chosen.delete(index);
+    filter?.tellChosen(picked());
+  });
   const all = options.map((_, index) => index);
   draw(all);
   const picked = () => [...chosen].sort((a, b) => a - b);
   const filter =
-    options.length > FILTER ? filtered(ctx, options, list, draw, type === "checkbox") : null;
+    options.length > FILTER ? filteredList(ctx, options, list, draw, type === "checkbox") : null;
   return {
     el: filter?.el ?? list,
     list,
@@ -95,13 +92,14 @@ export function optionList(ctx, options, { type, row, digits }) {
 }
 
 /**
- * @param {import("./node.js").Context} ctx
- * @param {import("./node.js").Option[]} options
+ * The same list beneath a filter.
+ * @param {import("./field.js").Context} ctx
+ * @param {import("./spec.js").Option[]} options
  * @param {HTMLElement} list
  * @param {(indices: number[]) => void} draw
  * @param {boolean} several whether to tell in a line what is chosen: the list shows some of it only
  */
-function filtered(ctx, options, list, draw, several) {
+function filteredList(ctx, options, list, draw, several) {
   const line = words("div", "nba-help");
   const count = h("span", { class: "nba-soft", "aria-live": "polite" });
   const input = lineInput(ctx.t("filter"));
@@ -113,30 +111,25 @@ function filtered(ctx, options, list, draw, several) {
       `${options[index]?.label} ${options[index]?.help ?? ""}`.toLowerCase().includes(wanted),
     );
     draw(hits);
-    text(count, ctx.t("filter_count", { n: hits.length, m: options.length }));
+    setText(count, ctx.t("filter_count", { n: hits.length, m: options.length }));
   };
-  on(
-    input,
-    "input",
-    (event) => {
-      event.stopPropagation(); // a filter is no answer
-      narrow();
-    },
-    ctx.signal,
-  );
-  on(input, "change", (event) => event.stopPropagation(), ctx.signal);
+  on(ctx.signal, input, "input", (event) => {
+    event.stopPropagation(); // a filter is no answer
+    narrow();
+  });
+  on(ctx.signal, input, "change", (event) => event.stopPropagation());
   narrow();
   list.classList.add("nba-scroll");
-  const tell = (/** @type {number[]} */ chosen) => {
+  const tellChosen = (/** @type {number[]} */ chosen) => {
     const what = chosen.map((index) => options[index]?.label).join(", ");
-    text(line, what && ctx.t("chosen", { what }));
+    setText(line, what && ctx.t("chosen", { what }));
   };
   return {
     el: h("div", "nba-filtered", h("div", "nba-filterbar", input, count), list, several && line),
-    tell,
+    tellChosen,
     /** @param {number[]} first the options that stand first */
     start(first) {
-      tell(first);
+      tellChosen(first);
       order = [...first, ...options.keys()].filter((index, at, all) => all.indexOf(index) === at);
       narrow();
     },

@@ -2,23 +2,26 @@
 // A table: one row per object, one column per field.
 
 import { h, words } from "../dom.js";
-import { box } from "./box.js";
-import { shown } from "./fact.js";
-import { errorLine, inline } from "./help.js";
-import { added, drafts, step } from "./node.js";
-import { editable, listField } from "./rows.js";
+import { containerField } from "./container-field.js";
+import { editableRows } from "./editable-rows.js";
+import { nodeText } from "./facts.js";
+import { draftsByKey } from "./field.js";
+import { errorLine, withCode } from "./help.js";
+import { listField } from "./list.js";
+import { stepTo } from "./spec.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Field} Field
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ * @typedef {import("./field.js").Place} Place
  */
 
 /**
+ * A field for a table; a list where its rows are not flat.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
@@ -26,18 +29,18 @@ export function tableField(ctx, node, saved, place) {
   const templates = [...(node.item ? [node.item] : []), ...(node.rows ?? [])];
   const flat = templates.every((one) => one.fields && !one.nullable && !one.more);
   if (!flat) return listField(ctx, node, saved, place);
-  /** @type {Map<string, Node>} */
+  /** @type {Map<string, SpecNode>} */
   const columns = new Map();
   for (const field of templates.flatMap((one) => one.fields ?? []))
     if (!columns.has(field.key)) columns.set(field.key, field);
-  return box(ctx, node, saved, place, (own) => {
+  return containerField(ctx, node, saved, place, (own) => {
     const body = h("tbody", { role: "rowgroup" });
     const heads = [...columns.values()].map((column) =>
       words(
         "th",
         { scope: "col", role: "columnheader", "data-kind": column.kind },
         column.label,
-        column.help && h("div", "nba-help", ...inline(column.help)),
+        column.help && h("div", "nba-help", ...withCode(column.help)),
       ),
     );
     const tools = h("td", { role: "cell", class: "nba-tools" });
@@ -48,26 +51,24 @@ export function tableField(ctx, node, saved, place) {
       h("thead", { role: "rowgroup" }, head),
       body,
     );
-    return editable(own, node, saved, {
+    return editableRows(own, node, saved, {
       el,
       list: body,
       ordered: true,
-      make: (from, draft) => {
-        const template = (from === null ? undefined : node.rows?.[from]) ?? node.item ?? node;
-        const around = from === null ? added(own) : own;
-        return tableRow(around, template, columns, draft, { depth: place.depth + 1, from });
-      },
+      make: ({ from, draft, node: template, ctx: around }) =>
+        tableRow(around, template, columns, draft, { depth: place.depth + 1, from }),
     });
   });
 }
 
 /**
+ * A row of a table, which is a field itself.
  * @param {Context} ctx
- * @param {Node} node
- * @param {Map<string, Node>} columns
+ * @param {SpecNode} node
+ * @param {Map<string, SpecNode>} columns
  * @param {Draft} saved
  * @param {{depth: number, from: number|null}} where
- * @returns {import("./rows.js").Row}
+ * @returns {import("./editable-rows.js").Row}
  */
 function tableRow(ctx, node, columns, saved, { depth, from }) {
   const error = errorLine(ctx);
@@ -79,7 +80,7 @@ function tableRow(ctx, node, columns, saved, { depth, from }) {
     const field = own.get(key);
     const cell = words("td", { role: "cell", "data-label": column.label });
     if (field && (field.read_only || node.read_only || field.kind === "const"))
-      cell.append(shown(field, ctx));
+      cell.append(nodeText(field, ctx));
     else if (field) {
       const place = { depth: depth + 1, bare: true, cell: true, name: column.label };
       const made = ctx.make(ctx, field, saved?.fields?.[key] ?? null, place);
@@ -96,7 +97,7 @@ function tableRow(ctx, node, columns, saved, { depth, from }) {
     node,
     el,
     draft: (sent) => {
-      const parts = drafts(fields, sent);
+      const parts = draftsByKey(fields, sent);
       return Object.keys(parts).length > 0 ? { fields: parts } : null;
     },
     reset: () => {
@@ -109,7 +110,7 @@ function tableRow(ctx, node, columns, saved, { depth, from }) {
       name = given;
     },
     problem: () => "",
-    children: () => fields.map((one) => [step(one.node), one]),
+    children: () => fields.map((one) => [stepTo(one.node), one]),
   };
   const number = (/** @type {number} */ n) => {
     field.rename(ctx.t("row", { n }));

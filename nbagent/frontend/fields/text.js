@@ -1,18 +1,18 @@
 // @ts-check
 // Everything that is typed: text, numbers, decimals, durations, code. The typed text is the state.
 
-import { attr, h, makeButton, nameAs, on } from "../dom.js";
+import { attr, fill, h, makeButton, setLabel, setText } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
+import { controlField } from "./control-field.js";
 import { difference } from "./diff.js";
-import { frame } from "./frame.js";
-import { hinted } from "./node.js";
-import { lines, reveal } from "./reveal.js";
-import { caretLine } from "./status.js";
+import { cutLongText, lineCount } from "./long-text.js";
+import { hintedWidget } from "./spec.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Place} Place
  * @typedef {HTMLInputElement|HTMLTextAreaElement} Input
  */
 
@@ -31,8 +31,9 @@ const [SHORT, NARROW, ROOMY] = [24, 34, 60];
 const CELL = 12;
 
 /**
+ * A field for all that is typed.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
@@ -40,18 +41,18 @@ export function textField(ctx, node, saved, place) {
   const initial = node.secret ? null : (node.initial ?? null);
   const room = !ctx.approval ? ROOMY : place.cell ? CELL : NARROW;
   const long = isLong(node, initial?.text ?? "", room);
-  const input = long ? area(node) : line(node);
+  const input = long ? areaFor(node) : lineFor(node);
   const control = typed(ctx, node, input, initial);
-  return frame(ctx, node, place, control, { initial, saved });
+  return controlField(ctx, node, place, control, { initial, saved });
 }
 
 /**
  * The control around a text input or a textarea.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Input} input
  * @param {Draft} initial
- * @returns {import("./node.js").Control}
+ * @returns {import("./field.js").Control}
  */
 function typed(ctx, node, input, initial) {
   const start = initial?.text ?? "";
@@ -68,16 +69,16 @@ function typed(ctx, node, input, initial) {
     slide?.draw();
     changes?.draw(input.value);
   };
-  on(input, "input", draw, ctx.signal);
+  on(ctx.signal, input, "input", draw);
   // A hint while it is typed: what is a number is the kernel's to say.
   const odd = () => input.classList.toggle("nba-odd", !looksRight(node, input.value));
-  on(input, "change", odd, ctx.signal);
+  on(ctx.signal, input, "change", odd);
   return {
     el: h(
       "div",
       "nba-control",
       slide ? h("div", "nba-slider", slide.el, input) : input,
-      block && reveal(ctx, input, start),
+      block && cutLongText(ctx, input, start),
       caret,
       changes?.el,
       empty.el,
@@ -97,14 +98,14 @@ function typed(ctx, node, input, initial) {
       input.classList.remove("nba-odd");
       draw();
     },
-    rename: (name) => slide && nameAs(slide.el, name),
+    rename: (name) => slide && setLabel(slide.el, name),
   };
 }
 
 /**
  * The offer to answer with empty text, which is an answer, once a text was emptied.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Input} input
  */
 function emptyText(ctx, node, input) {
@@ -118,25 +119,15 @@ function emptyText(ctx, node, input) {
     el.hidden = true;
     input.placeholder = on ? ctx.t("empty_text") : usual;
   };
-  on(
-    input,
-    "input",
-    () => {
-      set(false);
-      el.hidden = !plain || input.value !== "";
-    },
-    ctx.signal,
-  );
-  on(
-    button,
-    "click",
-    () => {
-      set(true);
-      input.focus();
-      input.dispatchEvent(new Event("change", { bubbles: true }));
-    },
-    ctx.signal,
-  );
+  on(ctx.signal, input, "input", () => {
+    set(false);
+    el.hidden = !plain || input.value !== "";
+  });
+  onClick(ctx.signal, button, () => {
+    set(true);
+    input.focus();
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+  });
   return { el, set, asked: () => asked };
 }
 
@@ -148,15 +139,10 @@ function emptyText(ctx, node, input) {
  */
 function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
   const el = h("input", { type: "range", min, max, step });
-  on(
-    el,
-    "input",
-    () => {
-      input.value = el.value;
-      draw();
-    },
-    ctx.signal,
-  );
+  on(ctx.signal, el, "input", () => {
+    input.value = el.value;
+    draw();
+  });
   const draw = () => {
     const value = input.value.trim() === "" ? Number.NaN : Number(input.value);
     el.classList.toggle("nba-unset", Number.isNaN(value));
@@ -174,18 +160,19 @@ function changeView(ctx, start) {
   const box = h("div", "nba-mono");
   const el = h("div", { class: "nba-diff", hidden: true }, box);
   attr(el, "role", "group");
-  nameAs(el, ctx.t("changed"));
+  setLabel(el, ctx.t("changed"));
   const draw = (/** @type {string} */ value) => {
     const now = value.replace(/\r\n/g, "\n");
     const old = start.replace(/\r\n/g, "\n");
-    el.hidden = old === now || old === "" || (lines(old) < 2 && lines(now) < 2);
-    box.replaceChildren(...(el.hidden ? [] : difference(old, now, 1)));
+    el.hidden = old === now || old === "" || (lineCount(old) < 2 && lineCount(now) < 2);
+    fill(box, ...(el.hidden ? [] : difference(old, now, 1)));
   };
   return { el, draw };
 }
 
 /**
- * @param {Node} node
+ * Whether what is typed looks like what the node wants.
+ * @param {SpecNode} node
  * @param {string} value
  */
 function looksRight(node, value) {
@@ -194,18 +181,22 @@ function looksRight(node, value) {
 }
 
 /**
- * @param {Node} node
+ * Whether a value needs more than one line.
+ * @param {SpecNode} node
  * @param {string} value
  * @param {number} room characters that one line may have
  */
 function isLong(node, value, room) {
   if (node.secret || node.format) return value.includes("\n");
-  if (node.kind === "code" || node.multiline || hinted(node) === "textarea") return true;
+  if (node.kind === "code" || node.multiline || hintedWidget(node) === "textarea") return true;
   return value.includes("\n") || value.length > room;
 }
 
-/** @param {Node} node */
-function line(node) {
+/**
+ * The input of one line for a node.
+ * @param {SpecNode} node
+ */
+function lineFor(node) {
   const number = ["int", "num", "decimal"].includes(node.kind);
   return h("input", {
     type: node.secret ? "password" : "text",
@@ -218,8 +209,11 @@ function line(node) {
   });
 }
 
-/** @param {Node} node */
-function area(node) {
+/**
+ * The input of several lines for a node.
+ * @param {SpecNode} node
+ */
+function areaFor(node) {
   const code = node.kind === "code";
   return h("textarea", {
     class: code ? "nba-code" : null,
@@ -232,7 +226,7 @@ function area(node) {
 /**
  * An example, never a label and never the default.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  */
 function placeholder(ctx, node) {
   if (node.secret) return node.provided ? ctx.t("secret") : "";
@@ -244,19 +238,40 @@ function placeholder(ctx, node) {
 
 /**
  * The language of code, as it is called.
- * @param {Node} node
+ * @param {SpecNode} node
  */
 function language(node) {
   const hint = /** @type {{code?: unknown}|null|undefined} */ (node.hint)?.code;
-  const name = typeof hint === "string" ? hint : (hinted(node).split(":")[1] ?? "");
+  const name = typeof hint === "string" ? hint : (hintedWidget(node).split(":")[1] ?? "");
   return name.length <= 4 ? name.toUpperCase() : name[0]?.toUpperCase() + name.slice(1);
 }
 
 /**
- * Rows for what is typed, where the browser cannot size a textarea by its content.
+ * The line under code: its language, and where the caret is while it is in there.
+ * @param {Context} ctx
+ * @param {HTMLTextAreaElement} input
+ * @param {string} language
+ */
+function caretLine(ctx, input, language) {
+  const where = h("span");
+  const el = h("div", "nba-status", language && h("span", {}, language), where);
+  const draw = () => {
+    const before = input.value.slice(0, input.selectionEnd ?? 0).split("\n");
+    const column = (before.at(-1) ?? "").length + 1;
+    setText(where, ctx.t("caret", { line: before.length, column }));
+  };
+  const clear = () => setText(where, "");
+  for (const type of /** @type {const} */ (["focus", "keyup", "click", "input"]))
+    on(ctx.signal, input, type, draw);
+  on(ctx.signal, input, "blur", clear);
+  return el;
+}
+
+/**
+ * Sets the rows for what is typed, where the browser cannot size a textarea by its content.
  * @param {Input} input
  */
 export function resize(input) {
   if (input instanceof HTMLTextAreaElement)
-    input.rows = Math.min(Math.max(lines(input.value), 1), 40);
+    input.rows = Math.min(Math.max(lineCount(input.value), 1), 40);
 }

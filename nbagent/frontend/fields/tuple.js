@@ -2,23 +2,24 @@
 // A tuple: so many parts, each of its own kind.
 
 import { h } from "../dom.js";
-import { box } from "./box.js";
+import { containerField } from "./container-field.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Place} Place
  */
 
 /**
+ * A field for a tuple.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
 export function tupleField(ctx, node, saved, place) {
-  return box(ctx, node, saved, place, (own) => {
+  return containerField(ctx, node, saved, place, (own) => {
     const fields = (node.parts ?? []).map((part, index) => {
       const name = /^\d*$/.test(part.label) ? own.t("part", { n: index + 1 }) : part.label;
       return own.make(own, part, saved?.parts?.[index] ?? null, { depth: place.depth + 1, name });
@@ -32,7 +33,6 @@ export function tupleField(ctx, node, saved, place) {
       reset: () => {
         for (const field of fields) field.reset();
       },
-      moved: () => false,
       target: () => fields[0]?.target() ?? null,
       children: () => fields.map((field, index) => [`/${index}`, field]),
     };

@@ -1,31 +1,34 @@
 // @ts-check
 // One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
 
-import { h, nameAs, on, words } from "../dom.js";
-import { box } from "./box.js";
-import { added, dropdown } from "./node.js";
+import { h, setLabel, words } from "../dom.js";
+import { on } from "../lifetime.js";
+import { containerField } from "./container-field.js";
+import { addedContext } from "./field.js";
+import { dropdown } from "./inputs.js";
 
 /**
- * @typedef {import("./node.js").Node} Node
- * @typedef {import("./node.js").Draft} Draft
- * @typedef {import("./node.js").Context} Context
- * @typedef {import("./node.js").Field} Field
- * @typedef {import("./node.js").Place} Place
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ * @typedef {import("./field.js").Place} Place
  */
 
 /** Shapes up to which they are radios. */
 const FEW = 4;
 
 /**
+ * A field for one of several shapes.
  * @param {Context} ctx
- * @param {Node} node
+ * @param {SpecNode} node
  * @param {Draft} saved
  * @param {Place} place
  */
 export function unionField(ctx, node, saved, place) {
   const branches = node.branches ?? [];
   const start = node.branch ?? null;
-  return box(ctx, node, saved, place, (own) => {
+  return containerField(ctx, node, saved, place, (own) => {
     const slot = h("div", "nba-branch");
     /** @type {Map<number, Field>} The shapes that were looked at, each with what was typed. */
     const made = new Map();
@@ -42,7 +45,7 @@ export function unionField(ctx, node, saved, place) {
       const branch = branches[index];
       if (!branch) return null;
       const inner = { depth: place.depth + 1, bare: true, name: called(index) };
-      const around = index === start ? own : added(own);
+      const around = index === start ? own : addedContext(own);
       const fresh = own.make(around, branch.node, draft, inner);
       made.set(index, fresh);
       slot.append(fresh.el);
@@ -61,7 +64,7 @@ export function unionField(ctx, node, saved, place) {
     };
     const labels = branches.map((branch) => branch.label);
     const few = labels.length <= FEW && labels.join("").length <= 60;
-    const picker = (few ? radios : select)(own, labels, pick);
+    const picker = (few ? shapeRadios : shapeSelect)(own, labels, pick);
     if (saved?.branch !== undefined) take(saved.branch, saved.draft ?? null);
     else take(start, saved?.draft ?? null);
     const current = () => (taken === null ? null : (made.get(taken) ?? null));
@@ -101,39 +104,41 @@ export function unionField(ctx, node, saved, place) {
  */
 
 /**
+ * The list of shapes to choose from.
  * @param {Context} ctx
  * @param {string[]} labels
  * @param {(index: number|null) => void} pick
  * @returns {Picker}
  */
-function select(ctx, labels, pick) {
+function shapeSelect(ctx, labels, pick) {
   const el = dropdown(
     ctx,
     labels.map((label, index) => [index, label]),
   );
   const picked = () => pick(el.value === "" ? null : Number(el.value));
-  on(el, "change", picked, ctx.signal);
+  on(ctx.signal, el, "change", picked);
   return {
     el,
     inputs: [el],
     show: (index) => {
       el.value = index === null ? "" : String(index);
     },
-    rename: (name) => nameAs(el, name),
+    rename: (name) => setLabel(el, name),
   };
 }
 
 /**
+ * The shapes to choose from, side by side.
  * @param {Context} ctx
  * @param {string[]} labels
  * @param {(index: number|null) => void} pick
  * @returns {Picker}
  */
-function radios(ctx, labels, pick) {
+function shapeRadios(ctx, labels, pick) {
   const group = ctx.id();
   const inputs = labels.map((_, index) => {
     const input = h("input", { type: "radio", name: group, value: index });
-    on(input, "change", () => pick(index), ctx.signal);
+    on(ctx.signal, input, "change", () => pick(index));
     return input;
   });
   const options = labels.map((label, index) =>
@@ -148,6 +153,6 @@ function radios(ctx, labels, pick) {
         input.checked = at === index;
       });
     },
-    rename: (name) => nameAs(el, name),
+    rename: (name) => setLabel(el, name),
   };
 }

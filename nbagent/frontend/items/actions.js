@@ -1,13 +1,14 @@
 // @ts-check
 // The buttons of a form, the reason a refusal may carry, and the line at the right.
 
-import { attr, disable, expand, h, makeButton, nameAs, on, text, words } from "../dom.js";
-import { watchMoves } from "../guard.js";
-import { countdown } from "./env.js";
+import { attr, disable, expand, fill, h, makeButton, setLabel, setText, words } from "../dom.js";
+import { countdown } from "../format.js";
+import { on, onClick } from "../lifetime.js";
+import { pressGuard } from "./press-guard.js";
 
 /**
  * @typedef {import("../wire.js").Action} Action
- * @typedef {import("./env.js").Env} Env
+ * @typedef {import("./item.js").CardContext} CardContext
  */
 /**
  * How the form stands, as far as its buttons care.
@@ -24,31 +25,31 @@ import { countdown } from "./env.js";
 /** @typedef {{reason: string|null, remember: string|null}} Said */
 
 /**
- * @param {Env} env
+ * The bar of a form's buttons, with all that belongs to them.
+ * @param {CardContext} card
  * @param {AbortSignal} signal
  * @param {{press: (action: Action, said: Said) => void, reset: () => void}} does
  */
-export function actionBar(env, signal, { press, reset }) {
-  /** @type {(key: string, values?: Record<string, string|number>) => string} */
-  const say = (key, values) => env.store.t(key, values);
+export function actionBar(card, signal, { press, reset }) {
+  const say = card.store.t;
   const buttons = h("div", "nba-buttons");
   const keys = h("span", "nba-keys");
   const end = h("span", {});
   const right = h("span", "nba-right", keys, end);
   const undo = makeButton("nba-link", say("undo_all"));
-  const menu = rememberMenu(env, signal);
+  const menu = rememberMenu(card, signal);
   const acts = h("div", "nba-acts", buttons, undo, right, menu.button);
   const hint = h("div", { class: "nba-hint", role: "status" });
-  const panel = reasonPanel(env, signal);
+  const panel = reasonPanel(card, signal);
   /** @type {{action: Action, el: HTMLButtonElement}[]} */
   let made = [];
   /** @type {Standing|null} */
   let standing = null;
   /** @type {Action|null} The refusal that waits for its reason. */
   let asking = null;
-  const guard = watchMoves(
+  const guard = pressGuard(
     () => [...made.map((one) => one.el), panel.confirm, ...menu.choices()],
-    env.clock,
+    card.clock,
     signal,
   );
 
@@ -67,7 +68,7 @@ export function actionBar(env, signal, { press, reset }) {
   };
   const go = (/** @type {Action} */ action) => {
     if (blocked(action)) return;
-    text(hint, "");
+    setText(hint, "");
     if (action.reason && asking !== action) ask(action);
     else press(action, { reason: action.reason ? panel.value() : null, remember: null });
   };
@@ -77,12 +78,12 @@ export function actionBar(env, signal, { press, reset }) {
     /** @type {HTMLElement} */ el,
     /** @type {Action} */ action,
   ) => {
-    if (event.detail > 0 && !guard.stood(el)) text(hint, say("moved"));
+    if (event.detail > 0 && !guard.stood(el)) setText(hint, say("moved"));
     else go(action);
   };
-  on(panel.confirm, "click", (event) => asking && clicked(event, panel.confirm, asking), signal);
-  on(panel.back, "click", () => ask(null), signal);
-  on(undo, "click", () => !standing?.busy && !standing?.gone && reset(), signal);
+  onClick(signal, panel.confirm, (event) => asking && clicked(event, panel.confirm, asking));
+  onClick(signal, panel.back, () => ask(null));
+  onClick(signal, undo, () => !standing?.busy && !standing?.gone && reset());
 
   /**
    * @param {Action[]} actions
@@ -97,14 +98,14 @@ export function actionBar(env, signal, { press, reset }) {
           ? "nba-no"
           : null;
       const el = makeButton(`nba-button ${look ?? ""}`);
-      on(el, "click", (event) => clicked(event, el, action), signal);
+      onClick(signal, el, (event) => clicked(event, el, action));
       return { action, el };
     });
-    buttons.replaceChildren(...made.map((one) => one.el));
+    fill(buttons, ...made.map((one) => one.el));
     menu.build(rules, (event, el, rule) => {
       const approve = made.find((one) => one.action.name === "approve")?.action;
       if (!approve || blocked(approve) || standing?.changed) return;
-      if (event.detail > 0 && !guard.stood(el)) text(hint, say("moved"));
+      if (event.detail > 0 && !guard.stood(el)) setText(hint, say("moved"));
       else press(approve, { reason: null, remember: rule.id });
     });
     asking = null;
@@ -115,24 +116,24 @@ export function actionBar(env, signal, { press, reset }) {
   const update = (/** @type {Standing} */ next) => {
     standing = next;
     for (const { action, el } of made) {
-      text(el, (next.changed && action.changed_label) || action.label);
+      setText(el, (next.changed && action.changed_label) || action.label);
       disable(el, blocked(action));
     }
     menu.update(next.changed || next.busy || next.gone, next.unseen);
     undo.hidden = !next.changed || !made.some((one) => one.action.changed_label);
     disable(panel.confirm, next.busy || next.gone);
-    if (next.unseen) text(hint, say("see_all_first"));
-    else if (hint.textContent === say("see_all_first")) text(hint, "");
+    if (next.unseen) setText(hint, say("see_all_first"));
+    else if (hint.textContent === say("see_all_first")) setText(hint, "");
     tick();
   };
   const tick = () => {
     if (!standing) return;
-    const left = standing.expires === null ? null : standing.expires - env.store.now();
+    const left = standing.expires === null ? null : standing.expires - card.store.now();
     const key = standing.enter ? "key_enter" : isApple() ? "key_cmd_enter" : "key_ctrl_enter";
     const main = made.find((one) => one.action.primary)?.action.label;
     const known = standing.enter !== null && main;
-    text(keys, known ? say("key_does", { keys: say(key), action: main }) : "");
-    text(end, left === null ? "" : left > 0 ? expires(left) : say("expired"));
+    setText(keys, known ? say("key_does", { keys: say(key), action: main }) : "");
+    setText(end, left === null ? "" : left > 0 ? expires(left) : say("expired"));
   };
   const expires = (/** @type {number} */ left) => say("expires_in", { t: countdown(left) });
   return {
@@ -154,26 +155,27 @@ export function actionBar(env, signal, { press, reset }) {
       return open;
     },
     /** @param {string} message */
-    hint: (message) => text(hint, message),
+    hint: (message) => setText(hint, message),
   };
 }
 
 /**
- * @param {Env} env
+ * The panel that asks for the reason of a refusal.
+ * @param {CardContext} card
  * @param {AbortSignal} signal
  */
-function reasonPanel(env, signal) {
-  const input = words("textarea", { rows: 2, id: env.id() });
+function reasonPanel(card, signal) {
+  const input = words("textarea", { rows: 2, id: card.id() });
   const confirm = makeButton("nba-button nba-no");
-  const back = makeButton("nba-button", env.store.t("back"));
+  const back = makeButton("nba-button", card.store.t("back"));
   const el = h(
     "div",
     { class: "nba-reason", hidden: true },
-    h("label", { for: input.id }, env.store.t("reason")),
+    h("label", { for: input.id }, card.store.t("reason")),
     input,
     h("div", "nba-buttons", confirm, back),
   );
-  on(input, "input", (event) => event.stopPropagation(), signal);
+  on(signal, input, "input", (event) => event.stopPropagation());
   return {
     el,
     confirm,
@@ -181,7 +183,7 @@ function reasonPanel(env, signal) {
     value: () => input.value.trim() || null,
     /** @param {Action} action */
     open(action) {
-      text(confirm, action.label.replace(/…$/, ""));
+      setText(confirm, action.label.replace(/…$/, ""));
       input.focus();
     },
   };
@@ -190,22 +192,22 @@ function reasonPanel(env, signal) {
 /** @typedef {{id: string, label: string}} Rule */
 
 /**
- * What an approval may do beyond this once: behind a button of its own, never beside the main one.
- * @param {Env} env
+ * The menu of what an approval may do beyond this once, never beside the main button.
+ * @param {CardContext} card
  * @param {AbortSignal} signal
  */
-function rememberMenu(env, signal) {
-  const panel = h("div", { class: "nba-menu", id: env.id(), hidden: true });
+function rememberMenu(card, signal) {
+  const panel = h("div", { class: "nba-menu", id: card.id(), hidden: true });
   const button = makeButton("nba-button nba-more", "⋯");
   attr(button, "aria-controls", panel.id);
-  nameAs(button, env.store.t("more_ways"));
+  setLabel(button, card.store.t("more_ways"));
   /** @type {HTMLButtonElement[]} */
   let choices = [];
   const open = (/** @type {boolean} */ wanted) => {
     panel.hidden = !wanted;
     expand(button, wanted);
   };
-  on(button, "click", () => open(panel.hidden === true), signal);
+  onClick(signal, button, () => open(panel.hidden === true));
   open(false);
   return {
     button,
@@ -218,10 +220,10 @@ function rememberMenu(env, signal) {
     build(rules, chosen) {
       choices = rules.map((rule) => {
         const el = makeButton("nba-button", words("span", "", rule.label));
-        on(el, "click", (event) => chosen(event, el, rule), signal);
+        onClick(signal, el, (event) => chosen(event, el, rule));
         return el;
       });
-      panel.replaceChildren(...choices);
+      fill(panel, ...choices);
       open(false);
     },
     /**

@@ -1,14 +1,26 @@
 // @ts-check
 // A tool call: one row, opened to see input, printed text, rich output and result.
 
-import { attr, equal, grow, h, nameAs, sanitized, tell, text, words } from "../dom.js";
-import { factList } from "../fields/fact.js";
-import { duration } from "./env.js";
+import {
+  attr,
+  fill,
+  growText,
+  h,
+  isEqual,
+  sanitized,
+  setLabel,
+  setText,
+  showText,
+  words,
+} from "../dom.js";
+import { factList } from "../fields/facts.js";
+import { duration } from "../format.js";
+import { onClick } from "../lifetime.js";
 
 /**
  * @typedef {import("../wire.js").CallItem} CallItem
  * @typedef {import("../wire.js").Rich} Rich
- * @typedef {import("./env.js").Env} Env
+ * @typedef {import("./item.js").CardContext} CardContext
  */
 
 /** Lines of printed text before the fold, and from how many on there is one; see static.py. */
@@ -18,12 +30,13 @@ const FOLDED_FROM = 13;
 const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
 
 /**
+ * Draws a tool call.
  * @param {CallItem} first
- * @param {Env} env
- * @returns {import("./env.js").Drawn<CallItem>}
+ * @param {CardContext} card
+ * @returns {import("./item.js").DrawnItem<CallItem>}
  */
-export function drawCall(first, env) {
-  const { store } = env;
+export function drawCall(first, card) {
+  const { store } = card;
   const dot = h("span", { class: "nba-dot", role: "img" });
   const path = words("span", "nba-path");
   const name = words("span", "nba-name");
@@ -31,36 +44,32 @@ export function drawCall(first, env) {
   const state = h("span", "nba-state");
   const time = h("span", "nba-time");
   const bar = progressBar(store.t("progress"));
-  const body = callBody(env, `${first.key}:printed`);
-  const el = h(
-    "details",
-    "nba-call",
-    h("summary", {}, dot, path, name, brief, state, time, bar.el),
-    body.el,
-  );
+  const body = callBody(card, `${first.key}:printed`);
+  const summary = h("summary", {}, dot, path, name, brief, state, time, bar.el);
+  const el = h("details", "nba-call", summary, body.el);
   let item = first;
   // A table or a picture is what the person came for: its row opens, unless they closed it.
   let touched = false;
   const openRich = () => {
     if (!touched && item.outputs.some((output) => output.kind !== "text")) el.open = true;
   };
-  el.firstElementChild?.addEventListener("click", () => (touched = true), { signal: env.signal });
+  onClick(card.signal, summary, () => (touched = true));
   const tick = () => {
     const counting = item.state === "running" && item.started_at !== null;
     const seconds = counting ? store.now() - (item.started_at ?? 0) : item.elapsed;
     const known = seconds !== null && (counting || item.state !== "waiting");
-    text(time, known ? duration(store, Math.max(0, seconds), counting) : "");
+    setText(time, known ? duration(store, Math.max(0, seconds), counting) : "");
   };
   const update = (/** @type {CallItem} */ next) => {
     const old = item;
     item = next;
     attr(el, "data-state", item.state);
-    nameAs(dot, store.t(`state_${item.state}`));
-    tell(path, item.path && `${item.path} ▸`);
-    text(name, item.name);
+    setLabel(dot, store.t(`state_${item.state}`));
+    showText(path, item.path && `${item.path} ▸`);
+    setText(name, item.name);
     const going = item.state === "running" && item.progress?.text;
-    text(brief, going || item.brief);
-    text(state, NAMED.has(item.state) ? store.t(`state_${item.state}`) : "");
+    setText(brief, going || item.brief);
+    setText(state, NAMED.has(item.state) ? store.t(`state_${item.state}`) : "");
     bar.update(item.state === "running" ? item.progress : null);
     body.update(item, next === first ? null : old);
     openRich();
@@ -70,24 +79,27 @@ export function drawCall(first, env) {
   return { el, update, tick };
 }
 
-/** @param {string} label */
+/**
+ * The bar at the foot of a row, for a call that tells how far it has come.
+ * @param {string} label
+ */
 function progressBar(label) {
-  const fill = h("i");
-  const el = h("span", { class: "nba-bar", role: "progressbar", "aria-label": label }, fill);
+  const done = h("i");
+  const el = h("span", { class: "nba-bar", role: "progressbar", "aria-label": label }, done);
   const update = (/** @type {import("../wire.js").Progress|null} */ progress) => {
     el.hidden = progress === null;
     const fraction = progress?.fraction ?? null;
     el.classList.toggle("nba-unknown", fraction === null);
     const percent = fraction === null ? null : Math.round(Math.min(1, Math.max(0, fraction)) * 100);
     attr(el, "aria-valuenow", percent);
-    fill.style.width = percent === null ? "" : `${percent}%`;
+    done.style.width = percent === null ? "" : `${percent}%`;
   };
   return { el, update };
 }
 
 /**
  * The opened part of a row; what did not change is not drawn again.
- * @param {Env} env
+ * @param {CardContext} card
  * @param {string} key of the fold in it
  */
 function callBody({ store }, key) {
@@ -103,18 +115,16 @@ function callBody({ store }, key) {
   const print = (/** @type {string} */ text_) => {
     const lines = text_.replace(/\n$/, "").split("\n");
     rest.hidden = lines.length < FOLDED_FROM;
-    grow(printed, rest.hidden ? text_ : lines.slice(0, FIRST_LINES).join("\n"));
-    grow(others, rest.hidden ? "" : lines.slice(FIRST_LINES).join("\n"));
-    text(more, store.t("more_lines", { n: lines.length - FIRST_LINES }));
+    growText(printed, rest.hidden ? text_ : lines.slice(0, FIRST_LINES).join("\n"));
+    growText(others, rest.hidden ? "" : lines.slice(FIRST_LINES).join("\n"));
+    setText(more, store.t("more_lines", { n: lines.length - FIRST_LINES }));
   };
   const update = (/** @type {CallItem} */ item, /** @type {CallItem|null} */ old) => {
-    if (!old || !equal(old.input, item.input))
-      input.replaceChildren(...(item.input.length > 0 ? [factList(item.input)] : []));
-    text(note, (item.state === "running" && item.progress?.text) || "");
+    if (!old || !isEqual(old.input, item.input)) fill(input, factList(item.input));
+    setText(note, (item.state === "running" && item.progress?.text) || "");
     if (item.printed !== old?.printed) print(item.printed);
-    if (!old || !equal(old.outputs, item.outputs))
-      outputs.replaceChildren(...item.outputs.map(rich));
-    text(result, item.result ?? "");
+    if (!old || !isEqual(old.outputs, item.outputs)) fill(outputs, ...item.outputs.map(drawRich));
+    setText(result, item.result ?? "");
     for (const part of [input, note, printed, outputs, result])
       part.hidden = part.childNodes.length === 0;
   };
@@ -122,10 +132,10 @@ function callBody({ store }, key) {
 }
 
 /**
- * One rich output. A picture is shown only where its bytes came along.
+ * Draws one rich output. A picture is shown only where its bytes came along.
  * @param {Rich} output
  */
-export function rich(output) {
+export function drawRich(output) {
   if (output.kind === "html") {
     const el = h("div", "nba-rich nba-say");
     el.append(sanitized(output.data));

@@ -1,12 +1,13 @@
 // @ts-check
 // Errors of a refused answer: each at its field, and all of them in a summary that leads there.
 
-import { h, makeButton, on, text, words } from "../dom.js";
+import { fill, h, makeButton, setText, words } from "../dom.js";
+import { onClick } from "../lifetime.js";
 
 /**
  * @typedef {import("../wire.js").FieldError} FieldError
- * @typedef {import("../fields/node.js").Field} Field
- * @typedef {import("./env.js").Env} Env
+ * @typedef {import("../fields/field.js").Field} Field
+ * @typedef {import("./item.js").CardContext} CardContext
  */
 
 /**
@@ -15,10 +16,11 @@ import { h, makeButton, on, text, words } from "../dom.js";
  */
 
 /**
- * @param {Env} env
+ * The summary of what is wrong with a form, and the errors at its fields.
+ * @param {CardContext} card
  * @param {AbortSignal} signal
  */
-export function errorSummary(env, signal) {
+export function errorSummary(card, signal) {
   const said = h("div", { class: "nba-sr", role: "status" });
   /** @type {Placed[]} */
   let shown = [];
@@ -36,12 +38,12 @@ export function errorSummary(env, signal) {
    * @param {Field|null} root
    */
   const show = (found, root) => {
-    const placed = [...found].sort((a, b) => order(target(a), target(b)));
-    for (const field of root ? walk(root) : [])
+    const placed = [...found].sort((a, b) => byPlace(target(a), target(b)));
+    for (const field of root ? fieldsWithin(root) : [])
       field.fail(placed.filter((one) => one.chain.at(-1) === field).map((one) => one.message));
-    list.replaceChildren(...placed.map((one) => line(one, signal)));
+    fill(list, ...placed.map((one) => summaryLine(one, signal)));
     shown = placed;
-    text(said, "");
+    setText(said, "");
     count();
     const first = placed.map(target).find((one) => one !== null);
     // A single error that stands at its field is only said, not shown twice.
@@ -51,7 +53,7 @@ export function errorSummary(env, signal) {
     (first ?? el).focus();
   };
   const count = () => {
-    text(title, shown.length > 0 ? env.store.tn("errors", shown.length) : "");
+    setText(title, shown.length > 0 ? card.store.tn("errors", shown.length) : "");
     el.hidden = shown.length === 0;
   };
   /**
@@ -69,31 +71,35 @@ export function errorSummary(env, signal) {
       one.chain.at(-1)?.fail([]);
     }
     count();
-    text(said, shown.length > 0 ? title.textContent : env.store.t("errors_none"));
+    setText(said, shown.length > 0 ? title.textContent : card.store.t("errors_none"));
   };
   return { el, said, show, edited };
 }
 
-/** @param {Placed} placed */
+/**
+ * The control that an error leads to.
+ * @param {Placed} placed
+ */
 function target({ chain }) {
   return chain.at(-1)?.target() ?? null;
 }
 
 /**
- * Where one stands to the other, what stands nowhere after all.
+ * Orders nodes as they stand in the page; what stands nowhere comes last.
  * @param {Node|null} one
  * @param {Node|null} other
  */
-function order(one, other) {
+function byPlace(one, other) {
   if (!one || !other || one === other) return Number(one === null) - Number(other === null);
   return one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1;
 }
 
 /**
+ * A line of the summary, with a link to the field.
  * @param {Placed} placed
  * @param {AbortSignal} signal
  */
-function line({ chain, message }, signal) {
+function summaryLine({ chain, message }, signal) {
   const names = chain.slice(1).map((field) => field.name().trim());
   // "Tags, item 1" says what "Tags" said.
   const label = names.filter((name, at) => name && !names[at + 1]?.startsWith(name)).join(" › ");
@@ -104,7 +110,7 @@ function line({ chain, message }, signal) {
     const last = chain.at(-1);
     (last?.target() ?? last?.el)?.focus();
   };
-  on(link, "click", go, signal);
+  onClick(signal, link, go);
   return words("li", "", link, `: ${message}`);
 }
 
@@ -113,9 +119,9 @@ function line({ chain, message }, signal) {
  * @param {Field} field
  * @returns {Generator<Field>}
  */
-export function* walk(field) {
+function* fieldsWithin(field) {
   yield field;
-  for (const [, child] of field.children()) yield* walk(child);
+  for (const [, child] of field.children()) yield* fieldsWithin(child);
 }
 
 /**
@@ -124,7 +130,7 @@ export function* walk(field) {
  * @param {Field|null} root
  * @returns {Placed}
  */
-export function place({ field: id, message }, root) {
+export function placeError({ field: id, message }, root) {
   if (id === null || root === null) return { chain: [], message };
   const chain = [root];
   let rest = id;
@@ -151,9 +157,9 @@ export function place({ field: id, message }, root) {
  * @param {Field[]} [around]
  * @returns {Placed[]}
  */
-export function unfinished(field, around = []) {
+export function unfinishedFields(field, around = []) {
   const chain = [...around, field];
   const message = field.problem();
-  const inside = field.children().flatMap(([, child]) => unfinished(child, chain));
+  const inside = field.children().flatMap(([, child]) => unfinishedFields(child, chain));
   return message ? [{ chain, message }, ...inside] : inside;
 }

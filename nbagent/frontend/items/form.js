@@ -1,71 +1,73 @@
 // @ts-check
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
-import { attr, equal, h, on, random, tell, text, words } from "../dom.js";
-import { factList } from "../fields/fact.js";
+import { attr, fill, h, isEqual, randomId, setText, showText, words } from "../dom.js";
+import { factList } from "../fields/facts.js";
 import { makeField } from "../fields/index.js";
+import { freeze } from "../fields/inputs.js";
+import { unseenTexts } from "../fields/long-text.js";
+import { lifeWithin, makeTimer, on } from "../lifetime.js";
 import { actionBar } from "./actions.js";
-import { rich } from "./call.js";
-import { freeze, typing } from "./controls.js";
-import { errorSummary, place, unfinished } from "./errors.js";
+import { drawRich } from "./call.js";
+import { errorSummary, placeError, unfinishedFields } from "./errors.js";
+import { isPick, pressKey } from "./form-keys.js";
+import { nextSubmission, OPEN } from "./submission.js";
 
 /**
  * @typedef {import("../wire.js").FormItem} FormItem
  * @typedef {import("../wire.js").Action} Action
- * @typedef {import("../fields/node.js").Field} Field
- * @typedef {import("../fields/node.js").Draft} Draft
- * @typedef {import("./env.js").Env} Env
+ * @typedef {import("../fields/field.js").Field} Field
+ * @typedef {import("../fields/spec.js").Draft} Draft
+ * @typedef {import("./item.js").CardContext} CardContext
  */
 
 /**
  * Who shows a form among others of its kind.
- * @typedef {object} Host
+ * @typedef {object} FormOwner
  * @property {() => void} [drawn] it changed
- * @property {(cut: boolean) => boolean} [unseen] the same of the host's own, where `cut` is the form's
- * @property {(errors: import("../wire.js").FieldError[]) => void} [refused] an answer was not taken, before the form tells why
+ * @property {(cut: boolean) => boolean} [unseen] the same of the owner's own, where `cut` is the form's
+ * @property {(errors: import("../wire.js").FieldError[], forAll: boolean) => void} [refused] an answer, or one for all, was not taken, before the form tells why
  * @property {(answer: import("../wire.js").Answer) => boolean} [take] whether it sends the answer itself
  */
 
 /** Milliseconds after the last key until drafts go up. */
 const DRAFTS_AFTER = 400;
-/** Milliseconds without an answer after which the person is told why, and a lost one is asked for. */
-const [BUSY_AFTER, SLOW_AFTER] = [1000, 8000];
-/** Kinds that are one question: Send waits for an answer, digits pick one. */
-const PICKED = new Set(["choice", "multi", "bool"]);
+/** Milliseconds without a receipt after which the person is told why, and a lost one is asked for. */
+const [DELAYED_AFTER, OVERDUE_AFTER] = [1000, 8000];
 
 export class FormView {
-  /** @type {Host|null} */ host = null;
+  /** @type {FormOwner|null} */ owner = null;
   /** @type {FormItem} */ #item;
-  /** @type {Env} */ #env;
-  #life = new AbortController();
+  /** @type {CardContext} */ #card;
   /** @type {Field|null} */ #root = null;
-  /** @type {Set<HTMLElement>} What must still be shown whole. */ #held = new Set();
-  /** @type {string|null} The submission whose receipt is awaited. */ #pending = null;
-  #accepted = false;
-  #slow = false;
-  #frozen = false;
-  /** @type {Node|null} What the person last acted on. */ #at = null;
-  /** @type {ReturnType<typeof setTimeout>|undefined} */ #draftsTimer;
-  /** @type {ReturnType<typeof setTimeout>|undefined} */ #slowTimer;
+  /** @type {import("./submission.js").Submission} */ #submission = OPEN;
+  /** @type {Node|null} */ #lastUsed = null;
+  #path = words("div", "nba-path");
+  #title = words("h4", { class: "nba-title", tabindex: "-1" });
+  #note = words("p", "nba-note");
+  #facts = h("div", "nba-facts");
+  #slot = h("div", "nba-fields");
+  #preview = h("div", { class: "nba-outputs nba-preview", hidden: true });
+  #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
+  #life;
+  #draftsDue;
+  #receiptDue;
+  #unseen;
 
   /**
    * @param {FormItem} item
-   * @param {Env} env
+   * @param {CardContext} card
    */
-  constructor(item, env) {
+  constructor(item, card) {
     this.#item = item;
-    this.#env = env;
-    const signal = this.#life.signal;
-    env.signal.addEventListener("abort", () => this.remove(), { once: true, signal });
-    this.title = words("h4", { class: "nba-title", id: env.id(), tabindex: "-1" });
-    this.path = words("div", "nba-path");
-    this.note = words("p", "nba-note");
-    this.facts = h("div", "nba-facts");
-    this.slot = h("div", "nba-fields");
-    this.preview = h("div", { class: "nba-outputs nba-preview", hidden: true });
-    this.gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
-    this.summary = errorSummary(env, signal);
-    this.bar = actionBar(env, signal, {
+    this.#card = card;
+    this.#life = lifeWithin(card.signal);
+    const { signal } = this.#life;
+    this.#draftsDue = makeTimer(signal);
+    this.#receiptDue = makeTimer(signal);
+    this.#title.id = card.id();
+    this.summary = errorSummary(card, signal);
+    this.bar = actionBar(card, signal, {
       press: (action, said) => this.#submit(action, said),
       reset: () => this.#reset(),
     });
@@ -75,57 +77,61 @@ export class FormView {
         class: "nba-form",
         novalidate: true,
         autocomplete: "off",
-        "aria-labelledby": this.title.id,
+        "aria-labelledby": this.#title.id,
       },
-      h("div", "nba-asking", this.path, this.title, this.note),
-      this.facts,
+      h("div", "nba-asking", this.#path, this.#title, this.#note),
+      this.#facts,
       this.summary.el,
       this.summary.said,
-      this.slot,
-      this.preview,
-      this.gone,
+      this.#slot,
+      this.#preview,
+      this.#gone,
       ...this.bar.els,
     );
     attr(this.el, "data-interrupt", item.interrupt);
-    const at = (/** @type {Event} */ event) => {
-      this.#at = /** @type {Node} */ (event.target);
+    this.#unseen = unseenTexts(this.el, () => this.draw());
+    const used = (/** @type {Event} */ event) => {
+      this.#lastUsed = /** @type {Node} */ (event.target);
     };
     for (const type of /** @type {const} */ (["input", "change", "click", "keydown"]))
-      on(this.slot, type, at, signal, true);
-    on(this.el, "submit", (event) => event.preventDefault(), signal);
-    on(this.el, "keydown", (event) => this.#key(event), signal);
-    env.store.listen((event) => {
-      if (event.type === "receipt" && event.receipt.submission === this.#pending)
-        this.#judged(event.receipt);
-      else if (event.type === "gone") this.#draw();
+      on(signal, this.#slot, type, used, true);
+    on(signal, this.el, "submit", (event) => event.preventDefault());
+    on(signal, this.el, "keydown", (event) =>
+      pressKey(event, { item: this.#item, slot: this.#slot, bar: this.bar }),
+    );
+    card.store.listen((event) => {
+      if (event.type === "receipt") this.#judged(event.receipt);
+      else if (event.type === "gone") this.draw();
     }, signal);
     this.#build(item.drafts);
-    this.#foresee();
+    this.#drawPreview();
     this.bar.build(item.actions, item.remember);
-    this.#draw();
+    this.draw();
   }
 
-  /** @param {FormItem} item */
+  /**
+   * Follows the item; what is typed stays.
+   * @param {FormItem} item
+   */
   update(item) {
     const old = this.#item;
     this.#item = item;
-    if (old.answering && !item.answering) this.#accepted = false;
-    if (this.#slow && !item.answering) this.#release();
-    const foreseen = (/** @type {FormItem} */ one) => [one.preview, one.preview_error];
-    if (!equal(foreseen(old), foreseen(item))) this.#foresee();
+    this.#move({ type: "shown" });
+    const previewed = (/** @type {FormItem} */ one) => [one.preview, one.preview_error];
+    if (!isEqual(previewed(old), previewed(item))) this.#drawPreview();
     const shown = (/** @type {FormItem} */ one) => [one.facts, one.spec, one.approval];
     // What is shown is what is approved: another question is drawn anew, with what was typed.
-    if (!equal(shown(old), shown(item))) this.#build(this.#drafts(true));
-    if (!equal(old.actions, item.actions)) this.bar.build(item.actions, item.remember);
-    this.#draw();
+    if (!isEqual(shown(old), shown(item))) this.#build(this.#drafts(true));
+    if (!isEqual(old.actions, item.actions)) this.bar.build(item.actions, item.remember);
+    this.draw();
   }
 
+  /** Ends all that listens. */
   remove() {
     this.#life.abort();
-    clearTimeout(this.#draftsTimer);
-    clearTimeout(this.#slowTimer);
   }
 
+  /** Counts down. */
   tick() {
     this.bar.tick();
   }
@@ -136,18 +142,18 @@ export class FormView {
 
   /** Whether an answer is on its way. */
   get busy() {
-    return this.#pending !== null || this.#accepted || this.#item.answering;
+    return this.#submission.state !== "open";
   }
 
-  /** Whether something to approve was not shown whole yet. What was taken away need not be seen. */
+  /** Whether something to approve was not shown whole yet. */
   get unseen() {
-    const cut = [...this.#held].some((box) => this.el.contains(box));
-    return this.host?.unseen?.(cut) ?? cut;
+    const cut = this.#item.approval && this.#unseen.any();
+    return this.owner?.unseen?.(cut) ?? cut;
   }
 
   /**
    * What the person changed, field by field.
-   * @returns {[import("../fields/node.js").Node, import("../fields/node.js").DraftParts][]}
+   * @returns {[import("../fields/spec.js").SpecNode, import("../fields/spec.js").DraftParts][]}
    */
   changes() {
     const inside = this.#root?.children().map(([, field]) => field) ?? [];
@@ -159,16 +165,17 @@ export class FormView {
   }
 
   /**
-   * Answers as a press of the button of this name does, with these drafts where they are given.
+   * Answers, as part of an answer for all, what a press of the button of this name does, with these
+   * drafts where they are given.
    * @param {Action["name"]} name
    * @param {string|null} reason
    * @param {Draft} [drafts]
    */
   press(name, reason, drafts) {
     const action = this.#item.actions.find((one) => one.name === name);
-    if (!action || this.#env.store.gone) return;
+    if (!action || this.#card.store.gone) return;
     if (drafts !== undefined) this.#build(drafts);
-    this.#submit(action, { reason, remember: null });
+    this.#submit(action, { reason, remember: null }, true);
   }
 
   /**
@@ -178,63 +185,61 @@ export class FormView {
   fail(errors) {
     if (errors.length > 0) this.bar.escape();
     this.summary.show(
-      errors.map((error) => place(error, this.#root)),
+      errors.map((error) => placeError(error, this.#root)),
       this.#root,
     );
   }
 
   /** For a person who asked to go to the question: its first control, never a button that decides. */
   enter() {
-    const controls = [...this.slot.querySelectorAll("input, textarea, select")];
+    const controls = [...this.#slot.querySelectorAll("input, textarea, select")];
     const first = controls.find((control) => control.closest("[hidden]") === null);
-    (first instanceof HTMLElement ? first : this.title).focus();
+    (first instanceof HTMLElement ? first : this.#title).focus();
   }
 
-  /** @param {Draft} saved */
+  /**
+   * Makes the fields, with what was typed in them earlier.
+   * @param {Draft} saved
+   */
   #build(saved) {
-    const { store, id } = this.#env;
+    const { store, id } = this.#card;
     const { facts, spec, approval } = this.#item;
-    this.#held.clear();
-    /** @type {import("../fields/node.js").Context} */
+    /** @type {import("../fields/field.js").Context} */
     const ctx = {
-      t: (key, values) => store.t(key, values),
-      tn: (key, n) => store.tn(key, n),
+      t: store.t,
+      tn: store.tn,
       id,
       signal: this.#life.signal,
-      titleId: this.title.id,
+      titleId: this.#title.id,
       approval,
       root: spec?.root ?? { id: "", key: "", kind: "object", label: "" },
       touched: () => this.#touched(),
-      hold: (box) => {
-        if (approval) this.#held.add(box);
-        return () => {
-          if (this.#held.delete(box)) this.#draw();
-        };
-      },
+      hold: this.#unseen.hold,
       make: makeField,
     };
-    this.facts.replaceChildren(...(facts.length > 0 ? [factList(facts, ctx)] : []));
+    fill(this.#facts, factList(facts, ctx));
     this.#root = spec ? makeField(ctx, spec.root, saved, { depth: 0 }) : null;
-    this.slot.replaceChildren(...(this.#root ? [this.#root.el] : []));
+    fill(this.#slot, this.#root?.el);
   }
 
-  /** Show what approving would do. */
-  #foresee() {
+  /** Shows what approving would do. */
+  #drawPreview() {
     const { preview, preview_error: error } = this.#item;
-    const why = error ? [words("p", "nba-help", error)] : [];
-    this.preview.replaceChildren(...(preview ?? []).map(rich), ...why);
-    this.preview.hidden = !this.preview.firstChild;
+    fill(this.#preview, ...(preview ?? []).map(drawRich), error && words("p", "nba-help", error));
+    this.#preview.hidden = !this.#preview.firstChild;
   }
 
-  #draw() {
+  /** Draws all around the fields as things stand. */
+  draw() {
     const item = this.#item;
-    const { store } = this.#env;
+    const { store } = this.#card;
     const changed = this.#drafts(true) !== null;
     const root = this.#root?.node;
-    text(this.title, item.title);
-    text(this.path, [item.path, item.tool].filter(Boolean).join(" ▸ "));
-    text(this.note, item.note ?? "");
-    for (const part of [this.path, this.note, this.facts, this.slot])
+    const belongsToNone = item.interrupt === "";
+    setText(this.#title, item.title);
+    setText(this.#path, [item.path, item.tool].filter(Boolean).join(" ▸ "));
+    setText(this.#note, item.note ?? "");
+    for (const part of [this.#path, this.#note, this.#facts, this.#slot])
       part.hidden = !part.firstChild;
     const { busy } = this;
     attr(this.el, "aria-busy", busy ? "true" : null);
@@ -244,31 +249,27 @@ export class FormView {
       "data-danger",
       item.actions.some((action) => action.danger && action.primary),
     );
-    tell(this.gone, store.gone ? store.t("gone", { run: store.view?.head.run ?? "" }) : "");
-    if (this.#frozen !== store.gone) freeze(this.slot, store.gone);
-    this.#frozen = store.gone;
+    if (store.gone || !this.#gone.hidden) freeze(this.#slot, store.gone);
+    showText(this.#gone, store.gone ? store.t("gone", { run: store.view?.head.run ?? "" }) : "");
     this.bar.update({
       busy,
       gone: store.gone,
       changed,
       unseen: this.unseen,
-      empty: PICKED.has(root?.kind ?? "") && !root?.initial && !changed,
-      enter: item.approval
-        ? item.interrupt === "" && null
-        : this.slot.querySelector("textarea") === null,
+      empty: isPick(root) && !root?.initial && !changed,
+      enter: item.approval ? belongsToNone && null : this.#slot.querySelector("textarea") === null,
       expires: item.expires_at,
     });
-    this.host?.drawn?.();
+    this.owner?.drawn?.();
   }
 
   #touched() {
-    if (this.#at) this.summary.edited(this.#at);
-    this.#draw();
-    clearTimeout(this.#draftsTimer);
-    this.#draftsTimer = setTimeout(() => {
+    if (this.#lastUsed) this.summary.edited(this.#lastUsed);
+    this.draw();
+    this.#draftsDue.start(DRAFTS_AFTER, () => {
       const drafts = this.#drafts(false);
-      this.#env.store.send({ type: "drafts", interrupt: this.#item.interrupt, drafts });
-    }, DRAFTS_AFTER);
+      this.#card.store.send({ type: "drafts", interrupt: this.#item.interrupt, drafts });
+    });
   }
 
   /**
@@ -288,13 +289,15 @@ export class FormView {
   }
 
   /**
+   * Sends the answer, or shows what is unfinished.
    * @param {Action} action
    * @param {{reason: string|null, remember: string|null}} said
+   * @param {boolean} [forAll]
    */
-  #submit(action, { reason, remember }) {
-    const open = this.#root && action.name !== "reject" ? unfinished(this.#root) : [];
+  #submit(action, { reason, remember }, forAll = false) {
+    const open = this.#root && action.name !== "reject" ? unfinishedFields(this.#root) : [];
     if (open.length > 0) {
-      this.host?.refused?.([]);
+      this.owner?.refused?.([], forAll);
       this.summary.show(open, this.#root);
       return;
     }
@@ -302,85 +305,63 @@ export class FormView {
     const answer = {
       type: "answer",
       interrupt: this.#item.interrupt,
-      submission: random(),
+      submission: randomId(),
       action: action.name,
       drafts: action.name === "reject" ? null : this.#drafts(true),
       reason,
       remember,
     };
-    if (this.host?.take?.(answer)) return;
-    clearTimeout(this.#draftsTimer);
-    this.#pending = answer.submission;
-    const sent = this.#env.store.send(answer);
-    if (!sent) this.#pending = null;
-    else
-      this.#slowTimer = setTimeout(() => {
-        this.bar.hint(this.#env.store.t("sent"));
-        this.#slowTimer = setTimeout(() => {
-          // The receipt may be lost: a snapshot tells how things stand.
-          this.#slow = true;
-          this.#env.store.send({ type: "hello" });
-        }, SLOW_AFTER - BUSY_AFTER);
-      }, BUSY_AFTER);
-    this.#draw();
+    if (this.owner?.take?.(answer)) return;
+    this.#draftsDue.stop();
+    if (this.#card.store.send(answer)) this.#move({ type: "sent", id: answer.submission, forAll });
+    this.draw();
   }
 
-  #release() {
-    clearTimeout(this.#slowTimer);
-    this.#pending = null;
-    this.#slow = false;
-    this.bar.hint("");
+  /**
+   * Moves the submission on, and does what its new state asks for.
+   * @param {import("./submission.js").SubmissionEvent} event
+   */
+  #move(event) {
+    const { state: before } = this.#submission;
+    this.#submission = nextSubmission(this.#submission, event);
+    const { state } = this.#submission;
+    if (state === before) return;
+    const late = () => this.#move({ type: "late" });
+    switch (state) {
+      case "sent":
+        this.#receiptDue.start(DELAYED_AFTER, late);
+        break;
+      case "delayed":
+        this.bar.hint(this.#card.store.t("sent"));
+        this.#receiptDue.start(OVERDUE_AFTER - DELAYED_AFTER, late);
+        break;
+      case "overdue":
+        // The receipt may be lost: a snapshot tells how things stand.
+        this.#card.store.send({ type: "hello" });
+        break;
+      case "open":
+      case "accepted":
+        this.#receiptDue.stop();
+        this.bar.hint("");
+        break;
+      default:
+        /** @satisfies {never} */ (state);
+    }
   }
 
-  /** @param {import("../wire.js").Receipt} receipt */
-  #judged(receipt) {
-    this.#release();
-    this.#accepted = receipt.ok;
-    if (receipt.ok) this.#env.answered(this.#item);
+  /**
+   * Acts on the kernel's judgement of this form's answer.
+   * @param {import("../wire.js").Receipt} receipt
+   */
+  #judged({ submission, ok, errors }) {
+    const sent = this.#submission;
+    if (!("id" in sent) || sent.id !== submission) return;
+    this.#move({ type: "judged", ok });
+    if (ok) this.#card.answered(this.#item);
     // The press held back what was typed: refused, it goes up for a reload.
     else this.#touched();
-    this.#draw();
-    if (!receipt.ok) this.host?.refused?.(receipt.errors);
-    this.fail(receipt.ok ? [] : receipt.errors);
-  }
-
-  /** @param {KeyboardEvent} event */
-  #key(event) {
-    const target = /** @type {HTMLElement} */ (event.target);
-    if (event.isComposing) return;
-    if (event.key === "Escape" && this.bar.escape()) event.preventDefault();
-    if (event.key === "Enter") this.#enter(event, target);
-    if (/^[1-9]$/.test(event.key) && !event.ctrlKey && !event.metaKey && !event.altKey)
-      this.#digit(event, target);
-  }
-
-  /**
-   * @param {KeyboardEvent} event
-   * @param {HTMLElement} target
-   */
-  #enter(event, target) {
-    if (event.ctrlKey || event.metaKey) {
-      event.preventDefault();
-      if (!event.repeat) this.bar.main();
-      return;
-    }
-    if (!(target instanceof HTMLInputElement)) return;
-    event.preventDefault();
-    const filter = target.classList.contains("nba-filter");
-    if (!this.#item.approval && !event.shiftKey && !event.repeat && !filter) this.bar.main();
-  }
-
-  /**
-   * @param {KeyboardEvent} event
-   * @param {HTMLElement} target
-   */
-  #digit(event, target) {
-    const kind = this.#item.spec?.root.kind ?? "";
-    if (this.#item.approval || !PICKED.has(kind) || typing(target)) return;
-    const input = this.slot.querySelector(`[data-option="${Number(event.key) - 1}"]`);
-    if (!(input instanceof HTMLInputElement) || input.closest("[hidden]") || input.disabled) return;
-    event.preventDefault();
-    input.focus();
-    input.click();
+    this.draw();
+    if (!ok) this.owner?.refused?.(errors, sent.forAll);
+    this.fail(ok ? [] : errors);
   }
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { action, form, GATE, open, press, type, WIRE } from "../fake.js";
+import { action, form, GATE, open, press, type, WIRE } from "../test-support/fake-host.js";
 
 const record = WIRE.from_kernel.snapshot.view.items[4];
 const object = (...fields) => ({ kind: "object", fields });
@@ -177,7 +177,7 @@ test("no message touches what is typed: patches, errors, other items, the same f
   const values = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value");
   const written = vi.spyOn(input, "value", "set");
   patch({ op: "put", index: 0, item: record });
-  patch({ op: "put", index: 1, item: form({ kind: "text" }, { answering: true }) });
+  patch({ op: "put", index: 1, item: form({ kind: "text" }, { note: "Look twice" }) });
   patch({ op: "put", index: 1, item: form({ kind: "text" }, { drafts: { text: "other" } }) });
   model.tell({
     ...structuredClone({

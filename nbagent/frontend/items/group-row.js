@@ -1,23 +1,24 @@
 // @ts-check
 // One question in a table of those alike: its values in cells, its buttons, and its own form beneath.
 
-import { attr, expand, h, makeButton, nameAs, on, text } from "../dom.js";
+import { attr, expand, fill, h, makeButton, setLabel, setText } from "../dom.js";
 import { difference } from "../fields/diff.js";
-import { factList, shown } from "../fields/fact.js";
-import { reveal } from "../fields/reveal.js";
-import { drawRecord } from "./lines.js";
+import { factList, factValue, nodeText } from "../fields/facts.js";
+import { cutLongText, unseenTexts } from "../fields/long-text.js";
+import { on, onClick } from "../lifetime.js";
+import { drawRecord } from "./record.js";
 
 /**
  * @typedef {import("../wire.js").Fact} Fact
  * @typedef {import("../wire.js").FormItem} FormItem
  * @typedef {import("../wire.js").RecordItem} RecordItem
- * @typedef {import("./env.js").Env} Env
+ * @typedef {import("./item.js").CardContext} CardContext
  * @typedef {ReturnType<typeof drawRow>} Row
  * @typedef {{name: string, label: string, kind: string|null}} Column
  */
 /**
  * What a row needs of its table.
- * @typedef {object} Does
+ * @typedef {object} RowOwner
  * @property {() => void} drawn the row changed
  * @property {() => boolean} unseen whether what all rows share was not shown whole yet
  * @property {(errors: import("../wire.js").FieldError[]) => unknown} refused an answer for all was not taken here
@@ -31,14 +32,15 @@ const TOLD = 40;
 export const TITLE = "\u0000";
 
 /**
+ * Draws a question as two rows: its values with its buttons, and its form.
  * @param {FormItem} first
- * @param {Env} env
- * @param {Does} does
+ * @param {CardContext} card
+ * @param {RowOwner} table
  */
-export function drawRow(first, env, does) {
-  const { signal } = env;
-  const t = env.store.t.bind(env.store);
-  const form = env.form(first);
+export function drawRow(first, card, table) {
+  const { signal } = card;
+  const t = card.store.t;
+  const form = card.form(first);
   const { acts } = form.bar;
   const head = h("th", { scope: "row", role: "rowheader" });
   const toggle = makeButton("nba-button nba-small");
@@ -50,38 +52,25 @@ export function drawRow(first, env, does) {
   const under = h("tr", { role: "row", class: "nba-under" }, inside);
   /** @type {FormItem|RecordItem} */
   let item = first;
-  const redraw = () => item.type === "form" && form.update(item);
+  const redraw = () => item.type === "form" && form.draw();
   let values = valuesOf(first, t);
   /** @type {Map<string, HTMLElement>} */
   let cells = new Map();
-  /** @type {boolean|null} */
-  let open = null;
-  let opened = false; // once, so that what is long was on offer there
-  let quiet = false; // an answer for all: what is wrong with it unfolds nothing
+  /** @type {"apart"|"unread"|"open"|"read"} Its form: not here yet, folded, unfolded, folded again. */
+  let fold = "apart";
   let named = "";
   let marked = "[]";
-  /** @type {Set<HTMLElement>} */
-  const held = new Set();
+  const unseen = unseenTexts(el, redraw);
 
   const cell = (/** @type {string} */ name) => {
     const fact = values.get(name);
     if (!fact) return ["–"];
-    const box = h("div", fact.code ? { class: "nba-mono" } : { dir: "auto" });
-    if (fact.changed_from === null) text(box, fact.value);
-    else box.append(...difference(fact.changed_from, fact.value));
-    const hold = (/** @type {HTMLElement} */ cut) => {
-      held.add(cut);
-      return () => {
-        held.delete(cut);
-        redraw();
-      };
-    };
-    return [box, reveal({ t, signal, hold }, box, fact.value, ROOM) ?? ""];
+    const box = factValue(fact);
+    return [box, cutLongText({ t, signal, hold: unseen.hold }, box, fact.value, ROOM) ?? ""];
   };
   const unfold = (/** @type {boolean} */ wanted) => {
-    if (wanted === open) return;
-    open = wanted;
-    opened ||= wanted;
+    if (fold !== "apart" && wanted === (fold === "open")) return;
+    fold = wanted ? "open" : fold === "open" ? "read" : "unread";
     attr(form.el, "data-folded", !wanted);
     expand(toggle, wanted);
     // Its buttons stand in the row, or below what they decide.
@@ -90,11 +79,11 @@ export function drawRow(first, env, does) {
     redraw();
   };
   const draw = () => {
-    text(toggle, t(open ? "close_row" : first.approval ? "open_row" : "answer_row"));
+    setText(toggle, t(fold === "open" ? "close_row" : first.approval ? "open_row" : "answer_row"));
     const all = [...acts.querySelectorAll(".nba-buttons > button"), toggle];
-    for (const button of all) nameAs(button, `${button.textContent}: ${named}`);
-    mark(open ? [] : form.changes().map((change) => changeOf(...change, values, t)));
-    does.drawn();
+    for (const button of all) setLabel(button, `${button.textContent}: ${named}`);
+    mark(fold === "open" ? [] : form.changes().map((change) => changeOf(...change, values, t)));
+    table.drawn();
   };
   /** Old and new stand in the cell of that name, else below the row. @param {Fact[]} changes */
   const mark = (changes) => {
@@ -106,25 +95,26 @@ export function drawRow(first, env, does) {
       const fact = changes.find(({ label }) => label === name);
       if (fact) left.delete(fact);
       const parts = fact && difference(fact.changed_from ?? "–", fact.value, 1);
-      box.replaceChildren(...(parts ? [h("div", "nba-mono", ...parts)] : cell(name)));
+      fill(box, ...(parts ? [h("div", "nba-mono", ...parts)] : cell(name)));
     }
-    changed.replaceChildren(...(left.size > 0 ? [factList([...left])] : []));
+    fill(changed, factList([...left]));
   };
 
-  form.host = {
+  form.owner = {
     drawn: draw,
     unseen: (cut) => {
-      const here = does.unseen() || [...held].some((box) => el.contains(box));
-      return first.approval && here && (cut || !opened);
+      const here = table.unseen() || unseen.any();
+      // Once it was unfolded, what is long was on offer there.
+      return first.approval && here && (cut || fold === "apart" || fold === "unread");
     },
-    refused(errors) {
-      if (quiet) does.refused(errors);
+    refused(errors, forAll) {
+      // What is wrong with an answer for all unfolds nothing.
+      if (forAll) table.refused(errors);
       else unfold(true);
-      quiet = false;
     },
   };
-  on(toggle, "click", () => unfold(!open), signal);
-  on(form.summary.el, "click", () => unfold(true), signal, true); // what it leads to must be there
+  onClick(signal, toggle, () => unfold(fold !== "open"));
+  on(signal, form.summary.el, "click", () => unfold(true), true); // what it leads to must be there
   return {
     el,
     under,
@@ -151,11 +141,11 @@ export function drawRow(first, env, does) {
         return;
       }
       mark(next.details.filter((fact) => fact.changed_from !== null));
-      const line = drawRecord(next, env).el;
+      const line = drawRecord(next, card).el;
       const here = [el, under].some((part) => part.contains(document.activeElement));
       form.remove();
       under.hidden = true;
-      deciding.replaceChildren(line);
+      fill(deciding, line);
       if (here) line.focus({ preventScroll: true });
     },
     /**
@@ -163,7 +153,7 @@ export function drawRow(first, env, does) {
      * @param {Column[]} columns
      */
     lay(number, columns) {
-      text(head, String(number));
+      setText(head, String(number));
       cells = new Map(
         columns.map(({ name, label, kind }) => {
           const about = { role: "cell", "data-label": label, "data-kind": kind };
@@ -171,7 +161,7 @@ export function drawRow(first, env, does) {
         }),
       );
       marked = "[]";
-      el.replaceChildren(head, ...cells.values(), deciding);
+      fill(el, head, ...cells.values(), deciding);
       attr(inside, "colspan", columns.length + 2);
       const told = columns.map(
         ({ name, label }) => `${label} ${values.get(name)?.value.slice(0, TOLD) ?? "–"}`,
@@ -184,7 +174,7 @@ export function drawRow(first, env, does) {
     },
     /** Takes the form over once the row is on the page; who types in it goes on. */
     adopt() {
-      if (open !== null) return;
+      if (fold !== "apart") return;
       const active = document.activeElement;
       const typing = active instanceof HTMLElement && form.el.contains(active) ? active : null;
       inside.append(form.el);
@@ -195,13 +185,10 @@ export function drawRow(first, env, does) {
      * Answers as part of an answer for all.
      * @param {import("../wire.js").Action["name"]} name
      * @param {string|null} reason
-     * @param {import("../fields/node.js").Draft} [drafts]
+     * @param {import("../fields/spec.js").Draft} [drafts]
      */
     press(name, reason, drafts) {
-      if (form.busy) return;
-      quiet = true;
-      form.press(name, reason, drafts);
-      quiet &&= form.busy;
+      if (!form.busy) form.press(name, reason, drafts);
     },
   };
 }
@@ -226,15 +213,15 @@ function valuesOf(item, t) {
 
 /**
  * A change as a fact; what has no short text is only named.
- * @param {import("../fields/node.js").Node} node
- * @param {import("../fields/node.js").DraftParts} draft
+ * @param {import("../fields/spec.js").SpecNode} node
+ * @param {import("../fields/spec.js").DraftParts} draft
  * @param {Map<string, Fact>} values
- * @param {import("../fields/node.js").Context["t"]} t
+ * @param {import("../fields/field.js").Context["t"]} t
  * @returns {Fact}
  */
 function changeOf(node, draft, values, t) {
   const now = /** @type {typeof node} */ ({ ...node, initial: draft, initial_json: draft.json });
-  const told = node.secret ? "" : shown(now, /** @type {any} */ ({ t }));
+  const told = node.secret ? "" : nodeText(now, /** @type {any} */ ({ t }));
   const before = values.get(node.key)?.value ?? "–";
   return {
     label: node.key || node.label,

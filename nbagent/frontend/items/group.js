@@ -1,35 +1,35 @@
 // @ts-check
 // Questions that are alike, as one table: a row for each, and one answer for all that are open.
 
-import { idOf } from "../arrange.js";
-import { h, text, words } from "../dom.js";
-import { factList } from "../fields/fact.js";
-import { drawFoot } from "./group-foot.js";
+import { fill, h, setText, words } from "../dom.js";
+import { factList } from "../fields/facts.js";
+import { unseenTexts } from "../fields/long-text.js";
+import { drawAnswerAll } from "./group-answer-all.js";
 import { drawRow, TITLE } from "./group-row.js";
+import { questionId } from "./grouping.js";
 
 /**
- * @typedef {import("../arrange.js").GroupItem} GroupItem
+ * @typedef {import("./grouping.js").GroupItem} GroupItem
  * @typedef {import("../wire.js").FormItem} FormItem
- * @typedef {import("../wire.js").RecordItem} RecordItem
- * @typedef {import("./env.js").Env} Env
+ * @typedef {import("./item.js").CardContext} CardContext
  * @typedef {import("./group-row.js").Row} Row
  */
 
 const NUMBER = /^[-+]?[\d.,]+(e[-+]?\d+)?$/i;
 
 /**
- * Draws its rows once it is updated, on the page.
+ * Draws questions that are alike; the rows come with the first update, on the page.
  * @param {GroupItem} group
- * @param {Env} env
- * @returns {import("./env.js").Drawn<GroupItem>}
+ * @param {CardContext} card
+ * @returns {import("./item.js").DrawnItem<GroupItem>}
  */
-export function drawGroup(group, env) {
-  const { store } = env;
+export function drawGroup(group, card) {
+  const { store } = card;
   const one = /** @type {FormItem} */ (group.items.find((item) => item.type === "form"));
   const { tool, approval } = one;
-  const t = store.t.bind(store);
+  const t = store.t;
   const path = one.path && words("div", "nba-path", one.path);
-  const title = words("h4", { class: "nba-title", id: env.id(), tabindex: "-1" });
+  const title = words("h4", { class: "nba-title", id: card.id(), tabindex: "-1" });
   const note = words("p", "nba-note");
   const facts = h("div", "nba-facts");
   const caption = h("caption", "nba-sr");
@@ -40,17 +40,18 @@ export function drawGroup(group, env) {
   /** @type {Map<string, Row>} */
   const rows = new Map();
   const waiting = () => [...rows.values()].filter((row) => row.open);
-  const foot = drawFoot(one, env, waiting);
+  const foot = drawAnswerAll(one, card, waiting);
   const asking = h("div", "nba-asking", path, title, note);
   const about = { class: "nba-form nba-group", "aria-labelledby": title.id };
   const el = h("section", about, asking, facts, table, foot.form.el);
-  /** @type {Set<HTMLElement>} What all rows share and must still be shown whole. */
-  const held = new Set();
+  const unseen = unseenTexts(facts, () => {
+    for (const row of waiting()) row.redraw();
+  });
   let laid = "";
 
   const update = (/** @type {GroupItem} */ { items }) => {
     const order = items.flatMap((item) => {
-      const row = rows.get(idOf(item)) ?? (item.type === "form" && add(item));
+      const row = rows.get(questionId(item)) ?? (item.type === "form" && add(item));
       if (row) row.update(item);
       return row || [];
     });
@@ -68,12 +69,12 @@ export function drawGroup(group, env) {
     draw();
   };
   const add = (/** @type {FormItem} */ item) => {
-    const row = drawRow(item, env, {
+    const row = drawRow(item, card, {
       drawn: () => draw(),
-      unseen: () => [...held].some((box) => facts.contains(box)),
+      unseen: unseen.any,
       refused: (errors) => approval || foot.form.fail(errors),
     });
-    rows.set(idOf(item), row);
+    rows.set(questionId(item), row);
     return row;
   };
   const lay = (/** @type {Row[]} */ order) => {
@@ -93,7 +94,8 @@ export function drawGroup(group, env) {
         return { name, label: shown[0]?.label ?? name, kind };
       });
     const about = { scope: "col", role: "columnheader" };
-    heads.replaceChildren(
+    fill(
+      heads,
       h("td", { role: "cell" }),
       ...columns.map(({ label, kind }) =>
         h("th", { ...about, "data-kind": kind }, words("span", "", label)),
@@ -103,28 +105,21 @@ export function drawGroup(group, env) {
     for (const [index, row] of order.entries()) row.lay(index + 1, columns);
     const same = names.filter(alike);
     share(same.flatMap((name) => (name === TITLE ? [] : (first.values.get(name) ?? []))));
-    text(note, [same.includes(TITLE) && one.title, one.note].filter(Boolean).join("\n"));
+    setText(note, [same.includes(TITLE) && one.title, one.note].filter(Boolean).join("\n"));
   };
   /** What is the same in all rows stands above them, once. @param {import("../wire.js").Fact[]} shared */
   const share = (shared) => {
-    const hold = (/** @type {HTMLElement} */ box) => {
-      held.add(box);
-      return () => {
-        held.delete(box);
-        for (const row of waiting()) row.redraw();
-      };
-    };
     const label = h("div", "nba-help", t("same_in_all"));
-    const list = factList(shared, { t, hold, signal: env.signal });
-    facts.replaceChildren(...(shared.length > 0 ? [label, list] : []));
-    facts.hidden = !facts.firstChild;
+    const list = factList(shared, { t, hold: unseen.hold, signal: card.signal });
+    fill(facts, list && label, list);
+    facts.hidden = !list;
   };
   const draw = () => {
     const open = waiting();
     const words = `${approval ? "calls" : "asks"}_wait${open.length === 1 ? "_one" : ""}`;
     const heading = t(words, { n: open.length, tool });
-    if (title.textContent !== heading) env.say(heading);
-    for (const part of [title, caption]) text(part, heading);
+    if (title.textContent !== heading) card.say(heading);
+    for (const part of [title, caption]) setText(part, heading);
     foot.draw(open);
     const last = foot.form.el;
     if (last.hidden && last.contains(document.activeElement)) title.focus({ preventScroll: true });

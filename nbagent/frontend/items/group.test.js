@@ -1,6 +1,15 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { arrange } from "../arrange.js";
-import { action, form, GATE, open, press, snapshot, type, WIRE } from "../fake.js";
+import {
+  action,
+  form,
+  GATE,
+  open,
+  press,
+  snapshot,
+  type,
+  WIRE,
+} from "../test-support/fake-host.js";
+import { groupAlike } from "./grouping.js";
 
 const [, , call, , example, notice] = WIRE.from_kernel.snapshot.view.items;
 const fact = (label, value) => ({ label, value, code: true, changed_from: null });
@@ -77,7 +86,7 @@ test.each([
 ])("the table: %s", (_, items, known, expected) => {
   const tables = new Map(known.length > 0 ? [["g", new Set(known)]] : []);
   expect(
-    arrange(items, tables)
+    groupAlike(items, tables)
       .map((item) => item.key)
       .join(" "),
   ).toBe(expected);
@@ -165,7 +174,7 @@ test("what is typed in a row outlives the other rows, patches, snapshots and its
   expect(document.activeElement).toBe(input);
   expect(under(page)[0].contains(input)).toBe(true);
   page.patch({ op: "put", index: 2, item: others[1] });
-  page.patch({ op: "put", index: 0, item: { ...first, answering: false } });
+  page.patch({ op: "put", index: 0, item: { ...first, note: "Look twice" } });
   page.patch(...settle("b", 1));
   page.model.tell(snapshot([first, record("b", "approved"), others[1]], { seq: 9 }));
   expect(document.activeElement).toBe(input);

@@ -1,7 +1,7 @@
 """A value that fits a JSON Schema: what the demo model passes to tools it has never seen.
 
-Candidates are built from what the schema says and a validator has the last word, so a sample is
-either valid or there is none.
+Candidates are built from the common keywords and a validator has the last word, so a sample is either
+valid or there is none; for a rarer keyword, such as ``if`` or ``contains``, it is often the latter.
 """
 
 from __future__ import annotations
@@ -13,6 +13,262 @@ from functools import cache
 from importlib import import_module
 from itertools import islice, product
 from typing import Any
+
+MAX_DEPTH = 12
+MAX_ITEMS = 1000
+TRIES = 200
+"""How many candidates of one place in a schema are tried."""
+KINDS = ("string", "integer", "object", "array", "boolean", "null")
+HINTS = {
+    "object": ("properties", "required", "additionalProperties", "minProperties"),
+    "array": ("items", "prefixItems", "minItems", "uniqueItems"),
+    "string": ("pattern", "format", "minLength", "maxLength"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+"""Keywords that tell the type where a schema does not."""
+
+
+class NoSample(ValueError):
+    """No value was found that fits the schema."""
+
+
+def sample(schema: Mapping[str, Any] | bool) -> Any:  # noqa: FBT001  a schema may be true or false
+    """A JSON value that fits ``schema``; examples and defaults come first.
+
+    Args:
+        schema: a JSON Schema, draft 2020-12 where it does not say; references stay inside it.
+
+    Raises:
+        NoSample: none was found.
+    """
+    for value in _Sampler(_validator(schema)).several(schema, "", 0):
+        return value
+    raise NoSample(f"no value found for the schema: {schema!r:.200}")
+
+
+def fits(schema: Mapping[str, Any], value: Any) -> bool:
+    """Whether a value is valid, formats included; a broken schema fits nothing."""
+    return _is_valid(_validator(schema), value)
+
+
+@cache
+def _library() -> Any:
+    """``jsonschema``, loaded where a sample is wanted, and without its grammar for URIs.
+
+    That grammar takes seconds to load, which a newcomer would wait for; samples do without.
+    """
+    grammar: dict[str, Any] = sys.modules
+    leave_out = "rfc3987_syntax" not in grammar
+    if leave_out:
+        grammar["rfc3987_syntax"] = None
+    try:
+        return import_module("jsonschema")
+    finally:
+        if leave_out:
+            del grammar["rfc3987_syntax"]
+
+
+def _validator(schema: Mapping[str, Any] | bool) -> Any:  # noqa: FBT001  as in sample
+    library = _library()
+    kind = library.validators.validator_for(schema, default=library.Draft202012Validator)
+    # an empty registry: a reference never makes it read a file or a URL
+    registry = import_module("referencing").Registry()
+    return kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
+
+
+class _Sampler:
+    def __init__(self, root: Any) -> None:
+        self._root = root
+
+    def several(self, schema: Any, name: str, depth: int) -> Iterator[Any]:
+        """Different values that fit, best first."""
+        if depth > MAX_DEPTH:
+            return
+        validator = self._root.evolve(schema=schema)
+        seen: list[Any] = []
+        for value in islice(self._candidates(schema, name, depth), TRIES):
+            if value not in seen and _is_valid(validator, value):
+                seen.append(value)
+                yield value
+
+    def _candidates(self, schema: Any, name: str, depth: int) -> Iterator[Any]:
+        if depth > MAX_DEPTH or schema is False:
+            return
+        if schema is True:
+            schema = {}
+        if "const" in schema:
+            yield schema["const"]
+        yield from schema.get("examples") or ()
+        if "default" in schema:
+            yield schema["default"]
+        yield from schema.get("enum") or ()
+        branches = list(self._branches(schema))
+        for branch in branches:
+            yield from self._candidates(branch, name, depth + 1)
+        if not branches:
+            for kind in _kinds(schema):
+                yield from self._of_kind(kind, schema, name, depth)
+
+    def _branches(self, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """The schema once for each way its first combining keyword can go."""
+        for word in ("$ref", "allOf", "anyOf", "oneOf"):
+            if word not in schema:
+                continue
+            rest = {key: value for key, value in schema.items() if key != word}
+            match word:
+                case "$ref":
+                    yield _merged(rest, self._referred(schema["$ref"]))
+                case "allOf":
+                    for part in schema["allOf"]:
+                        rest = _merged(rest, part)
+                    yield rest
+                case _:
+                    for part in schema[word]:
+                        yield _merged(rest, part)
+            return
+
+    def _referred(self, reference: str) -> Any:
+        found: Any = self._root.schema
+        if not reference.startswith("#"):
+            return False
+        for step in reference.lstrip("#").split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list):
+                found = found[int(key)] if key.isdigit() and int(key) < len(found) else False
+            else:
+                found = found.get(key, False) if isinstance(found, Mapping) else False
+        return found
+
+    def _of_kind(
+        self, kind: str, schema: Mapping[str, Any], name: str, depth: int
+    ) -> Iterator[Any]:
+        match kind:
+            case "string":
+                yield from texts(schema, name)
+            case "integer" | "number":
+                yield from _numbers(schema, whole=kind == "integer")
+            case "boolean":
+                yield from (True, False)
+            case "null":
+                yield None
+            case "array":
+                yield from self._arrays(schema, name, depth)
+            case "object":
+                yield from self._objects(schema, depth)
+            case _:
+                return
+
+    def _arrays(self, schema: Mapping[str, Any], name: str, depth: int) -> Iterator[list[Any]]:
+        low = min(int(schema.get("minItems", 0)), MAX_ITEMS)
+        high = int(schema.get("maxItems", MAX_ITEMS))
+        first = schema.get("prefixItems", [])
+        start = [
+            value for part in first for value in islice(self.several(part, name, depth + 1), 1)
+        ]
+        for size in (min(max(low, 2), high), low):
+            need = max(0, size - len(start))
+            item = schema.get("items", True)
+            more = list(islice(self.several(item, "", depth + 1), need))
+            yield start + _filled(more, need, schema)
+
+    def _objects(self, schema: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
+        wanted = list(dict.fromkeys(schema.get("required", ())))
+        least = int(schema.get("minProperties", 0))
+        spare = [key for key in schema.get("properties", {}) if key not in wanted]
+        spare += [f"key{number}" for number in range(1, least + 1)]
+        wanted += spare[: max(0, least - len(wanted))]
+        value: dict[str, Any] = {}
+        for key in wanted:
+            for found in self.several(_property(schema, key), key, depth + 1):
+                value[key] = found
+                break
+        yield value
+
+
+def _is_valid(validator: Any, value: Any) -> bool:
+    try:
+        return bool(validator.is_valid(value))
+    except Exception:
+        # a schema from anywhere may hold a bad pattern, a loop or a reference to nowhere
+        return False
+
+
+def _kinds(schema: Mapping[str, Any]) -> list[str]:
+    named = schema.get("type")
+    if named is not None:
+        return named if isinstance(named, list) else [named]
+    hinted = [kind for kind, words in HINTS.items() if any(word in schema for word in words)]
+    return hinted or list(KINDS)
+
+
+def _property(schema: Mapping[str, Any], key: str) -> Any:
+    return schema.get("properties", {}).get(key, schema.get("additionalProperties", True))
+
+
+def _filled(values: list[Any], count: int, schema: Mapping[str, Any]) -> list[Any]:
+    if not values or schema.get("uniqueItems"):
+        return values
+    return [values[number % len(values)] for number in range(count)]
+
+
+def _numbers(schema: Mapping[str, Any], *, whole: bool) -> Iterator[float]:
+    step = schema.get("multipleOf", 1)
+    low, high = schema.get("minimum"), schema.get("maximum")
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    starts = [1, low, above, high, below, 0]
+    for start in starts:
+        if not isinstance(start, int | float):
+            continue
+        base = start // step * step
+        for number in (start, base, base + step, base - step, base + 2 * step):
+            yield int(number) if whole or number == int(number) else number
+    floor = low if low is not None else above
+    top = high if high is not None else below
+    if not whole and isinstance(floor, int | float) and isinstance(top, int | float):
+        yield (floor + top) / 2
+
+
+def _merged(one: Any, other: Any) -> Any:
+    """A schema that asks for what both ask for, as well as can be said in one."""
+    if isinstance(other, bool):
+        return one if other else False
+    if isinstance(one, bool):
+        return other if one else False
+    merged = dict(one)
+    for key, value in other.items():
+        join = _JOIN.get(key) if key in one else None
+        merged[key] = value if join is None else join(one[key], value)
+    return merged
+
+
+def _properties(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    both = {key: _merged(mine[key], theirs[key]) for key in theirs if key in mine}
+    return {**mine, **theirs, **both}
+
+
+def _types(mine: Any, theirs: Any) -> Any:
+    return [kind for kind in _kinds({"type": mine}) if kind in _kinds({"type": theirs})] or theirs
+
+
+_JOIN: dict[str, Callable[[Any, Any], Any]] = {
+    "minimum": max,
+    "exclusiveMinimum": max,
+    "minLength": max,
+    "minItems": max,
+    "minProperties": max,
+    "maximum": min,
+    "exclusiveMaximum": min,
+    "maxLength": min,
+    "maxItems": min,
+    "maxProperties": min,
+    "required": lambda mine, theirs: list(dict.fromkeys([*mine, *theirs])),
+    "enum": lambda mine, theirs: [value for value in mine if value in theirs],
+    "allOf": lambda mine, theirs: [*mine, *theirs],
+    "properties": _properties,
+    "type": _types,
+}
+"""How a keyword that two schemas have is said once."""
+
 
 FORMATS = {
     "date": "2026-01-15",
@@ -139,295 +395,3 @@ def _char(item: str, alphabet: str) -> str | None:
         return item
     candidates = alphabet + "".join(map(chr, range(33, 127))) + " \t\n"
     return next((char for char in candidates if re.fullmatch(item, char)), None)
-
-
-MAX_DEPTH = 12
-MAX_ITEMS = 1000
-TRIES = 200
-"""How many candidates of one place in a schema are tried."""
-ANYTHING: tuple[Mapping[str, Any], ...] = tuple(
-    {"type": kind} for kind in ("string", "integer", "object", "array", "boolean", "null")
-)
-HINTS = {
-    "object": ("properties", "required", "additionalProperties", "minProperties", "propertyNames"),
-    "array": ("items", "prefixItems", "minItems", "contains", "uniqueItems"),
-    "string": ("pattern", "format", "minLength", "maxLength"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-}
-"""Keywords that tell the type where a schema does not."""
-
-
-class NoSample(ValueError):
-    """No value was found that fits the schema."""
-
-
-def sample(schema: Mapping[str, Any] | bool, *, name: str = "") -> Any:  # noqa: FBT001  a schema may be true or false
-    """A JSON value that fits ``schema``; examples and defaults come first.
-
-    Args:
-        schema: a JSON Schema, draft 2020-12 where it does not say; references stay inside it.
-        name: the name of the parameter, which may suggest a value.
-
-    Raises:
-        NoSample: none was found.
-    """
-    return _Sampler(_validator(schema)).pick(schema, name, 0)
-
-
-def fits(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value is valid, formats included; a broken schema fits nothing."""
-    return _is_valid(_validator(schema), value)
-
-
-@cache
-def _library() -> Any:
-    """``jsonschema``, loaded where a sample is wanted, and without its grammar for URIs.
-
-    That grammar takes seconds to load, which a newcomer would wait for; samples do without.
-    """
-    grammar: dict[str, Any] = sys.modules
-    leave_out = "rfc3987_syntax" not in grammar
-    if leave_out:
-        grammar["rfc3987_syntax"] = None
-    try:
-        return import_module("jsonschema")
-    finally:
-        if leave_out:
-            del grammar["rfc3987_syntax"]
-
-
-def _validator(schema: Mapping[str, Any] | bool) -> Any:  # noqa: FBT001  as in sample
-    library = _library()
-    kind = library.validators.validator_for(schema, default=library.Draft202012Validator)
-    # an empty registry: a reference never makes it read a file or a URL
-    registry = import_module("referencing").Registry()
-    return kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
-
-
-class _Sampler:
-    def __init__(self, root: Any) -> None:
-        self._root = root
-
-    def pick(self, schema: Any, name: str, depth: int) -> Any:
-        for value in self.several(schema, name, depth):
-            return value
-        raise NoSample(f"no value found for {name or 'the schema'}: {schema!r:.200}")
-
-    def several(self, schema: Any, name: str, depth: int) -> Iterator[Any]:
-        """Different values that fit, best first."""
-        if depth > MAX_DEPTH:
-            return
-        validator = self._root.evolve(schema=schema)
-        seen: list[Any] = []
-        for value in islice(self._candidates(schema, name, depth), TRIES):
-            if value not in seen and _is_valid(validator, value):
-                seen.append(value)
-                yield value
-
-    def _candidates(self, schema: Any, name: str, depth: int) -> Iterator[Any]:
-        if depth > MAX_DEPTH or schema is False:
-            return
-        if schema is True:
-            schema = {}
-        if "const" in schema:
-            yield schema["const"]
-        yield from schema.get("examples") or ()
-        if "default" in schema:
-            yield schema["default"]
-        yield from schema.get("enum") or ()
-        branches = list(self._branches(schema))
-        for branch in branches:
-            yield from self._candidates(branch, name, depth + 1)
-        if not branches:
-            for kind in _kinds(schema):
-                yield from self._of_kind(kind, schema, name, depth)
-
-    def _branches(self, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """The schema once for each way its first combining keyword can go."""
-        for word in ("$ref", "allOf", "anyOf", "oneOf", "if"):
-            if word not in schema:
-                continue
-            rest = {key: value for key, value in schema.items() if key != word}
-            match word:
-                case "$ref":
-                    yield _merged(rest, self._referred(schema["$ref"]))
-                case "allOf":
-                    for part in schema["allOf"]:
-                        rest = _merged(rest, part)
-                    yield rest
-                case "anyOf" | "oneOf":
-                    for part in schema[word]:
-                        yield _merged(rest, part)
-                case _:
-                    plain = {k: v for k, v in rest.items() if k not in {"then", "else"}}
-                    yield _merged(_merged(plain, schema["if"]), schema.get("then", {}))
-                    yield _merged(plain, schema.get("else", {}))
-            return
-
-    def _referred(self, reference: str) -> Any:
-        found: Any = self._root.schema
-        if not reference.startswith("#"):
-            return False
-        for step in reference.lstrip("#").split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list):
-                found = found[int(key)] if key.isdigit() and int(key) < len(found) else False
-            else:
-                found = found.get(key, False) if isinstance(found, Mapping) else False
-        return found
-
-    def _of_kind(
-        self, kind: str, schema: Mapping[str, Any], name: str, depth: int
-    ) -> Iterator[Any]:
-        match kind:
-            case "string":
-                yield from texts(schema, name)
-            case "integer" | "number":
-                yield from _numbers(schema, whole=kind == "integer")
-            case "boolean":
-                yield from (True, False)
-            case "null":
-                yield None
-            case "array":
-                yield from self._arrays(schema, name, depth)
-            case "object":
-                yield from self._objects(schema, depth)
-            case _:
-                return
-
-    def _arrays(self, schema: Mapping[str, Any], name: str, depth: int) -> Iterator[list[Any]]:
-        low = min(int(schema.get("minItems", 0)), MAX_ITEMS)
-        high = int(schema.get("maxItems", MAX_ITEMS))
-        first = schema.get("prefixItems", [])
-        start = [
-            value for part in first for value in islice(self.several(part, name, depth + 1), 1)
-        ]
-        if "contains" in schema:
-            wanted = max(1, int(schema.get("minContains", 1)))
-            found = self.several(schema["contains"], name, depth + 1)
-            start += _filled(list(islice(found, wanted)), wanted, schema)
-        for size in (min(max(low, 2), high), low):
-            need = max(0, size - len(start))
-            item = schema.get("items", True)
-            more = list(islice(self.several(item, "", depth + 1), need))
-            yield start + _filled(more, need, schema)
-
-    def _objects(self, schema: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
-        wanted = dict.fromkeys(schema.get("required", ()))
-        dependent = schema.get("dependentRequired", {})
-        for key in list(wanted):
-            wanted.update(dict.fromkeys(dependent.get(key, ())))
-        least = int(schema.get("minProperties", 0))
-        spare = [key for key in schema.get("properties", {}) if key not in wanted]
-        spare += self._names(schema, least)
-        for key in spare[: max(0, least - len(wanted))]:
-            wanted[key] = None
-        value: dict[str, Any] = {}
-        for key in wanted:
-            for found in self.several(_property(schema, key), key, depth + 1):
-                value[key] = found
-                break
-        yield value
-
-    def _names(self, schema: Mapping[str, Any], count: int) -> list[str]:
-        rule = schema.get("propertyNames", True)
-        names = rule if isinstance(rule, bool) else {"type": "string", **rule}
-        if names is True:
-            return [f"key{number}" for number in range(1, count + 1)]
-        return list(islice(self.several(names, "", 0), count))
-
-
-def _is_valid(validator: Any, value: Any) -> bool:
-    try:
-        return bool(validator.is_valid(value))
-    except Exception:
-        # a schema from anywhere may hold a bad pattern, a loop or a reference to nowhere
-        return False
-
-
-def _kinds(schema: Mapping[str, Any]) -> list[str]:
-    told = schema.get("type")
-    if told is not None:
-        return told if isinstance(told, list) else [told]
-    hinted = [kind for kind, words in HINTS.items() if any(word in schema for word in words)]
-    return hinted or [kind["type"] for kind in ANYTHING]
-
-
-def _property(schema: Mapping[str, Any], key: str) -> Any:
-    properties = schema.get("properties", {})
-    if key in properties:
-        return properties[key]
-    for pattern, part in schema.get("patternProperties", {}).items():
-        if _library().Draft202012Validator({"pattern": pattern}).is_valid(key):
-            return part
-    return schema.get("additionalProperties", True)
-
-
-def _filled(values: list[Any], count: int, schema: Mapping[str, Any]) -> list[Any]:
-    if not values or schema.get("uniqueItems"):
-        return values
-    return [values[number % len(values)] for number in range(count)]
-
-
-def _numbers(schema: Mapping[str, Any], *, whole: bool) -> Iterator[float]:
-    step = schema.get("multipleOf", 1)
-    low, high = schema.get("minimum"), schema.get("maximum")
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    starts = [1, low, above, high, below, 0]
-    for start in starts:
-        if not isinstance(start, int | float):
-            continue
-        base = start // step * step
-        for number in (start, base, base + step, base - step, base + 2 * step):
-            yield int(number) if whole or number == int(number) else number
-    floor = low if low is not None else above
-    top = high if high is not None else below
-    if not whole and isinstance(floor, int | float) and isinstance(top, int | float):
-        yield (floor + top) / 2
-
-
-def _merged(one: Any, other: Any) -> Any:
-    """A schema that asks for what both ask for, as well as can be said in one."""
-    if isinstance(other, bool):
-        return one if other else False
-    if isinstance(one, bool):
-        return other if one else False
-    merged = dict(one)
-    for key, value in other.items():
-        merged[key] = _both(key, merged[key], value) if key in merged else value
-    return merged
-
-
-def _both(key: str, mine: Any, theirs: Any) -> Any:
-    join = _JOIN.get(key)
-    return theirs if join is None else join(mine, theirs)
-
-
-def _properties(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    both = {key: _merged(mine[key], theirs[key]) for key in theirs if key in mine}
-    return {**mine, **theirs, **both}
-
-
-def _types(mine: Any, theirs: Any) -> Any:
-    return [kind for kind in _kinds({"type": mine}) if kind in _kinds({"type": theirs})] or theirs
-
-
-_JOIN: dict[str, Callable[[Any, Any], Any]] = {
-    "minimum": max,
-    "exclusiveMinimum": max,
-    "minLength": max,
-    "minItems": max,
-    "minProperties": max,
-    "maximum": min,
-    "exclusiveMaximum": min,
-    "maxLength": min,
-    "maxItems": min,
-    "maxProperties": min,
-    "required": lambda mine, theirs: list(dict.fromkeys([*mine, *theirs])),
-    "enum": lambda mine, theirs: [value for value in mine if value in theirs],
-    "allOf": lambda mine, theirs: [*mine, *theirs],
-    "properties": _properties,
-    "patternProperties": _properties,
-    "type": _types,
-}
-"""How a keyword that two schemas have is said once."""

@@ -29,7 +29,7 @@ def present(value: Any) -> Bundle | None:
     """
     if value is None or isinstance(value, str | int | float | list | dict | tuple):
         return None
-    bundle = _asked(value)
+    bundle = _formatted(value)
     if "image/png" not in bundle and _is_figure(value):
         bundle |= _tried(value, partial(_drawn, value))
     if not bundle:
@@ -49,7 +49,7 @@ def plain_bundle(data: Mapping[str, Any]) -> Bundle:
     }
 
 
-def _asked(value: Any) -> Bundle:
+def _formatted(value: Any) -> Bundle:
     """What IPython's formatters and the value's own methods say, without ``text/plain``."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
@@ -59,7 +59,7 @@ def _asked(value: Any) -> Bundle:
     bundle = _tried(value, partial(_whole, formatter.mimebundle_formatter, value))
     for mime, each in formatter.formatters.items():
         if mime != "text/plain":
-            bundle |= _tried(value, partial(_part, mime, each, value, told=mime in bundle))
+            bundle |= _tried(value, partial(_part, mime, each, value, known=mime in bundle))
     bundle.pop("text/plain", None)
     return bundle
 
@@ -73,11 +73,11 @@ def _whole(formatter: Any, value: Any) -> Any:
     return None
 
 
-def _part(mime: str, formatter: Any, value: Any, *, told: bool) -> Bundle:
-    """What one formatter says; a method yields to a bundle that has told this part already."""
+def _part(mime: str, formatter: Any, value: Any, *, known: bool) -> Bundle:
+    """What one formatter says; a method yields to a bundle that has this part already."""
     if registered := _registered(formatter, value):
         return {mime: _data(registered(value))}
-    if not told and (method := _method(formatter, value)):
+    if not known and (method := _method(formatter, value)):
         return {mime: _data(method())}
     return {}
 

@@ -102,12 +102,12 @@ class _Stream:
             output.write(self._name, line)
             return
         drawings = [each for each in line.strip("\n").split("\r") if each.strip()]
-        fraction, told = meter(drawings[-1]) if drawings else (None, "")
-        if told:
-            output.progress(fraction, told)
+        fraction, label = meter(drawings[-1]) if drawings else (None, "")
+        if label:
+            output.progress(fraction, label)
         if not line.endswith("\n"):
             self._redrawing.add(output)
-        elif told and fraction is None:
+        elif label and fraction is None:
             output.write(self._name, drawings[-1] + "\n")
 
 

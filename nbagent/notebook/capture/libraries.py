@@ -138,9 +138,9 @@ class _BarFile:
 
     def write(self, text: str) -> None:
         """Report what is drawn, from whatever thread draws it."""
-        fraction, told = meter(text.rsplit("\r", 1)[-1])
-        if told:
-            self._output.progress(fraction, told)
+        fraction, label = meter(text.rsplit("\r", 1)[-1])
+        if label:
+            self._output.progress(fraction, label)
 
     def flush(self) -> None:
         """Nothing is held back."""

@@ -74,7 +74,7 @@ class Card(anywidget.AnyWidget):
         self.opened: list[str] = []
         """Keys of the items that stand open in the page."""
         self.touched_at = time.monotonic()
-        self.joined: Callable[[list[Any]], None] = lambda _rows: None
+        self.rows_changed: Callable[[list[Any]], None] = lambda _rows: None
         """Told which widgets stand below the card, whenever that changes."""
         self._controls: dict[str, Controls] = {}
         """By interrupt id; touched on the loop only."""
@@ -106,15 +106,15 @@ class Card(anywidget.AnyWidget):
         """The widgets below the card."""
         return [row for controls in self._controls.values() for row in controls.rows]
 
-    def _join(self, question: Question) -> None:
+    def _show_controls(self, question: Question) -> None:
         """Show the widgets of an open question."""
         controls = None if question.id in self._controls else Controls.of(question)
         if controls is not None:
             self._controls[question.id] = controls
-            controls.follow(partial(self._later, partial(self._moved, question.id)))
-            self.joined(self.rows)
+            controls.follow(partial(self._later, partial(self._control_changed, question.id)))
+            self.rows_changed(self.rows)
 
-    def _moved(self, interrupt: str) -> None:
+    def _control_changed(self, interrupt: str) -> None:
         """A widget that stands for a field has another value."""
 
     def _later(self, work: Callable[[], None]) -> None:
@@ -122,24 +122,26 @@ class Card(anywidget.AnyWidget):
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(work)
 
-    def _part(self, interrupt: str) -> None:
+    def _close_controls(self, interrupt: str) -> None:
         """The question is settled: its widgets go."""
         controls = self._controls.pop(interrupt, None)
         if controls is not None:
-            self.joined(self.rows)
+            self.rows_changed(self.rows)
             controls.close()
 
     def _drafts_of(self, message: Answer) -> Any:
         """A submission's drafts, with what stands in the widgets of its question."""
         rejected = message.action == "reject"
-        return message.drafts if rejected else self._whole(message.interrupt, message.drafts)
+        return (
+            message.drafts if rejected else self._with_controls(message.interrupt, message.drafts)
+        )
 
-    def _whole(self, interrupt: str, drafts: Any) -> Any:
+    def _with_controls(self, interrupt: str, drafts: Any) -> Any:
         """A page's drafts, with what stands in the widgets of their question."""
         controls = self._controls.get(interrupt)
         return drafts if controls is None else controls.drafts(drafts)
 
-    def _named(self, interrupt: str, errors: list[FieldError]) -> list[FieldError]:
+    def _with_labels(self, interrupt: str, errors: list[FieldError]) -> list[FieldError]:
         controls = self._controls.get(interrupt)
         return errors if controls is None else controls.named(errors)
 
@@ -155,11 +157,11 @@ class Card(anywidget.AnyWidget):
         """The sentences that the page shows by itself."""
         return TEXTS
 
-    def _answered(self, message: Answer) -> list[FieldError]:
+    def _take_answer(self, message: Answer) -> list[FieldError]:
         """Settle what the message answers; what is wrong with it otherwise."""
         raise NotImplementedError
 
-    def _typed(self, message: Drafts) -> None:
+    def _keep_drafts(self, message: Drafts) -> None:
         """Keep what is typed so far."""
         raise NotImplementedError
 
@@ -220,10 +222,10 @@ class Card(anywidget.AnyWidget):
                 self.greetings += 1
                 self.greet()
             case Answer(submission=submission, interrupt=interrupt):
-                errors = self._named(interrupt, self._answered(message))
+                errors = self._with_labels(interrupt, self._take_answer(message))
                 self._receipt(submission, interrupt, errors)
             case Drafts():
-                self._typed(message)
+                self._keep_drafts(message)
             case Press():
                 self._pressed(message)
             case Stop():

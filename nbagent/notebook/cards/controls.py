@@ -12,7 +12,7 @@ import ipywidgets
 
 from nbagent.forms.form import Form
 from nbagent.forms.hints import factory_of
-from nbagent.forms.nodes.nodes import Node, Object
+from nbagent.forms.nodes import Node, Object
 from nbagent.forms.values import ABSENT, as_document, dumps, same
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.view.questions import Question

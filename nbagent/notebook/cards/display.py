@@ -18,7 +18,7 @@ from IPython.display import display, update_display
 
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.journal.journal import RunEvent
-from nbagent.core.run.run import Run
+from nbagent.core.run.run import Run, session_of
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -28,80 +28,14 @@ from nbagent.notebook.wire import NoticeAction, NoticeItem
 from .card import Card
 from .run_card import RunCard
 
+QUIET = 2.0
+"""Seconds without anything in the card being touched before live gives way to static."""
+WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
+
 
 def goes_on(run: Run) -> bool:
     """Whether the run has not ended."""
     return run.status in ("running", "interrupted")
-
-
-class Earlier:
-    """A notice in a newer run's card, with the buttons Stop and Show, until the earlier run ends.
-
-    Args:
-        run: the earlier run.
-        key: of the notice.
-        card: the newer run's; the notice changes on its loop.
-        show: shows the earlier run's card, and gives it.
-    """
-
-    def __init__(self, run: Run, key: str, card: RunCard, show: Callable[[Run], RunCard]) -> None:
-        self.run = run
-        self.key = key
-        self._card = card
-        self._show = show
-        self._stopping = False
-        self._shown: RunCard | None = None
-        self._told: NoticeItem | None = None
-        run.subscribe(self._heard)
-        self._tell()
-
-    def pressed(self, action: str) -> None:
-        """A button of the notice was pressed."""
-        if action == "stop":
-            self._stopping = True
-            self.run.stop(by="form")
-        else:
-            self._shown = self._show(self.run)
-        if self._stopping and self._shown is not None:
-            self._shown.stopping()
-        self._tell()
-
-    def _heard(self, heard: RunEvent) -> None:
-        loop = self._card.loop
-        if isinstance(heard, Event) and not loop.is_closed():
-            loop.call_soon_threadsafe(self._tell)
-
-    def _tell(self) -> None:
-        item = self._item() if goes_on(self.run) else None
-        if item is None:
-            self.run.unsubscribe(self._heard)
-        if item != self._told:
-            self._told = item
-            self._card.notice(self.key, item)
-
-    def _item(self) -> NoticeItem:
-        actions = [
-            *([] if self._stopping else [NoticeAction(name="stop", label=TEXTS["stop_it"])]),
-            *(
-                []
-                if self._shown is not None
-                else [NoticeAction(name="show", label=TEXTS["show_it"])]
-            ),
-        ]
-        return NoticeItem(key=self.key, tone="warn", text=self._text(), actions=actions)
-
-    def _text(self) -> str:
-        if self._stopping:
-            return TEXTS["earlier_stops"]
-        if self.run.status == "interrupted":
-            return TEXTS["earlier_waits"]
-        tools = ", ".join(reveal(name) for name in self.run.executing)
-        return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_goes_on"]
-
-
-QUIET = 2.0
-"""Seconds without anything in the card being touched before live gives way to static."""
-WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 class RunBox(ipywidgets.VBox):
@@ -121,17 +55,17 @@ class Live:
         self.held: Callable[[], bool] = lambda: False
         """Whether something in it is still needed live."""
         self.box = RunBox(children=[card, *card.rows])
-        card.joined = self._joined
+        card.rows_changed = self._arrange
         self._places: list[str] = []
         """Display ids."""
 
     def add(self, card: Card) -> None:
         """Show another card below."""
         self.below.append(card)
-        card.joined = self._joined
-        self._joined(card.rows)
+        card.rows_changed = self._arrange
+        self._arrange(card.rows)
 
-    def _joined(self, _rows: list[Any]) -> None:
+    def _arrange(self, _rows: list[Any]) -> None:
         cards = (self.card, *self.below)
         self.box.children = tuple(each for card in cards for each in (card, *card.rows))
 
@@ -267,6 +201,71 @@ class Shown:
         self._below.append(run)
         live.add(card)
         return card
+
+
+class Earlier:
+    """A notice in a newer run's card, with the buttons Stop and Show, until the earlier run ends.
+
+    Args:
+        run: the earlier run.
+        key: of the notice.
+        card: the newer run's; the notice changes on its loop.
+        show: shows the earlier run's card, and gives it.
+    """
+
+    def __init__(self, run: Run, key: str, card: RunCard, show: Callable[[Run], RunCard]) -> None:
+        self.run = run
+        self.key = key
+        self._card = card
+        self._show = show
+        self._stopping = False
+        self._shown: RunCard | None = None
+        self._notice: NoticeItem | None = None
+        run.subscribe(self._heard)
+        self._tell()
+
+    def pressed(self, action: str) -> None:
+        """A button of the notice was pressed."""
+        if action == "stop":
+            self._stopping = True
+            session_of(self.run).stop(by="form")
+        else:
+            self._shown = self._show(self.run)
+        if self._stopping and self._shown is not None:
+            self._shown.stopping()
+        self._tell()
+
+    def _heard(self, heard: RunEvent) -> None:
+        loop = self._card.loop
+        if isinstance(heard, Event) and not loop.is_closed():
+            loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        item = self._item() if goes_on(self.run) else None
+        if item is None:
+            self.run.unsubscribe(self._heard)
+        if item != self._notice:
+            self._notice = item
+            self._card.notice(self.key, item)
+
+    def _item(self) -> NoticeItem:
+        actions = [
+            *([] if self._stopping else [NoticeAction(name="stop", label=TEXTS["stop_it"])]),
+            *(
+                []
+                if self._shown is not None
+                else [NoticeAction(name="show", label=TEXTS["show_it"])]
+            ),
+        ]
+        return NoticeItem(key=self.key, tone="warn", text=self._text(), actions=actions)
+
+    def _text(self) -> str:
+        if self._stopping:
+            return TEXTS["earlier_stops"]
+        if self.run.status == "interrupted":
+            return TEXTS["earlier_waits"]
+        tools = ", ".join(reveal(name) for name in session_of(self.run).executing)
+        return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_goes_on"]
 
 
 def _view(run: Run) -> Any:

@@ -45,7 +45,7 @@ def question_of(form: Form, *, title: str, submit_label: str | None = None) -> Q
         id=_ID,
         tool="",
         title=title,
-        mode="answer",
+        expects="value",
         input={},
         form=form,
         actions=actions,
@@ -53,7 +53,9 @@ def question_of(form: Form, *, title: str, submit_label: str | None = None) -> Q
     )
 
 
-def answered(question: Question, submission: Submission, *, by: str, after: float) -> RecordItem:
+def answer_record(
+    question: Question, submission: Submission, *, by: str, after: float
+) -> RecordItem:
     """The record of an answer; ``by`` is ``form`` or ``code``, ``after`` seconds since it was asked."""
     event = Resolved(
         at=after,
@@ -93,7 +95,7 @@ class FormCard(Card):
         self._unsent: list[Op] = []
         super().__init__()
         self.add_class("nba-alone")
-        self._join(question)
+        self._show_controls(question)
 
     def __repr__(self) -> str:
         return f"FormCard({self.question.title!r})"
@@ -123,7 +125,7 @@ class FormCard(Card):
     def _texts(self) -> dict[str, str]:
         return TEXTS | {"card": TEXTS["form_card"], "gone": TEXTS["form_gone"]}
 
-    def _typed(self, message: Drafts) -> None:
+    def _keep_drafts(self, message: Drafts) -> None:
         with self._lock:
             if isinstance(self._item, FormItem) and message.interrupt == _ID:
                 kept = self.question.keepable(message.drafts)
@@ -132,7 +134,7 @@ class FormCard(Card):
     def _stop(self) -> None:
         self._cancelled()
 
-    def _answered(self, message: Answer) -> list[FieldError]:
+    def _take_answer(self, message: Answer) -> list[FieldError]:
         if self._status != "interrupted" or message.interrupt != _ID:
             return [FieldError(field=None, message=TEXTS["form_over"])]
         refused = self.question.refusal(message.action, message.reason)
@@ -145,7 +147,7 @@ class FormCard(Card):
         if isinstance(submission, list):
             return submission
         after = time.time() - self._asked_at
-        self._end(answered(self.question, submission, by="form", after=after), "completed")
+        self._end(answer_record(self.question, submission, by="form", after=after), "completed")
         if not self.future.done():
             self.future.set_result(submission.value)
         return []
@@ -164,7 +166,7 @@ class FormCard(Card):
             self._item, self._status = record, status
             self._unsent += [gone, Put(item=record, index=0), SetHead(head=self._head())]
             self._push()
-        self._part(_ID)
+        self._close_controls(_ID)
 
     def _line(self, decision: str) -> RecordItem:
         return RecordItem(

@@ -96,8 +96,8 @@ class Preview:
             Exception
         ) as error:  # the person's own code may raise anything; approving still works
             log.info("the preview of %s failed", self._tool.name, exc_info=True)
-            told = f"{type(error).__name__}: {error}"[:MAX_ERROR]
-            return [], TEXTS["preview_failed"].format(error=reveal(told))
+            text = f"{type(error).__name__}: {error}"[:MAX_ERROR]
+            return [], TEXTS["preview_failed"].format(error=reveal(text))
 
 
 def _drawn(value: Any) -> list[Rich]:

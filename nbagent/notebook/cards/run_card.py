@@ -16,7 +16,7 @@ from typing import Any
 from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.journal.journal import RunEvent
-from nbagent.core.run.run import Run
+from nbagent.core.run.run import Run, session_of
 from nbagent.core.tools.tool import Tool
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.view.question_kinds import Types
@@ -56,12 +56,13 @@ class RunCard(Card):
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self._session = session_of(run)
         self.view = RunView(run.id, types_of=partial(_types, run))
         self._flush_at: float | None = None
         self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
         """By interrupt id; touched on the run's loop only."""
-        self._typed_so_far: dict[str, Any] = {}
+        self._drafts: dict[str, Any] = {}
         """The page's last drafts, where a preview follows them, by interrupt id; on the loop only."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
@@ -71,17 +72,17 @@ class RunCard(Card):
         self.view.flush(time.monotonic())
         super().__init__()  # opens the comm, with all of that in the snapshot
         with self._lock:
-            told = run.subscribe(self._heard)
-            for event in told[len(before) :]:
+            events = run.subscribe(self._heard)
+            for event in events[len(before) :]:
                 self.view.apply(event)
             self._push()
-        for event in told:
-            self._look(event)
+        for event in events:
+            self._follow_question(event)
 
     def detach(self) -> None:
         """Follow the run no more."""
         self.run.unsubscribe(self._heard)
-        self._settled_all()
+        self._settle_all()
 
     def __repr__(self) -> str:
         return f"RunCard({self.run!r})"
@@ -89,7 +90,7 @@ class RunCard(Card):
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The run's own loop."""
-        return self.run.loop
+        return self._session.loop
 
     # --- out
 
@@ -107,7 +108,7 @@ class RunCard(Card):
 
     def _texts(self) -> dict[str, str]:
         texts = super()._texts()
-        return texts | {"gone": texts["gone_stored"]} if self.run.stored else texts
+        return texts | {"gone": texts["gone_stored"]} if self._session.is_stored else texts
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -119,7 +120,7 @@ class RunCard(Card):
     def _heard(self, heard: RunEvent) -> None:
         with self._lock:
             self.view.apply(heard)
-            self._look(heard)
+            self._follow_question(heard)
             if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
                 self._push()
             elif self._flush_at is None:
@@ -128,7 +129,7 @@ class RunCard(Card):
     def _plan(self) -> None:
         now = time.monotonic()
         self._flush_at = _pace.reserve(now, self._flushed_at + PACE)
-        loop = self.run.loop
+        loop = self._session.loop
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._wait_to_flush, loop, self._flush_at - now)
 
@@ -147,24 +148,24 @@ class RunCard(Card):
 
     # --- beside the forms
 
-    def _look(self, heard: RunEvent) -> None:
+    def _follow_question(self, heard: RunEvent) -> None:
         """Start what a question has beside its form, and end that of what is settled."""
         if isinstance(heard, Interrupted):
-            self._later(partial(self._asked, heard.id, heard.tool_name))
+            self._later(partial(self._question_opened, heard.id, heard.tool_name))
         elif isinstance(heard, Resolved):
-            self._later(partial(self._settled, heard.id))
+            self._later(partial(self._question_settled, heard.id))
         elif isinstance(heard, RunCompleted | RunCancelled) and not heard.scope:
-            self._later(self._settled_all)  # a run that failed may go on, and ask the same again
+            self._later(self._settle_all)  # a run that failed may go on, and ask the same again
 
-    def _asked(self, interrupt: str, tool_name: str) -> None:
+    def _question_opened(self, interrupt: str, tool_name: str) -> None:
         with self._lock:
             question = self.view.question(interrupt)
         if question is not None:
-            self._join(question)
+            self._show_controls(question)
             self._preview(question, tool_name)
-            self._moved(interrupt)
+            self._control_changed(interrupt)
 
-    def _moved(self, interrupt: str) -> None:
+    def _control_changed(self, interrupt: str) -> None:
         """Say whether approving would change something, and show what it would do."""
         controls = self._controls.get(interrupt)
         if controls is None:
@@ -173,26 +174,26 @@ class RunCard(Card):
             self.view.set_changed(interrupt, controls.changed)
             if self._flush_at is None:
                 self._plan()
-        self._foresee(interrupt)
+        self._update_preview(interrupt)
 
-    def _foresee(self, interrupt: str) -> None:
+    def _update_preview(self, interrupt: str) -> None:
         preview = self._previews.get(interrupt)
         if preview is not None:
-            preview.typed(self._whole(interrupt, self._typed_so_far.get(interrupt)))
+            preview.typed(self._with_controls(interrupt, self._drafts.get(interrupt)))
 
-    def _settled(self, interrupt: str) -> None:
-        self._part(interrupt)
-        self._typed_so_far.pop(interrupt, None)
+    def _question_settled(self, interrupt: str) -> None:
+        self._close_controls(interrupt)
+        self._drafts.pop(interrupt, None)
         preview = self._previews.pop(interrupt, None)
         if preview is not None:
             preview.end()
 
-    def _settled_all(self) -> None:
+    def _settle_all(self) -> None:
         for interrupt in {*self._controls, *self._previews}:
-            self._settled(interrupt)
+            self._question_settled(interrupt)
 
     def _previewing(self, tool_name: str) -> Tool[..., Any] | None:
-        tool = self.run.tool(tool_name)
+        tool = self._session.tool(tool_name)
         return None if tool is None or tool.options.preview is None else tool
 
     def _preview(self, question: Question, tool_name: str) -> None:
@@ -209,24 +210,24 @@ class RunCard(Card):
 
     # --- in
 
-    def _typed(self, message: Drafts) -> None:
+    def _keep_drafts(self, message: Drafts) -> None:
         with self._lock:
             question = self.view.question(message.interrupt)
             if question is not None:
                 self.view.set_drafts(message.interrupt, question.keepable(message.drafts))
         if message.interrupt in self._previews:
-            self._typed_so_far[message.interrupt] = message.drafts
-        self._foresee(message.interrupt)
+            self._drafts[message.interrupt] = message.drafts
+        self._update_preview(message.interrupt)
 
     def _stop(self) -> None:
         self.stopping()
-        self.run.stop(by="form")
+        self._session.stop(by="form")
 
     def _pressed(self, message: Press) -> None:
         if self.view.offers(message.notice, message.action):
             self.pressed(message.notice, message.action)
 
-    def _answered(self, message: Answer) -> list[FieldError]:
+    def _take_answer(self, message: Answer) -> list[FieldError]:
         with self._lock:
             question = self.view.question(message.interrupt)
         if question is None:
@@ -244,11 +245,11 @@ class RunCard(Card):
 
     def _late(self, interrupt: str) -> list[FieldError]:
         """Nothing waits under that id in this view: say who answered."""
-        text = self.run.why_not_pending(interrupt)
+        text = self._session.why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
 
 
 def _types(run: Run, tool_name: str) -> Types | None:
     """What the tool takes and gives back, as it is defined now."""
-    tool = run.tool(tool_name)
+    tool = session_of(run).tool(tool_name)
     return None if tool is None else Types(input=tool.input_type, output=tool.output_adapter)

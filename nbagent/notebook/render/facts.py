@@ -37,7 +37,7 @@ def facts_of(values: Any, *, before: Any = None) -> list[Fact]:
     ]
 
 
-def told(values: Mapping[str, Any]) -> list[Fact]:
+def answer_facts(values: Mapping[str, Any]) -> list[Fact]:
     """One fact for each named value of an answer, nested ones as they are nested."""
     return [nested(reveal(str(name)), value) for name, value in values.items()]
 

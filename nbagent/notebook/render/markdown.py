@@ -25,6 +25,17 @@ from .sanitize import escape
 
 MAX_COLORED = 20_000
 """Characters of a code block that is still colored."""
+OPEN_LIMIT = 2_000
+"""Characters of an open block that is still redrawn as HTML."""
+REDRAW_EVERY = 0.2
+"""Seconds between two drawings of the open block."""
+BURST = 400
+"""Characters in one step from which on an open block waits: it will be finished, or be another."""
+HOLD = 0.2
+"""Seconds for which it waits before its text is shown as it is."""
+
+_Env = MutableMapping[str, Any]
+
 
 _KINDS = (
     (kinds.Comment, "c"),
@@ -84,18 +95,6 @@ def _colored(code: str, info: str) -> str:
 
 def _span(name: str, text: str) -> str:
     return f'<span class="{name}">{escape(text)}</span>' if name and text else escape(text)
-
-
-OPEN_LIMIT = 2_000
-"""Characters of an open block that is still redrawn as HTML."""
-REDRAW_EVERY = 0.2
-"""Seconds between two drawings of the open block."""
-BURST = 400
-"""Characters in one step from which on an open block waits: it will be finished, or be another."""
-HOLD = 0.2
-"""Seconds for which it waits before its text is shown as it is."""
-
-_Env = MutableMapping[str, Any]
 
 
 def render(text: str) -> str:
@@ -178,7 +177,7 @@ class Stream:
             self._leave_undrawn()
             return None
         if _FENCE.match(self._open) and "\n" not in self._open:
-            return ""  # the rest of a fence's first line is no code: it waits for the next drawing
+            return ""  # the rest of a fence's first line is not code: it waits for the next drawing
         self.raw += new
         return new
 
@@ -394,7 +393,7 @@ def _block_math(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: An
 
 
 def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, *rest: Any) -> str:
-    # a card is no document: its headings start at h4 and stay out of a notebook's contents
+    # a card is not a document: its headings start at h4 and stay out of a notebook's contents
     tokens[index].tag = {"h1": "h4", "h2": "h5"}.get(tokens[index].tag, "h6")
     return self.renderToken(tokens, index, *rest)
 

@@ -13,7 +13,7 @@ from .reveal import reveal
 
 def form_facts(root: dict[str, Any]) -> list[Fact]:
     """The fields of a form: each label with its prefill, or with what can be chosen."""
-    value = _told(root)
+    value = _outline(root)
     if isinstance(value, dict):
         return [_fact(label, part) for label, part in value.items() if label or part]
     label = str(root.get("label", ""))
@@ -27,7 +27,7 @@ def _fact(label: str, value: Any) -> Fact:
     return facts.nested(reveal(label), value)
 
 
-def _told(node: dict[str, Any]) -> Any:
+def _outline(node: dict[str, Any]) -> Any:
     """A node as a text, or as names and lists of what is inside it."""
     if node.get("secret"):
         return ""
@@ -36,9 +36,9 @@ def _told(node: dict[str, Any]) -> Any:
     if "parts" in node:
         return _named(node["parts"])
     if node.get("rows"):
-        return [_told(row) for row in node["rows"]]
+        return [_outline(row) for row in node["rows"]]
     if node.get("entries"):
-        return {entry["key"]: _told(entry["node"]) for entry in node["entries"]}
+        return {entry["key"]: _outline(entry["node"]) for entry in node["entries"]}
     return _branch(node) if "branches" in node else _value(node)
 
 
@@ -47,7 +47,7 @@ def _named(nodes: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for node in nodes:
         label = str(node.get("label", ""))
-        found[f"{label} ({node['key']})" if label in found else label] = _told(node)
+        found[f"{label} ({node['key']})" if label in found else label] = _outline(node)
     return found
 
 
@@ -55,7 +55,7 @@ def _branch(node: dict[str, Any]) -> Any:
     """The shape that is shown, else the names of all there are."""
     branches, index = node["branches"], node.get("branch")
     if isinstance(index, int):
-        return _told(branches[index]["node"])
+        return _outline(branches[index]["node"])
     return " / ".join(str(branch["label"]) for branch in branches)
 
 

@@ -62,15 +62,19 @@ def _item(item: Item) -> str:
         case RecordItem():
             lines = [f"  {item.title}: {item.decision}", *_facts(item.details)]
             return "\n".join(lines)
-        case NoticeItem() | MessageItem():
-            return _told(item)
+        case NoticeItem():
+            return _notice(item)
+        case MessageItem():
+            return _message(item)
         case never:
             assert_never(never)
 
 
-def _told(item: NoticeItem | MessageItem) -> str:
-    if isinstance(item, NoticeItem):
-        return f"! {item.text}"
+def _notice(item: NoticeItem) -> str:
+    return f"! {item.text}"
+
+
+def _message(item: MessageItem) -> str:
     return "\n".join(f"> {line}" for line in item.text.splitlines())
 
 

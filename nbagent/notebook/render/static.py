@@ -31,62 +31,6 @@ from .reveal import reveal
 from .sanitize import escape
 from .styles import used_by
 
-MAX_PAIRS = 250_000
-"""Pairs of lines that are compared; beyond, what differs is taken as a whole."""
-
-Line: TypeAlias = tuple[Literal[" ", "-", "+"], str]
-
-
-def line_diff(before: str, after: str) -> list[Line]:
-    """Each line with a mark: in both, only in the old text, or only in the new one."""
-    old, new = before.split("\n"), after.split("\n")
-    head = _alike(old, new)
-    tail = _alike(old[head:][::-1], new[head:][::-1])
-    return [
-        *((" ", line) for line in new[:head]),
-        *_middle(old[head : len(old) - tail], new[head : len(new) - tail]),
-        *((" ", line) for line in new[len(new) - tail :]),
-    ]
-
-
-def _alike(one: list[str], other: list[str]) -> int:
-    """How many lines at the start are the same."""
-    differing = (i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
-    return next(differing, min(len(one), len(other)))
-
-
-def _middle(old: list[str], new: list[str]) -> list[Line]:
-    """The fewest lines to take out and put in."""
-    if len(old) * len(new) > MAX_PAIRS:
-        return [*(("-", line) for line in old), *(("+", line) for line in new)]
-    common = _common(old, new)
-    lines: list[Line] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        if i < len(old) and j < len(new) and old[i] == new[j]:
-            lines.append((" ", old[i]))
-            i, j = i + 1, j + 1
-        elif i < len(old) and (j == len(new) or common[i + 1][j] >= common[i][j + 1]):
-            lines.append(("-", old[i]))
-            i += 1
-        else:
-            lines.append(("+", new[j]))
-            j += 1
-    return lines
-
-
-def _common(old: list[str], new: list[str]) -> list[list[int]]:
-    """How many lines the rests from each pair of places have in common."""
-    table = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
-    for i in range(len(old) - 1, -1, -1):
-        for j in range(len(new) - 1, -1, -1):
-            alike = old[i] == new[j]
-            table[i][j] = (
-                table[i + 1][j + 1] + 1 if alike else max(table[i + 1][j], table[i][j + 1])
-            )
-    return table
-
-
 LONG_PROMPT = 280
 """Characters above which a prompt is folded; the live card has the same number."""
 FIRST_LINES = 10
@@ -100,6 +44,10 @@ MAX_INSIDE = 100
 MAX_COLUMNS = 8
 NAMED = ("waiting", "failed", "rejected", "cancelled")
 """Call states that the row names in words."""
+MAX_PAIRS = 250_000
+"""Pairs of lines that are compared; beyond, what differs is taken as a whole."""
+
+Line: TypeAlias = tuple[Literal[" ", "-", "+"], str]
 
 
 class Html(str):
@@ -143,7 +91,7 @@ def render(
 
 
 def _el(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
-    """An element; attributes of None are left out, children that are no ``Html`` are escaped."""
+    """An element; attributes of None are left out, children that are not ``Html`` are escaped."""
     known = (f' {name}="{escape(v)}"' for name, v in attributes.items() if v is not None)
     inner = (c if isinstance(c, Html) else escape(c) for c in children if c)
     return Html(f"<{tag}{''.join(known)}>{''.join(inner)}</{tag}>")
@@ -199,16 +147,21 @@ def _item(item: Item, opened: Collection[str] | None) -> Html:
             return _form(item)
         case RecordItem():
             return _record(item)
-        case NoticeItem() | MessageItem():
-            return _told(item)
+        case NoticeItem():
+            return _notice(item)
+        case MessageItem():
+            return _message(item)
         case never:
             assert_never(never)
 
 
-def _told(item: NoticeItem | MessageItem) -> Html:
+def _notice(item: NoticeItem) -> Html:
     text = _el("div", {"class": "nba-text", "dir": "auto"}, item.text)
-    if isinstance(item, NoticeItem):
-        return _el("div", {"class": "nba-notice", "data-tone": item.tone}, text)
+    return _el("div", {"class": "nba-notice", "data-tone": item.tone}, text)
+
+
+def _message(item: MessageItem) -> Html:
+    text = _el("div", {"class": "nba-text", "dir": "auto"}, item.text)
     return _el("div", {"class": "nba-message"}, text, _auto("div", "nba-help", item.note))
 
 
@@ -373,3 +326,53 @@ def _form(item: FormItem) -> Html:
         _el("div", {"class": "nba-fields"}, _facts(fields)) if fields else None,
         _el("p", {"class": "nba-gone"}, TEXTS["waiting_static"]),
     )
+
+
+def line_diff(before: str, after: str) -> list[Line]:
+    """Each line with a mark: in both, only in the old text, or only in the new one."""
+    old, new = before.split("\n"), after.split("\n")
+    head = _alike(old, new)
+    tail = _alike(old[head:][::-1], new[head:][::-1])
+    return [
+        *((" ", line) for line in new[:head]),
+        *_middle(old[head : len(old) - tail], new[head : len(new) - tail]),
+        *((" ", line) for line in new[len(new) - tail :]),
+    ]
+
+
+def _alike(one: list[str], other: list[str]) -> int:
+    """How many lines at the start are the same."""
+    differing = (i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
+    return next(differing, min(len(one), len(other)))
+
+
+def _middle(old: list[str], new: list[str]) -> list[Line]:
+    """The fewest lines to take out and put in."""
+    if len(old) * len(new) > MAX_PAIRS:
+        return [*(("-", line) for line in old), *(("+", line) for line in new)]
+    common = _common(old, new)
+    lines: list[Line] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and j < len(new) and old[i] == new[j]:
+            lines.append((" ", old[i]))
+            i, j = i + 1, j + 1
+        elif i < len(old) and (j == len(new) or common[i + 1][j] >= common[i][j + 1]):
+            lines.append(("-", old[i]))
+            i += 1
+        else:
+            lines.append(("+", new[j]))
+            j += 1
+    return lines
+
+
+def _common(old: list[str], new: list[str]) -> list[list[int]]:
+    """How many lines the rests from each pair of places have in common."""
+    table = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i in range(len(old) - 1, -1, -1):
+        for j in range(len(new) - 1, -1, -1):
+            alike = old[i] == new[j]
+            table[i][j] = (
+                table[i + 1][j + 1] + 1 if alike else max(table[i + 1][j], table[i][j + 1])
+            )
+    return table

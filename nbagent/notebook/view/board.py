@@ -35,7 +35,7 @@ class Board:
         known = self.agents.get(scope)
         if known is None:
             outer = self.agent(scope[:-1])
-            call = outer.open.get(scope[-1])
+            call = outer.open_calls.get(scope[-1])
             key = f"{call.key}/" if call is not None else f"{outer.key}{scope[-1]}/"
             names = (*outer.outer, outer.name)
             known = self.agents[scope] = Agent(key, names)
@@ -46,7 +46,7 @@ class Board:
     def call(self, scope: Scope, call_id: str) -> Call | None:
         """The open call of this id; None where it has its result, or was never made."""
         agent = self.agents.get(scope)
-        return None if agent is None else agent.open.get(call_id)
+        return None if agent is None else agent.open_calls.get(call_id)
 
     def new_call(self, agent: Agent, turn: Turn) -> Call:
         """A call at the end of the turn."""

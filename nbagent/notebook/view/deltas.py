@@ -34,7 +34,7 @@ class Deltas:
         }
 
     def _text_delta(self, delta: TextDelta) -> None:
-        live = self._board.root.live
+        live = self._board.root.live_turn
         if live is None or live.text is None:
             text = self._open_text()
             if text is None:
@@ -64,9 +64,9 @@ class Deltas:
         turn = self._live()
         if turn is None:
             return
-        call = turn.by_index.get(delta.index)
+        call = turn.streaming_calls.get(delta.index)
         if call is None:
-            call = turn.by_index[delta.index] = self._board.new_call(self._board.root, turn)
+            call = turn.streaming_calls[delta.index] = self._board.new_call(self._board.root, turn)
         call.prepare(delta.name, delta.arguments)
         if call.stale:
             self._board.touch(call)
@@ -91,9 +91,9 @@ class Deltas:
     def _live(self) -> Turn | None:
         """The turn that deltas belong to; None while no model is answering the outermost agent."""
         root = self._board.root
-        if root.live is None and root.thinking:
-            root.live = root.new_turn()
-        return root.live
+        if root.live_turn is None and root.thinking:
+            root.live_turn = root.new_turn()
+        return root.live_turn
 
     def _printed(self, delta: Printed | Chunk) -> None:
         call = self._board.call(delta.scope, delta.call_id)

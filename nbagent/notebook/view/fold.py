@@ -1,12 +1,15 @@
-"""What is stored: each event of the journal, drawn on the board and counted for the head."""
+"""What is stored: each event of the journal, folded into the run's state and drawn on the board.
+
+What the engine knows of the run (status, turns, limits, usage, what is queued) is read off its state;
+here is only what is seen: items, their places, and how long things took.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
 from nbagent.core.base.events import (
-    CallRequested,
     Interrupted,
     MessageQueued,
     ModelResponded,
@@ -21,45 +24,24 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.base.interrupts import Reject, Respond, Restart
-from nbagent.core.base.messages import calls_of, text_of
+from nbagent.core.base.interrupts import Respond
+from nbagent.core.state.fold import apply
+from nbagent.core.state.next_step import CallModel, next_step
+from nbagent.core.state.state import CallState, RunState
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view import ending
-from nbagent.notebook.wire import Head, MessageItem, RecordItem, RunStatus
+from nbagent.notebook.wire import Head, MessageItem, NoticeItem, RecordItem
 
-from .board import Board
+from .board import Board, Scope
 from .frame import Frame
 from .groups import grouped
 from .items import FixedNode, Node, ReasoningNode, TextNode
 from .question_kinds import Types
 from .questions import Question
-from .tree import Agent, Asked, Call, Turn
+from .tree import Agent, Call, DrawnQuestion, Turn
 
-
-def carried(event: RunStarted) -> Iterator[StoredEvent]:
-    """What had happened in the last turn of the history: its calls, their questions and results."""
-    last = event.messages[-1] if event.messages else {}
-    calls = calls_of(last) if last.get("role") == "assistant" else []
-    if not calls:
-        return
-    asked = tuple(
-        CallRequested(id=c["id"], name=c["name"], input=c["input"], raw=c.get("raw")) for c in calls
-    )
-    yield ModelResponded(at=event.at, scope=event.scope, text=text_of(last), calls=asked)
-    for call in calls:
-        known = call.get("nbagent") or {}
-        if known.get("status") == "waiting" and known.get("pause"):
-            yield Interrupted.model_validate(known["pause"])
-        elif known.get("result") is not None:
-            yield ToolFinished(
-                at=event.at,
-                scope=event.scope,
-                call_id=call["id"],
-                output=known["result"]["output"],
-                error=bool(known["result"].get("error")),
-            )
-
+_END = "end"
+"""The key of the last item."""
 
 TypesOf: TypeAlias = Callable[[str], Types | None]
 
@@ -68,47 +50,46 @@ class Fold:
     """Draws stored events on the board; what it shows in the end depends on them alone."""
 
     def __init__(self, board: Board, run: str, types_of: TypesOf) -> None:
+        self.state = RunState()
+        self.frame = Frame(run)
+        self.questions: dict[str, DrawnQuestion] = {}
+        """The questions that are open, or were when the run ended, by interrupt id."""
         self._board = board
         self._types_of = types_of
-        self.frame = Frame(run)
-        self.asked: dict[str, Asked] = {}
-        """The questions that are open, or were when the run ended, by interrupt id."""
         self._strip = self.frame.strip
-        self._end: RunCompleted | RunFailed | RunCancelled | None = None
 
     def apply(self, event: StoredEvent) -> None:
-        """Draw one event."""
+        """Fold one event into the state, and draw what it changed."""
+        self.state = apply(self.state, event)
+        self._draw(event)
+        self.frame.turns += isinstance(event, ModelResponded) and not event.scope
+        everywhere = isinstance(event, RunStarted | RunRetried) and not event.scope
+        for scope in list(self._board.agents) if everywhere else [event.scope]:
+            self._follow(scope, event.at)
+        self._board.head_dirty = True
+
+    def head(self) -> Head:
+        """The card's frame."""
+        return self.frame.head(self.state, self._board.root.name)
+
+    def _draw(self, event: StoredEvent) -> None:
         match event:
-            case ToolStarted() | StepFinished() | ToolFinished():
-                self._call_went_on(event)
-            case Interrupted():
-                self._interrupted(event)
-            case Resolved():
-                self._resolved(event)
+            case RunStarted():
+                self._run_started(event)
             case ModelResponded():
                 self._model_responded(event)
             case MessageQueued():
                 self._message_queued(event)
-            case _:
-                self._run_went_on(event)
-
-    def _call_went_on(self, event: ToolStarted | StepFinished | ToolFinished) -> None:
-        match event:
             case ToolStarted():
                 self._tool_started(event)
-            case ToolFinished():
-                self._tool_finished(event)
             case StepFinished():
                 pass  # it saves a later attempt work, and shows in nothing
-            case never:
-                assert_never(never)
-
-    def _run_went_on(
-        self, event: RunStarted | RunRetried | RunCompleted | RunFailed | RunCancelled
-    ) -> None:
-        match event:
-            case RunStarted():
-                self._run_started(event)
+            case ToolFinished():
+                self._tool_finished(event)
+            case Interrupted():
+                self._interrupted(event)
+            case Resolved():
+                self._resolved(event)
             case RunRetried():
                 self._retried(event)
             case RunCompleted() | RunFailed() | RunCancelled():
@@ -116,76 +97,140 @@ class Fold:
             case never:
                 assert_never(never)
 
-    @property
-    def status(self) -> RunStatus:
-        """The run's status as the head shows it."""
-        match self._end:
-            case RunCompleted():
-                return "completed"
-            case RunFailed():
-                return "failed"
-            case RunCancelled():
-                return "cancelled"
-            case None:
-                return "interrupted" if self.asked and not self._board.root.busy else "running"
+    def _state_of(self, scope: Scope) -> RunState | None:
+        """The state of the run of this scope; None once its call is over."""
+        state: RunState | None = self.state
+        for call_id in scope:
+            call = None if state is None else state.calls.get(call_id)
+            state = None if call is None else call.child
+        return state
 
-    def head(self) -> Head:
-        """The card's frame."""
-        questions = 0 if self._end is not None else len(self.asked)
-        return self.frame.head(self._board.root, self.status, questions)
+    def _known(self, event: ToolStarted | Resolved) -> CallState | None:
+        """What the engine knows of this call; None once its turn is over."""
+        state = self._state_of(event.scope)
+        return None if state is None else state.calls.get(event.call_id)
+
+    def _follow(self, scope: Scope, at: float) -> None:
+        """Note whether the model is to answer, and whether it has what the person wrote."""
+        agent, state = self._board.agent(scope), self._state_of(scope)
+        agent.thinking = state is not None and isinstance(next_step(state), CallModel)
+        if agent.thinking:
+            self._strip.start(agent.model_key, "model", at)
+        else:
+            self._strip.stop(agent.model_key, at)
+        if state is not None and not state.queued:
+            self._note_queued(agent, "")
+            agent.queued = []
+
+    # --- the run
 
     def _run_started(self, event: RunStarted) -> None:
-        agent = self._board.agent(event.scope)
-        agent.name, agent.max_turns = reveal(event.agent), event.max_turns
-        if agent is self._board.root:
+        agent, state = self._board.agent(event.scope), self._state_of(event.scope)
+        agent.name = reveal(event.agent)
+        if not event.scope:
             self.frame.started(event.at, event.messages)
-        self._board.head_dirty = True
-        self._think(agent, event.at)
-        before = list(carried(event))
-        for past in before:
-            self.apply(past)
-        if before:
-            agent.turns_taken -= 1
+        if state is not None:
+            self._draw_open_turn(state, event.scope, event.at)
+
+    def _draw_open_turn(self, state: RunState, scope: Scope, at: float) -> None:
+        """Draw the last turn of the history that a run starts from: its calls and where each stands."""
+        if state.calls:
+            self._draw(ModelResponded(at=at, scope=scope, text=state.text))
+        for call in state.calls.values():
+            if call.child is not None:
+                inside = (*scope, call.id)
+                self._board.agent(inside).name = reveal(call.child.agent)
+                self._draw_open_turn(call.child, inside, at)
+            for question in call.own_pending:
+                self._draw(question)
+            if call.result is not None:
+                output, error = call.result["output"], bool(call.result.get("error"))
+                self._draw(
+                    ToolFinished(at=at, scope=scope, call_id=call.id, output=output, error=error)
+                )
+        for text in state.queued:
+            self._draw(MessageQueued(at=at, scope=scope, text=text, by=""))
+        if state.budget is not None:
+            self._draw(state.budget)
+
+    def _ended(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
+        agent, root = self._board.agent(event.scope), self._board.root
+        self._note_queued(agent, TEXTS["message_unsent"])
+        if agent is not root:
+            return
+        self.frame.stopping = False
+        self._strip.stop_all(event.at)
+        if agent.live_turn is not None:
+            for node in agent.live_turn.clear():
+                self._board.forget(node)
+            agent.live_turn = None
+        self._end_calls(event)
+        for drawn in self.questions.values():
+            unanswered = RecordItem(
+                key=f"a:{drawn.event.id}",
+                title=drawn.question.title,
+                decision=TEXTS["unanswered"],
+                tone="plain",
+            )
+            self._record(drawn, unanswered)
+        last = _last_item(event, self.state.text, self._name_of)
+        if last is not None:
+            self._board.add(root.entries, last)
+
+    def _end_calls(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
+        for call in self._open_calls():
+            failed = isinstance(event, RunFailed) and call.state == "running"
+            call.ended_as = "failed" if failed else "cancelled"
+            if call.state == "running":
+                call.stopped(event.at, "preparing")
+            self._touch(call)
+
+    def _retried(self, event: RunRetried) -> None:
+        """Take the end back: what the run waited for is asked again."""
+        if event.scope:
+            return
+        entries = self._board.root.entries
+        for entry in list(entries):
+            if isinstance(entry, Node) and entry.key == _END:
+                self._board.drop(entries, entry)
+        for call in self._open_calls():
+            call.ended_as = None
+            self._touch(call)
+        self._note_queued(self._board.root, TEXTS["message_waits"])
+        for asked in self.state.pending:
+            self._ask_again(self.questions[asked.id], asked)
+
+    def _ask_again(self, drawn: DrawnQuestion, event: Interrupted) -> None:
+        """Put the form back in its record's place; a question whose time ran out has more of it."""
+        if drawn.record is not None:
+            self._board.drop(drawn.siblings, drawn.record)
+            drawn.record = None
+        form = drawn.node.item.model_copy(update={"expires_at": event.expires_at})
+        drawn.node.replace(form)
+        drawn.node.sent = False
+        self._board.add(drawn.siblings, drawn.node)
+
+    def _open_calls(self) -> list[Call]:
+        return [call for agent in self._board.agents.values() for call in agent.open_calls.values()]
+
+    def _name_of(self, call_id: str) -> str:
+        found = (
+            a.open_calls[call_id].name
+            for a in self._board.agents.values()
+            if call_id in a.open_calls
+        )
+        return next(found, call_id)
+
+    # --- the model and the person's messages
 
     def _model_responded(self, event: ModelResponded) -> None:
-        self._reopen()
         agent = self._board.agent(event.scope)
-        turn = agent.live or agent.new_turn()
-        agent.live = None
-        agent.turns_taken += 1
-        self.frame.spent(event)
-        self._strip.stop(f"{agent.key}m", event.at)
+        turn = agent.live_turn or agent.new_turn()
+        agent.live_turn = None
+        self._strip.stop(agent.model_key, event.at)
         self._settle_text(turn, event)
-        self._settle_calls(agent, turn, event)
-        agent.thinking = False
-        agent.text = event.text
-        self._board.head_dirty = True
-        if not event.calls and self._send_queued(agent):
-            self._think(agent, event.at)
-
-    def _message_queued(self, event: MessageQueued) -> None:
-        agent = self._board.agent(event.scope)
-        if agent.thinking and agent.live is None:
-            agent.live = agent.new_turn()  # the answer that is on its way comes before the message
-        note = TEXTS["message_waits"]
-        node = FixedNode(MessageItem(key=agent.message_key(), text=reveal(event.text), note=note))
-        agent.queued.append(node)
-        self._board.add(agent.entries, node)
-
-    def _send_queued(self, agent: Agent) -> bool:
-        """The model is told what the person wrote meanwhile, and has all its turns again."""
-        queued = agent.queued
-        self._note_queued(agent, "")
-        agent.queued = []
-        if queued:
-            agent.max_turns += agent.turns_taken - agent.counted_from
-            agent.counted_from = agent.turns_taken
-        return bool(queued)
-
-    def _note_queued(self, agent: Agent, note: str) -> None:
-        for node in agent.queued:
-            node.replace(node.item.model_copy(update={"note": note}))
-            self._board.touch(node)
+        state = self._state_of(event.scope)
+        self._settle_calls(agent, turn, [] if state is None else [*state.calls.values()])
 
     def _settle_text(self, turn: Turn, event: ModelResponded) -> None:
         if turn.notice is not None:
@@ -206,195 +251,139 @@ class Fold:
             self._board.forget(turn.reasoning)
             turn.reasoning = None
 
-    def _settle_calls(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
-        for node in turn.calls[len(event.calls) :]:
+    def _settle_calls(self, agent: Agent, turn: Turn, calls: list[CallState]) -> None:
+        for node in turn.calls[len(calls) :]:
             self._board.forget(node)
-        del turn.calls[len(event.calls) :]
-        turn.by_index.clear()
-        agent.open.clear()
-        for number, requested in enumerate(event.calls):
+        del turn.calls[len(calls) :]
+        turn.streaming_calls.clear()
+        agent.open_calls.clear()
+        for number, requested in enumerate(calls):
             call = (
                 turn.calls[number]
                 if number < len(turn.calls)
                 else self._board.new_call(agent, turn)
             )
-            call.requested(requested.name, requested.input, requested.raw)
-            agent.open[requested.id] = call
+            call.requested(requested.name, requested.proposed, requested.raw)
+            agent.open_calls[requested.id] = call
             self._board.touch(call)
 
+    def _message_queued(self, event: MessageQueued) -> None:
+        agent = self._board.agent(event.scope)
+        if agent.thinking and agent.live_turn is None:
+            agent.live_turn = (
+                agent.new_turn()
+            )  # the answer that is on its way comes before the message
+        note = TEXTS["message_waits"]
+        node = FixedNode(MessageItem(key=agent.message_key(), text=reveal(event.text), note=note))
+        agent.queued.append(node)
+        self._board.add(agent.entries, node)
+
+    def _note_queued(self, agent: Agent, note: str) -> None:
+        for node in agent.queued:
+            node.replace(node.item.model_copy(update={"note": note}))
+            self._board.touch(node)
+
+    # --- calls
+
     def _tool_started(self, event: ToolStarted) -> None:
-        self._reopen()
-        call = self._board.call(event.scope, event.call_id)
-        if call is None:
-            return
-        at = max(event.at, call.continued_at)  # a body that goes on after a question started before
-        call.changed(event.input)
-        call.started(at)
-        self._strip.start(call.key, "tool", at)
-        self._board.touch(call)
-        self._board.head_dirty = True
+        call, known = self._board.call(event.scope, event.call_id), self._known(event)
+        if call is not None and known is not None:
+            call.gets(event.input if known.cleared is None else known.cleared)
+            call.started(event.at)
+            self._strip.start(call.key, "tool", event.at)
+            self._board.touch(call)
 
     def _tool_finished(self, event: ToolFinished) -> None:
-        self._reopen()
-        agent = self._board.agent(event.scope)
-        call = agent.open.get(event.call_id)
-        if call is None:
-            return
-        call.finished(event, rejected=False)
-        self._close_call(agent, event.call_id, event.at)
+        call = self._board.call(event.scope, event.call_id)
+        if call is not None:
+            call.finished(event)
+            self._close_call(event)
+
+    def _close_call(self, event: ToolFinished | Resolved) -> None:
+        """The call has its result."""
+        call = self._board.agent(event.scope).open_calls.pop(event.call_id)
+        self._touch(call)
+        self._strip.stop(call.key, event.at)
+
+    def _touch(self, call: Call) -> None:
+        call.touch()
+        self._board.touch(call)
+
+    # --- questions
 
     def _interrupted(self, event: Interrupted) -> None:
-        self._reopen()
         agent = self._board.agent(event.scope)
-        call = agent.open.get(event.call_id)
+        call = agent.open_calls.get(event.call_id)
         question = Question.of(event, self._types_of(event.tool_name))
         item = question.item(f"q:{event.id}", "" if call is None else call.key, agent.path)
-        node = FixedNode(grouped(item, question, event))
         if call is not None:
             call.stopped(event.at, "waiting")
             call.shows(event.printed, event.displays)
             self._strip.stop(call.key, event.at)
             self._board.touch(call)
-        asked = Asked(question, event, agent, call, node)
-        self.asked[event.id] = asked
-        agent.thinking = agent.thinking and call is not None
-        if call is None:
-            self._strip.stop(f"{agent.key}m", event.at)
+        drawn = DrawnQuestion(question, event, agent, call, FixedNode(grouped(item, question)))
+        self.questions[event.id] = drawn
         self._strip.start(item.key, "wait", event.at)
-        self._board.add(asked.siblings, node)
+        self._board.add(drawn.siblings, drawn.node)
 
     def _resolved(self, event: Resolved) -> None:
-        self._reopen()
-        asked = self.asked.pop(event.id, None)
-        if asked is None:
+        drawn = self.questions.pop(event.id, None)
+        if drawn is None:
             return
-        self.frame.decisions += event.by == "form"
-        self._strip.stop(asked.node.key, event.at)
-        self._record(asked, asked.question.record(f"a:{event.id}", event, asked.event.at))
-        call, agent = asked.call, asked.agent
-        if call is None:
-            more = event.resolution.output if isinstance(event.resolution, Respond) else 0
-            if asked.event.budget in (None, "turns") and isinstance(more, int):
-                agent.max_turns += more
-            self._think(agent, event.at)
+        self._strip.stop(drawn.node.key, event.at)
+        self._record(drawn, drawn.question.record(f"a:{event.id}", event, drawn.event.at))
+        if drawn.call is not None:
+            self._settle_call(drawn, drawn.call, event)
+
+    def _settle_call(self, drawn: DrawnQuestion, call: Call, event: Resolved) -> None:
+        known = self._known(event)
+        if known is not None and known.status != "done":  # a body goes on with the answer
+            call.state = "waiting" if known.status == "waiting" else "preparing"
+            self._touch(call)
             return
-        if asked.event.ask is not None:  # its body goes on with the answer, once it has all of them
-            waits = any(other.call is call for other in self.asked.values())
-            call.state, call.continued_at = "waiting" if waits else "preparing", event.at
+        if isinstance(event.resolution, Respond):
+            call.answered(drawn.question.public(event.resolution.output))
         else:
-            self._settle_call(asked, call, event)
-        call.touch()
-        self._board.touch(call)
+            call.state = "rejected"
+        self._close_call(event)
 
-    def _settle_call(self, asked: Asked, call: Call, event: Resolved) -> None:
-        agent = asked.agent
-        match event.resolution:
-            case Respond(output=output):
-                call.answered(asked.question.public(output))
-                self._close_call(agent, event.call_id, event.at)
-            case Reject():
-                call.state = "rejected"
-                self._close_call(agent, event.call_id, event.at)
-            case Restart():
-                call.state = "preparing"
-
-    def _close_call(self, agent: Agent, call_id: str, at: float) -> None:
-        """The call has its result; after the last one of a turn the model goes on."""
-        call = agent.open.pop(call_id)
-        call.touch()
-        self._board.touch(call)
-        self._strip.stop(call.key, at)
-        self._board.head_dirty = True
-        if not agent.open:
-            self._send_queued(agent)
-            self._think(agent, at)
-
-    def _ended(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
-        agent = self._board.agent(event.scope)
-        if agent is self._board.root and self._end is not None:
-            return
-        agent.thinking, agent.ended = False, True
-        self._note_queued(agent, TEXTS["message_unsent"])
-        agent.failed = isinstance(event, RunFailed)
-        self._strip.stop(f"{agent.key}m", event.at)
-        self._board.head_dirty = True
-        if agent is not self._board.root:
-            return
-        self._end, self.frame.stopping = event, False
-        self._strip.stop_all(event.at)
-        if agent.live is not None:
-            for node in agent.live.clear():
-                self._board.forget(node)
-            agent.live = None
-        self._end_calls(event)
-        for asked in self.asked.values():
-            unanswered = RecordItem(
-                key=f"a:{asked.event.id}",
-                title=asked.question.title,
-                decision=TEXTS["unanswered"],
-                tone="plain",
-            )
-            self._record(asked, unanswered)
-        last = ending.last_word(event, self._board.root.text, self._name_of)
-        if last is not None:
-            self._board.add(self._board.root.entries, last)
-
-    def _name_of(self, call_id: str) -> str:
-        found = (a.open[call_id].name for a in self._board.agents.values() if call_id in a.open)
-        return next(found, call_id)
-
-    def _end_calls(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
-        for agent in self._board.agents.values():
-            for call in agent.open.values():
-                failed = isinstance(event, RunFailed) and call.state == "running"
-                call.ended_as = "failed" if failed else "cancelled"
-                if call.state == "running":
-                    call.stopped(event.at, "preparing")
-                call.touch()
-                self._board.touch(call)
-
-    def _reopen(self) -> None:
-        """A run that had failed goes on: what it waited for is asked again."""
-        if self._end is None:
-            return
-        self._end, self._board.root.ended, self._board.head_dirty = None, False, True
-        for entry in list(self._board.root.entries):
-            if isinstance(entry, Node) and entry.key == ending.KEY:
-                self._board.drop(self._board.root.entries, entry)
-        for agent in self._board.agents.values():
-            for call in agent.open.values():
-                call.ended_as = None
-                call.touch()
-                self._board.touch(call)
-        self._note_queued(self._board.root, TEXTS["message_waits"])
-        for asked in self.asked.values():
-            if asked.record is not None:
-                self._board.drop(asked.siblings, asked.record)
-                asked.record = None
-            asked.node.sent, asked.node.stale = False, True
-            self._board.add(asked.siblings, asked.node)
-
-    def _retried(self, event: RunRetried) -> None:
-        """The run of this scope goes on; those inside and around it tell by themselves."""
-        if not event.scope:
-            self._reopen()
-        agent = self._board.agent(event.scope)
-        if agent.failed and not agent.open:
-            self._think(agent, event.at)
-        agent.failed, agent.ended = False, agent.ended and not agent.failed
-
-    def _think(self, agent: Agent, at: float) -> None:
-        agent.thinking, agent.ended = True, False
-        self._strip.start(f"{agent.key}m", "model", at)
-        self._board.head_dirty = True
-
-    def _record(self, asked: Asked, item: RecordItem) -> None:
+    def _record(self, drawn: DrawnQuestion, item: RecordItem) -> None:
         """Put the record where the form stands."""
-        siblings = asked.siblings
+        siblings = drawn.siblings
         record = FixedNode(item)
-        at = siblings.index(asked.node)
-        self._board.drop(siblings, asked.node)
+        at = siblings.index(drawn.node)
+        self._board.drop(siblings, drawn.node)
         siblings.insert(at, record)
-        asked.record = record
+        drawn.record = record
         self._board.touch(record)
-        self._board.head_dirty = True
+
+
+def _last_item(
+    event: RunCompleted | RunFailed | RunCancelled, said: str, name_of: Callable[[str], str]
+) -> Node | None:
+    """What stands below all else; None where the last response, ``said``, is the answer already."""
+    match event:
+        case RunFailed(error=error, message=message):
+            text = TEXTS["failed"].format(error=reveal(error), message=reveal(message))
+            return FixedNode(NoticeItem(key=_END, tone="bad", text=text))
+        case RunCancelled():
+            return FixedNode(NoticeItem(key=_END, tone="warn", text=_stopped(event, name_of)))
+        case RunCompleted(text=text):
+            return _answer(text) if text.strip() and text != said else None
+        case never:
+            assert_never(never)
+
+
+def _stopped(event: RunCancelled, name_of: Callable[[str], str]) -> str:
+    template = TEXTS["cancelled_here" if event.by == "form" else "cancelled"]
+    text = template.format(who=reveal(event.by))
+    if not event.still_running:
+        return text
+    tools = ", ".join(reveal(name_of(call_id)) for call_id in event.still_running)
+    return f"{text} {TEXTS['still_running'].format(tools=tools)}"
+
+
+def _answer(text: str) -> Node:
+    node = TextNode(_END)
+    node.close(text)
+    return node

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from nbagent.core.base.events import ModelResponded
 from nbagent.core.base.messages import text_of
+from nbagent.core.state.state import RunState, status_of
 from nbagent.notebook.render.sanitize import encodable
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Head, RunStatus, Span
-
-from .tree import Agent
+from nbagent.notebook.wire import Head, Span
 
 Lane = Literal["model", "tool", "wait"]
 MAX_SPANS = 40
 """Spans that are left when neighbors of one lane are joined, at twice as many: a strip is only so wide."""
 
 
-class Strip:
+class TimeStrip:
     """Spans by what they belong to, in Unix seconds."""
 
     def __init__(self) -> None:
@@ -74,47 +72,39 @@ def _joined(spans: list[tuple[Lane, float, float]]) -> list[tuple[Lane, float, f
 
 
 class Frame:
-    """Counts for the header and the footer."""
+    """The header and the footer."""
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self.strip = Strip()
-        self.note = ""
+        self.strip = TimeStrip()
         self.stopping = False
         """Whether Stop was pressed and the run has not ended yet."""
-        self.decisions = 0
+        self.turns = 0
+        """How often the model of the outermost agent has answered."""
         self._prompt = ""
         self._started_at = 0.0
-        self._tokens = 0
-        self._cost: float | None = None
 
     def started(self, at: float, messages: list[Any]) -> None:
         """The run began with this history."""
         self._started_at, self._prompt = at, _prompt(messages)
 
-    def spent(self, event: ModelResponded) -> None:
-        """A model has answered."""
-        self._tokens += event.input_tokens + event.output_tokens
-        if event.cost is not None:
-            self._cost = (self._cost or 0.0) + event.cost
-
-    def head(self, root: Agent, status: RunStatus, questions: int) -> Head:
-        """All of it."""
+    def head(self, state: RunState, agent: str) -> Head:
+        """All of it: what the engine's state says of the run, and what is only seen."""
+        status = status_of(state)
         return Head(
             run=self._run,
-            agent=root.name,
+            agent=agent,
             prompt=self._prompt,
             status=status,
             status_text=TEXTS[f"status_{status}"],
             started_at=self._started_at,
-            turns=root.turns_taken,
-            max_turns=root.max_turns,
-            tokens=self._tokens,
-            cost=self._cost,
-            questions=questions,
-            decisions=self.decisions,
+            turns=self.turns,
+            max_turns=self.turns + state.limit - state.turns,
+            tokens=state.usage.total_tokens,
+            cost=state.usage.cost,
+            questions=len(state.open),
+            decisions=sum(answer.by == "form" for answer in state.settled.values()),
             stopping=self.stopping,
-            note=self.note,
             spans=self.strip.spans(self._started_at),
         )
 

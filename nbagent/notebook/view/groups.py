@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nbagent.core.base.events import Interrupted
 from nbagent.notebook.render import facts
 from nbagent.notebook.wire import FormItem
 
@@ -19,7 +18,7 @@ _PREFILL = frozenset(
 """What a document's values put into the nodes of a form's spec."""
 
 
-def grouped(item: FormItem, question: Question, event: Interrupted) -> FormItem:
+def grouped(item: FormItem, question: Question) -> FormItem:
     """The item, marked as one of its group and with the exact input as facts, where it can be.
 
     Questions of one turn are alike if they come from one tool and ask the same in the same form with
@@ -27,12 +26,12 @@ def grouped(item: FormItem, question: Question, event: Interrupted) -> FormItem:
     system answers and one with ipywidgets beside the card stand alone.
     """
     spec = None if question.form is None else question.form.spec()
-    if not item.call or not item.actions or event.kind == "budget" or spec != item.spec:
+    if not item.call or not item.actions or spec != item.spec:
         return item
     alike = [
         item.call.rpartition(".")[0],  # the turn, whose agent and place are in its key
         question.tool,
-        question.mode,
+        question.expects,
         question.editable,
         question.memorable,
         item.note,
@@ -40,7 +39,7 @@ def grouped(item: FormItem, question: Question, event: Interrupted) -> FormItem:
         None if spec is None else _unfilled(spec["root"]),
     ]
     text = json.dumps(alike, sort_keys=True)
-    given = question.public(question.input) if question.mode == "edit" else question.input
+    given = question.public(question.input) if question.expects == "edit" else question.input
     return item.model_copy(
         update={
             "group": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16],

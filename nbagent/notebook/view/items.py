@@ -31,54 +31,6 @@ from nbagent.notebook.wire import (
     TextItem,
 )
 
-
-class Printout:
-    """Printed text: appended to where that is all that happens, drawn anew where lines change."""
-
-    def __init__(self, text: str = "") -> None:
-        self._source = [text] if text else []
-        self._size = len(text)
-        self._pending: list[str] = []
-        self._left_out = 0
-        self.shown = terminal(text)
-
-    @property
-    def settled(self) -> bool:
-        """Whether everything is in ``shown``."""
-        return not self._pending
-
-    @property
-    def whole(self) -> str:
-        """All of it, what is pending included, and how much is left out."""
-        text = terminal("".join([*self._source, *self._pending])) if self._pending else self.shown
-        if not self._left_out:
-            return text
-        return f"{text}\n{TEXTS['more_printed'].format(n=f'{self._left_out:,}')}\n"
-
-    def add(self, text: str) -> bool:
-        """Take more text; False where it is only counted, as there is enough of it until the end."""
-        room = max(0, MAX_PRINTED - self._size)
-        self._size += len(text)
-        self._left_out += max(0, len(text) - room)
-        if room:
-            self._pending.append(text[:room])
-        return not self._left_out
-
-    def work_in(self) -> str | None:
-        """The text to append to what is shown, or None where ``shown`` is drawn anew."""
-        new = "".join(self._pending)
-        self._pending.clear()
-        if not new:
-            return ""
-        self._source.append(new)
-        if "\r" in new or "\x1b" in new:
-            self.shown = terminal("".join(self._source))
-            return None
-        new = reveal(new)
-        self.shown += new
-        return new
-
-
 FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem
 
 HEAVY = 15_000
@@ -222,6 +174,53 @@ class FixedNode(Node):
         return self.item
 
 
+class Printout:
+    """Printed text: appended to where that is all that happens, drawn anew where lines change."""
+
+    def __init__(self, text: str = "") -> None:
+        self._source = [text] if text else []
+        self._size = len(text)
+        self._pending: list[str] = []
+        self._left_out = 0
+        self.shown = terminal(text)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything is in ``shown``."""
+        return not self._pending
+
+    @property
+    def whole(self) -> str:
+        """All of it, what is pending included, and how much is left out."""
+        text = terminal("".join([*self._source, *self._pending])) if self._pending else self.shown
+        if not self._left_out:
+            return text
+        return f"{text}\n{TEXTS['more_printed'].format(n=f'{self._left_out:,}')}\n"
+
+    def add(self, text: str) -> bool:
+        """Take more text; False where it is only counted, as there is enough of it until the end."""
+        room = max(0, MAX_PRINTED - self._size)
+        self._size += len(text)
+        self._left_out += max(0, len(text) - room)
+        if room:
+            self._pending.append(text[:room])
+        return not self._left_out
+
+    def work_in(self) -> str | None:
+        """The text to append to what is shown, or None where ``shown`` is drawn anew."""
+        new = "".join(self._pending)
+        self._pending.clear()
+        if not new:
+            return ""
+        self._source.append(new)
+        if "\r" in new or "\x1b" in new:
+            self.shown = terminal("".join(self._source))
+            return None
+        new = reveal(new)
+        self.shown += new
+        return new
+
+
 class CallNode(Node):
     """A tool call."""
 
@@ -234,10 +233,10 @@ class CallNode(Node):
         """What became of it because the run ended first."""
         self.arguments = ""
         self.input: dict[str, Any] = {}
+        """What the model proposed."""
+        self._shown = self.input
         self.elapsed: float | None = None
         self.started_at: float | None = None
-        self.continued_at = 0.0
-        """When the last question of its body was answered."""
         self._facts: list[Fact] = []
         self._brief = ""
         self._progress: Progress | None = None
@@ -265,6 +264,7 @@ class CallNode(Node):
     def requested(self, name: str, input_: dict[str, Any], raw: str | None) -> None:
         """The call is whole."""
         self.name, self.input, self.arguments = reveal(name), input_, ""
+        self._shown = input_
         if raw is None:
             self._facts, self._brief = facts.facts_of(input_), facts.brief(input_)
         else:
@@ -272,8 +272,11 @@ class CallNode(Node):
             self._brief = reveal(" ".join(raw.split())[: facts.MAX_BRIEF])
         self.touch()
 
-    def changed(self, input_: dict[str, Any]) -> None:
-        """A person put another input in place of the model's."""
+    def gets(self, input_: dict[str, Any]) -> None:
+        """A body gets this input: the model's, or what a person or middleware put in its place."""
+        if input_ is self._shown:
+            return
+        self._shown = input_
         self._facts = facts.facts_of(input_, before=self.input)
         self._brief = facts.brief(input_)
         self.touch()
@@ -295,9 +298,9 @@ class CallNode(Node):
         self.state, self._result = "done", None if output is None else facts.result(output)
         self.touch()
 
-    def finished(self, event: ToolFinished, *, rejected: bool) -> None:
+    def finished(self, event: ToolFinished) -> None:
         """The call has its result."""
-        self.stopped(event.at, "rejected" if rejected else "failed" if event.error else "done")
+        self.stopped(event.at, "failed" if event.error else "done")
         self.shows(event.printed, event.displays)
         drawn = event.display is not None and rich.is_rich(event.display)
         self._result_rich = rich.render(event.display or {}) if drawn else []

@@ -28,6 +28,8 @@ class Metadata:
         self.by_model = waiting.kind == "question" and facts.same(value, waiting.input)
         """Whether the model wrote it, as the input of a tool without a body."""
         self.choices = _choices(self.values.get("choices"))
+        self.danger = self.values.get("danger") is True
+        """Whether approving cannot be undone."""
 
     @property
     def title(self) -> str | None:

@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from nbagent.core.base.events import Interrupted
-from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.call.questions import reply_types
 from nbagent.forms.form import Form
 from nbagent.notebook.render import facts
@@ -82,7 +81,6 @@ def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
     )
     return {
         "title": title,
-        "mode": "answer",
         "form": form,
         "facts": long + metadata.facts("choices", "multiple", "allow_other", "selected"),
         "actions": answering_buttons(),
@@ -97,28 +95,29 @@ def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
     form = _built(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
     return {
         "title": title,
-        "mode": "answer",
         "form": form,
         "warning": "" if waiting.kind == "ask" else form.warning,  # code here wrote what it asks
         "facts": long + metadata.facts(),
-        "actions": budget_buttons() if waiting.kind == "budget" else answering_buttons(),
+        "actions": budget_buttons() if waiting.expects == "budget" else answering_buttons(),
     }
 
 
-def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
-    """Whether a call runs, with its exact input or, where it may be edited, a form of it."""
+def approval(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
+    """Whether a call runs, with its exact input."""
     title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
-    danger = metadata.values.get("danger") is True
-    shown = metadata.facts("danger", *(("fields",) if waiting.editable else ()))
-    if not waiting.editable:
-        exact = facts.facts_of(waiting.input)
-        told = {(f.label, f.value) for f in exact}
-        return {
-            "title": title,
-            "mode": "approve",
-            "facts": long + [f for f in shown if (f.label, f.value) not in told] + exact,
-            "actions": approving_buttons(danger=danger, changes=False),
-        }
+    exact = facts.facts_of(waiting.input)
+    shown_below = {(fact.label, fact.value) for fact in exact}
+    said = [f for f in metadata.facts("danger") if (f.label, f.value) not in shown_below]
+    return {
+        "title": title,
+        "facts": long + said + exact,
+        "actions": approving_buttons(danger=metadata.danger, changes=False),
+    }
+
+
+def edit(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+    """Whether a call runs, with a form of its input."""
+    title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     editable = True if waiting.editable is True else list(waiting.editable or ())
     form = _built(
         lambda type_: Form(type_, value=waiting.input, editable=editable),
@@ -126,40 +125,28 @@ def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, An
     )
     return {
         "title": title,
-        "mode": "edit",
         "form": form,
         "warning": "" if known.input is None else form.warning,
-        "facts": long + shown,
+        "facts": long + metadata.facts("danger", "fields"),
         "editable": waiting.editable,
-        "actions": approving_buttons(danger=danger, changes=True),
+        "actions": approving_buttons(danger=metadata.danger, changes=True),
     }
 
 
 def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
-    """Whether a body goes on, asked in its middle: no value is chosen, so it is no form."""
+    """Whether a body goes on, asked in its middle: no value is chosen, so there is no form."""
     title, long = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
-    danger = metadata.values.get("danger") is True
     return {
         "title": title,
-        "mode": "approve",
-        "confirms": True,
         "facts": long + metadata.facts("danger"),
-        "actions": approving_buttons(danger=danger, changes=False),
+        "actions": approving_buttons(danger=metadata.danger, changes=False),
     }
 
 
 def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
     """What an outside system answers: shown, with nothing to press."""
     title, long = titled(metadata, TEXTS["external"].format(tool=reveal(waiting.tool_name)))
-    shown = long + metadata.facts() + facts.facts_of(waiting.input)
-    return {"title": title, "mode": "answer", "facts": shown}
-
-
-def is_external(waiting: Waiting) -> bool:
-    """Whether an outside system answers, and nobody here."""
-    if isinstance(waiting, PendingInterrupt):
-        return waiting.external
-    return waiting.external is not None
+    return {"title": title, "facts": long + metadata.facts() + facts.facts_of(waiting.input)}
 
 
 def _built(build: Callable[[Any], Form], type_: Any) -> Form:
@@ -173,7 +160,7 @@ def _built(build: Callable[[Any], Form], type_: Any) -> Form:
 def _reply_type(waiting: Waiting, known: Types) -> Any:
     """The type of the answer, or None where anything goes."""
     schema = waiting.reply_schema if isinstance(waiting, Interrupted) else None
-    if waiting.kind == "budget":
+    if waiting.expects == "budget":
         return schema or {"type": "integer", "minimum": 1, "title": TEXTS["more_turns"]}
     if waiting.kind == "ask":  # the type itself, where the body waits in this process: it has hints
         reply = reply_types.get(waiting.id, schema)

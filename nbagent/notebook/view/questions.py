@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, assert_never, get_args
 
 from nbagent.core.base.events import Resolved
-from nbagent.core.base.interrupts import Reject, Remember, Respond, Restart, is_confirmation
+from nbagent.core.base.interrupts import Expects, Reject, Remember, Respond, Restart
 from nbagent.forms.form import Form, Submission
+from nbagent.forms.hints import factory_of
 from nbagent.notebook import wire
-from nbagent.notebook.public import drawn_here, without_secrets
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -25,9 +25,6 @@ from . import question_kinds
 from .metadata import Metadata, Waiting
 from .question_kinds import Types
 
-__all__ = ["Mode", "Question", "Types"]
-
-Mode: TypeAlias = Literal["answer", "approve", "edit"]
 MAX_REASON = 4_000
 MAX_DRAFTS = 1_000_000
 """Characters of JSON of the drafts that are kept for other pages; more can still be submitted."""
@@ -40,7 +37,7 @@ class Question:
     id: str
     tool: str
     title: str
-    mode: Mode
+    expects: Expects
     input: dict[str, Any]
     """The exact input that approving runs."""
     digest: str = ""
@@ -53,8 +50,6 @@ class Question:
     warning: str = ""
     """What to know before answering, below the note."""
     expires_at: float | None = None
-    confirms: bool = False
-    """Whether approving answers True to a body that asks in its middle."""
     memorable: bool = False
     """Whether approving may be remembered: for what a rule asked, as it is shown."""
     labels: tuple[tuple[Any, str], ...] = ()
@@ -63,7 +58,12 @@ class Question:
     @property
     def approval(self) -> bool:
         """Whether a press lets something run."""
-        return self.mode != "answer"
+        return self.expects in ("approval", "edit", "confirmation")
+
+    @property
+    def confirms(self) -> bool:
+        """Whether approving answers True to a body that asks in its middle."""
+        return self.expects == "confirmation"
 
     @classmethod
     def of(cls, waiting: Waiting, types: Types | None = None) -> Question:
@@ -72,25 +72,30 @@ class Question:
         metadata = Metadata(waiting)
         common: dict[str, Any] = {
             "id": waiting.id,
+            "expects": waiting.expects,
             "tool": reveal(waiting.tool_name),
             "input": waiting.input,
             "digest": waiting.digest,
             "note": None if waiting.note is None else reveal(waiting.note),
             "expires_at": waiting.expires_at,
+            "memorable": waiting.kind == "approval",
         }
-        if question_kinds.is_external(waiting):
-            return cls(**common, **question_kinds.external(waiting, metadata))
-        if is_confirmation(waiting.kind, waiting.metadata, waiting.reply_schema):
-            return cls(**common, **question_kinds.confirmation(waiting, metadata))
-        if waiting.kind == "approval":
-            return cls(
-                **common, memorable=True, **question_kinds.approval(waiting, metadata, known)
-            )
-        if metadata.choices is not None and waiting.kind != "budget":
-            return cls(**common, **question_kinds.choice(waiting, metadata, known))
-        if waiting.wants_value or waiting.kind in ("question", "ask", "budget"):
-            return cls(**common, **question_kinds.answer(waiting, metadata, known))
-        return cls(**common, **question_kinds.approval(waiting, metadata, known))
+        match waiting.expects:
+            case "external":
+                own = question_kinds.external(waiting, metadata)
+            case "confirmation":
+                own = question_kinds.confirmation(waiting, metadata)
+            case "approval":
+                own = question_kinds.approval(waiting, metadata)
+            case "edit":
+                own = question_kinds.edit(waiting, metadata, known)
+            case "choice" if metadata.choices:
+                own = question_kinds.choice(waiting, metadata, known)
+            case "choice" | "value" | "budget":
+                own = question_kinds.answer(waiting, metadata, known)
+            case never:
+                assert_never(never)
+        return cls(**common, **own)
 
     def resolve(
         self, action: Any, drafts: Any = None, reason: Any = None, remember: Any = None
@@ -106,14 +111,14 @@ class Question:
         if action == "reject":
             return Reject(reason=(reason or "").strip()[:MAX_REASON] or None)
         if action == "submit":
-            return self._answered(drafts)
-        approved = self._approved(drafts)
+            return self._answer_from(drafts)
+        approved = self._approval_from(drafts)
         if self.confirms and isinstance(approved, Restart) and remember is None:
             return Respond(output=True)
-        return approved if remember is None else self._remembered(approved, remember)
+        return approved if remember is None else self._with_rule(approved, remember)
 
     def refusal(self, action: Any, reason: Any = None) -> list[FieldError]:
-        """Why this is no press of one of this question's buttons; empty where it is one."""
+        """Why this is not a press of one of these buttons; empty where it is."""
         if not isinstance(action, str) or action not in {a.name for a in self.actions}:
             return _refused("unknown_action")
         if reason is not None and not isinstance(reason, str):
@@ -135,7 +140,7 @@ class Question:
             return _errors(submission)
         return submission
 
-    def _remembered(
+    def _with_rule(
         self, approved: Restart | list[FieldError], remember: Any
     ) -> Restart | list[FieldError]:
         """An approval that adds a rule: never for changed input, never for what no rule asked."""
@@ -157,7 +162,7 @@ class Question:
             title=self.title,
             note=" ".join(filter(None, (self.note, reveal(self.warning)))) or None,
             facts=self.facts,
-            spec=None if self.form is None else drawn_here(self.form.spec()),
+            spec=None if self.form is None else _without_widgets(self.form.spec()),
             drafts=drafts,
             approval=self.approval,
             **self.offered(changed=False),
@@ -198,15 +203,15 @@ class Question:
 
     def public(self, answer: Any) -> Any:
         """An answer as it may be shown: without what was typed into secret fields."""
-        return answer if self.form is None else without_secrets(self.form.spec()["root"], answer)
+        return answer if self.form is None else self.form.showable(answer, TEXTS["provided"])
 
-    def _answered(self, drafts: Any) -> Respond | list[FieldError]:
+    def _answer_from(self, drafts: Any) -> Respond | list[FieldError]:
         submission = self.submitted(drafts)
         if isinstance(submission, list):
             return submission
         return Respond(output=submission.document)
 
-    def _approved(self, drafts: Any) -> Restart | list[FieldError]:
+    def _approval_from(self, drafts: Any) -> Restart | list[FieldError]:
         if self.form is None:
             return Restart() if drafts is None else _refused("not_editable")
         submission = self.submitted(drafts)
@@ -260,7 +265,7 @@ class Question:
         value = self.public(value)
         text = facts.shown(value)
         if isinstance(value, dict):
-            return TEXTS["answered_form"], "good", facts.told(value)
+            return TEXTS["answered_form"], "good", facts.answer_facts(value)
         if len(text) > 120 or "\n" in text:
             return TEXTS["answered_form"], "good", [facts.nested("answer", value)]
         return TEXTS["answered"].format(what=text), "good", []
@@ -272,6 +277,22 @@ class Question:
         if isinstance(value, list):
             return ", ".join(self._label(one) for one in value) or TEXTS["nothing"]
         return facts.shown(value)
+
+
+def _without_widgets(spec: dict[str, Any]) -> dict[str, Any]:
+    """A form's spec without the fields that an ipywidget beside the card stands for."""
+    return {**spec, "root": _drawn(spec["root"])}
+
+
+def _drawn(node: dict[str, Any]) -> dict[str, Any]:
+    if node["kind"] != "object" or "fields" not in node:
+        return node
+    return {**node, "fields": [_drawn(each) for each in node["fields"] if not _is_widget(each)]}
+
+
+def _is_widget(node: dict[str, Any]) -> bool:
+    fixed = node.get("read_only") or node.get("secret")
+    return not fixed and factory_of(node.get("hint", {})) is not None
 
 
 def _refused(text: str) -> list[FieldError]:

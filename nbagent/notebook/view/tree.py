@@ -20,7 +20,7 @@ class Turn:
         self.text: TextNode | None = None
         self.notice: FixedNode | None = None
         self.calls: list[Call] = []
-        self.by_index: dict[int, Call] = {}
+        self.streaming_calls: dict[int, Call] = {}
         """Calls while they stream, by the model's own number."""
 
     def clear(self) -> Iterator[Node]:
@@ -28,7 +28,7 @@ class Turn:
         gone: list[Node | None] = [self.reasoning, self.text, *self.calls]
         self.reasoning = self.text = None
         self.calls.clear()
-        self.by_index.clear()
+        self.streaming_calls.clear()
         return (node for node in gone if node is not None)
 
     def walk(self) -> Iterator[Node]:
@@ -49,13 +49,6 @@ class Call(CallNode):
         """Its questions and their records."""
         self.inner: Agent | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether it goes on without anybody's answer."""
-        if self.state not in {"preparing", "running"}:
-            return False
-        return self.inner is None or self.inner.ended or self.inner.busy
-
     def walk(self) -> Iterator[Node]:
         """The call, then what stands below it."""
         yield self
@@ -70,27 +63,20 @@ class Agent:
     def __init__(self, key: str, outer: tuple[str, ...]) -> None:
         self.key = key
         """What its items' keys begin with."""
+        self.model_key = f"{key}m"
+        """What the model's stretches on the time strip belong to."""
         self.outer = outer
         """Names of the agents around it, outermost first."""
         self.name = ""
-        self.max_turns = 20
-        self.turns_taken = 0
-        self.counted_from = 0
-        """How many turns were taken when the person last wrote: the limit counts from there."""
         self.queued: list[FixedNode] = []
         """What the person wrote that the model does not have yet."""
-        self.text = ""
-        """The last response's."""
         self.entries: list[Turn | Node] = []
-        self.open: dict[str, Call] = {}
+        self.open_calls: dict[str, Call] = {}
         """The calls of the last response that have no result yet, by id."""
-        self.live: Turn | None = None
+        self.live_turn: Turn | None = None
         """The response that streams."""
         self.thinking = False
         """Whether the model is answering."""
-        self.ended = False
-        self.failed = False
-        """Whether it ended by failing, so that a retry takes it up again."""
         self.last_turn: Turn | None = None
         self._turns = self._messages = 0
 
@@ -98,11 +84,6 @@ class Agent:
     def path(self) -> str:
         """``planner ▸ banker`` for an inner agent, else empty."""
         return " ▸ ".join(name for name in (*self.outer, self.name) if name) if self.outer else ""
-
-    @property
-    def busy(self) -> bool:
-        """Whether anything goes on without anybody's answer."""
-        return self.thinking or any(call.busy for call in self.open.values())
 
     def new_turn(self) -> Turn:
         """A turn at the end."""
@@ -123,8 +104,8 @@ class Agent:
 
 
 @dataclass(slots=True)
-class Asked:
-    """A question that waits, and where it is drawn."""
+class DrawnQuestion:
+    """A question, and where its form or its record is drawn."""
 
     question: Question
     event: Interrupted

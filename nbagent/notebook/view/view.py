@@ -8,20 +8,18 @@ deltas came (a journal is replayed) the end is the same: stored events hold the 
 from __future__ import annotations
 
 import threading
-from typing import Any, TypeAlias
+from typing import Any
 
-from nbagent.core.base.events import Event, StoredEvent
-from nbagent.core.base.model import ModelDelta
-from nbagent.core.tools.output import OutputDelta
-from nbagent.notebook.wire import FormItem, NoticeItem, Op, Rich, RunStatus, SetHead, View
+from nbagent.core.base.events import Event
+from nbagent.core.journal.journal import RunEvent
+from nbagent.core.state.state import Status, status_of
+from nbagent.notebook.wire import FormItem, NoticeItem, Op, Rich, SetHead, View
 
 from .board import Board
 from .deltas import Deltas
 from .fold import Fold, TypesOf
 from .items import FixedNode
 from .questions import Question
-
-Told: TypeAlias = StoredEvent | ModelDelta | OutputDelta
 
 
 class RunView:
@@ -30,17 +28,15 @@ class RunView:
     Args:
         run: the run's id, as the head shows it.
         types_of: the input and output types of a tool by its name, where this process knows them.
-        note: a quiet line for the footer, such as where the run is stored.
     """
 
-    def __init__(self, run: str, *, types_of: TypesOf | None = None, note: str = "") -> None:
+    def __init__(self, run: str, *, types_of: TypesOf | None = None) -> None:
         self._lock = threading.RLock()
         self._board = Board()
         self._fold = Fold(self._board, run, types_of or (lambda _name: None))
-        self._fold.frame.note = note
         self._deltas = Deltas(self._board).handlers
 
-    def apply(self, event: Told) -> None:
+    def apply(self, event: RunEvent) -> None:
         """Take one event or delta."""
         with self._lock:
             if isinstance(event, Event):
@@ -72,15 +68,15 @@ class RunView:
             return View(head=self._fold.head(), items=items)
 
     @property
-    def status(self) -> RunStatus:
-        """The run's status as the head shows it."""
-        return self._fold.status
+    def status(self) -> Status:
+        """The run's status."""
+        return status_of(self._fold.state)
 
     def question(self, interrupt: str) -> Question | None:
         """The open question of this interrupt, as it is shown."""
         with self._lock:
-            asked = self._fold.asked.get(interrupt)
-            return None if asked is None or asked.record is not None else asked.question
+            drawn = self._fold.questions.get(interrupt)
+            return None if drawn is None or drawn.record is not None else drawn.question
 
     def set_drafts(self, interrupt: str, drafts: Any) -> None:
         """Keep what is typed for pages that are drawn later; those that are open know it."""
@@ -100,21 +96,11 @@ class RunView:
             if question is not None:
                 self._update_form(interrupt, question.offered(changed=changed), send=True)
 
-    def set_answering(self, interrupt: str, answering: bool) -> None:  # noqa: FBT001 -- the field's value
-        """Show that an answer is on its way, or that it failed and is asked for again."""
-        with self._lock:
-            self._update_form(interrupt, {"answering": answering}, send=True)
-
     def set_stopping(self) -> None:
         """Show that the run is being stopped, until it has ended."""
         with self._lock:
-            if self._fold.status in ("running", "interrupted"):
+            if self.status in ("running", "interrupted"):
                 self._fold.frame.stopping = self._board.head_dirty = True
-
-    def set_note(self, note: str) -> None:
-        """Replace the quiet line in the footer."""
-        with self._lock:
-            self._fold.frame.note, self._board.head_dirty = note, True
 
     def notice(self, key: str, item: NoticeItem | None) -> None:
         """Show a line of the notebook layer's own at the end, replace it, or (None) take it away."""
@@ -140,12 +126,12 @@ class RunView:
         return next((n for n in entries if isinstance(n, FixedNode) and n.key == key), None)
 
     def _update_form(self, interrupt: str, update: dict[str, Any], *, send: bool) -> None:
-        asked = self._fold.asked.get(interrupt)
-        if asked is None or not isinstance(asked.node.item, FormItem):
+        drawn = self._fold.questions.get(interrupt)
+        if drawn is None or not isinstance(drawn.node.item, FormItem):
             return
-        item = asked.node.item.model_copy(update=update)
+        item = drawn.node.item.model_copy(update=update)
         if send:
-            asked.node.replace(item)
-            self._board.touch(asked.node)
+            drawn.node.replace(item)
+            self._board.touch(drawn.node)
         else:
-            asked.node.item = item
+            drawn.node.item = item

@@ -33,7 +33,7 @@ async def test_a_token_answers_its_interrupt_once():
     run = await paying(tokens).run("go").settled()
     (i,) = run.interrupts
     (token,) = tokens
-    assert i.external
+    assert i.expects == "external"
     assert len(token) >= 22
     assert token not in repr(run.journal)
     assert run.journal[-1].external == token_digest(token)
@@ -60,9 +60,16 @@ async def test_awaiting_headless_says_that_an_outside_system_must_answer():
     run = paying(tokens).run("go")
     with pytest.raises(nb.HumanInputRequired) as caught:
         await run
-    assert caught.value.interrupts[0].external
+    assert caught.value.interrupts[0].expects == "external"
     nb.answer_external(tokens[0], 1)
     assert (await run).text == "done"
+
+
+async def test_answers_stand_in_for_the_outside_system():
+    """They give the value that it would: an approval is not what is waited for."""
+    run = paying([]).run("go", answers={"pay": 5}, attended=False)
+    assert (await run).text == "done"
+    assert run.calls["pay"][0].output == 5
 
 
 async def test_a_token_answers_from_any_thread_and_only_once_among_many():

@@ -9,7 +9,7 @@ from jsonschema.exceptions import SchemaError
 from jsonschema.validators import validator_for
 from referencing.jsonschema import EMPTY_REGISTRY
 
-from nbagent.forms.nodes.spec import below
+from nbagent.forms.nodes import below
 
 
 def ids(node):

@@ -1,11 +1,15 @@
-"""A schema from outside that asks for a secret says so, live and in the record (FORMS.md 5.9)."""
+"""A secret is neither shown nor sent as its mask; a schema from outside that asks for one says so."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, ConfigDict, Json, SecretStr
 
 from nbagent.forms.form import Form
+from nbagent.forms.secrets import MASK
 
 
 def text(**more):
@@ -71,3 +75,89 @@ def test_a_label_in_the_warning_is_text():
     html = Form(asking("x", text(title="<b>Token"))).static_html()
     assert "<b>Token" not in html
     assert "&lt;b&gt;Token" in html
+
+
+class Login(BaseModel):
+    name: str = ""
+    token: SecretStr
+    backup: Login | None = None
+
+
+class Vault(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, SecretStr]
+
+    login: Login | None = None
+    pair: tuple[int, SecretStr] | None = None
+    text: Json[Login] | None = None
+    anything: Any = None
+
+
+def deep(levels):
+    """A schema of so many levels, and an answer to it."""
+    schema, answer = text(format="password"), "hunter2"
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"inner": schema}}
+        answer = {"inner": answer}
+    return schema, answer
+
+
+HELD = {
+    "a field": (Vault, {"login": {"name": "me", "token": "hunter2"}}),
+    "a name that is not listed": (Vault, {"spare": "hunter2"}),
+    "a shape that repeats itself": (
+        Login,
+        {"token": "x", "backup": {"token": "x", "backup": {"name": "me", "token": "hunter2"}}},
+    ),
+    "a part of a tuple": (Vault, {"pair": [1, "hunter2"]}),
+    "a text that is JSON": (Vault, {"text": '{"token": "hunter2"}'}),
+    "a box for what is too deep": deep(15),
+}
+
+
+@pytest.mark.parametrize("place", HELD)
+def test_a_secret_in_an_answer_is_shown_nowhere(place):
+    """Wherever the schema puts it, also where only opening a shape tells that it is one."""
+    target, answer = HELD[place]
+    form = Form(target)
+    shown = json.dumps(form.showable(answer, "(hidden)")) + form.static_html(answer)
+    assert "hunter2" not in shown
+    assert "(hidden)" in shown
+    prefilled = Form(target, value=answer)
+    assert "hunter2" not in json.dumps(prefilled.spec()) + prefilled.static_html()
+
+
+def test_what_is_not_secret_is_shown():
+    """Also beside a secret, and where anything goes."""
+    answer = {"login": {"name": "me", "token": "hunter2"}, "anything": {"a": [1]}}
+    shown = Form(Vault).showable(answer, "(hidden)")
+    assert shown == {"login": {"name": "me", "token": "(hidden)"}, "anything": {"a": [1]}}
+
+
+@pytest.mark.parametrize("target", [Vault, Vault.model_json_schema()], ids=["type", "schema"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"pair": [1, MASK]},
+        {"login": {"token": MASK, "backup": None}},
+        {"login": {"token": "x", "backup": {"token": MASK}}},
+        {"spare": MASK},
+    ],
+    ids=str,
+)
+def test_a_mask_is_never_sent_as_the_secret(target, value):
+    """A document that pydantic wrote has masks; what has one is asked anew, or left out."""
+    answer = Form(target, value=value).submit(None)
+    assert MASK not in (answer.json_text or "")
+    assert "backup" not in value.get("login", {}) or "login" in (answer.document or {})
+
+
+def test_drafts_of_a_shape_that_repeats_itself_are_kept_where_nothing_is_secret():
+    """Only where the schema has a secret may a shape that was not opened hide one."""
+    tree = {
+        "$defs": {"N": {"type": "object", "properties": {"in": {"$ref": "#/$defs/N"}}}},
+        "$ref": "#/$defs/N",
+    }
+    drafts = {"json": {"text": '{"in": {}}'}}
+    assert Form(tree).keepable(drafts) == drafts
+    assert Form(Login).keepable(drafts) is None

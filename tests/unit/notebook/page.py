@@ -17,6 +17,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.base.messages import user
+from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed
 from nbagent.notebook.wire import View
@@ -168,6 +169,7 @@ class Story:
             metadata = rng.choice(
                 [None, {"message": "Sure?"}, {"message": "W?", "choices": ["a", "b"]}]
             )
+            editable = rng.random() < 0.3
             self._say(
                 Interrupted(
                     at=self._now(),
@@ -176,10 +178,11 @@ class Story:
                     call_id=call.id,
                     tool_name=call.name,
                     kind=kind,
+                    expects=expected(kind, metadata, editable=editable),
                     input=input_,
                     metadata=metadata,
                     printed=rng.choice(["", "so far\n"]),
-                    editable=rng.random() < 0.3,
+                    editable=editable,
                 )
             )
             yield True
@@ -259,7 +262,13 @@ class Story:
         interrupt = self._id()
         self._say(
             Interrupted(
-                at=self._now(), id=interrupt, call_id="", tool_name="", kind="budget", input={}
+                at=self._now(),
+                id=interrupt,
+                call_id="",
+                tool_name="",
+                kind="budget",
+                expects="budget",
+                input={},
             )
         )
         if self._rng.random() < 0.7:

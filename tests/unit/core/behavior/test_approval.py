@@ -1,4 +1,4 @@
-"""BEHAVIOR.md, approval: what runs only once a person agreed, on every driver."""
+"""docs/behavior.md, approval: what runs only once a person agreed, on every driver."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.core.base.errors import Misuse, ToolFailed
+from tests.unit.core.usual import parts
 
 call = nb.ScriptedModel.call
 
@@ -254,6 +255,17 @@ async def test_c88_answering_instead_of_running(play, tools):
     s = await play([[call("gate", amount=500), call("plain")], "done"], tools, policy=[rule])
     await s.answer(respond={0: "do it by hand", 1: {"x": 5}})
     assert (s.results, tools.log) == (["do it by hand", {"x": 5}], [])
+
+
+async def test_c139_an_answer_in_place_of_an_approval_is_told_and_recorded_as_one(play, tools):
+    """The model gets the answer, the tool does not run, and the history says what was decided."""
+    s = await play([call("plain"), "done"], tools, policy=[nb.review("plain")])
+    assert s.interrupts[0].kind == "approval"
+    await s.answer(respond={0: {"x": 5}})
+    (result,) = parts(s.messages, "tool_result")
+    (record,) = result["nbagent"]
+    assert record["resolution"] == {"type": "respond", "output": {"x": 5}}
+    assert (result["output"], tools.log) == ({"x": 5}, [])
 
 
 async def test_c80_c84_a_streaming_tool_is_approved_edited_and_refused_as_others_are(play):

@@ -1,4 +1,4 @@
-"""Both dialects of the vocabulary in BEHAVIOR.md, as a tutorial of those systems writes them."""
+"""Both dialects of the vocabulary in docs/behavior.md, as a tutorial of those systems writes them."""
 
 from __future__ import annotations
 

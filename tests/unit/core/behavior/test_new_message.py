@@ -1,4 +1,4 @@
-"""BEHAVIOR.md, a new message while something is asked: refused, rejecting, or queued."""
+"""docs/behavior.md, a new message while something is asked: refused, rejecting, or queued."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.core.run.run import session_of
 from tests.unit.core.usual import outputs
 
 call = nb.ScriptedModel.call
@@ -80,7 +81,7 @@ async def test_c61_a_message_queued_while_the_model_speaks_comes_after_that(keep
 
     def answer(_messages: Any) -> str:
         if not queued:
-            queued.append(run.queue("and this"))
+            queued.append(session_of(run).queue("and this"))
         return f"answer {len(model.requests)}"
 
     model = nb.ScriptedModel(answer)

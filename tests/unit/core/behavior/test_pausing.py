@@ -1,4 +1,4 @@
-"""BEHAVIOR.md, pausing: what a tool that asks does to the conversation, on every driver."""
+"""docs/behavior.md, pausing: what a tool that asks does to the conversation, on every driver."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ async def test_c18_metadata_that_is_no_json_fails_the_run(play, bad, where):
 
 
 @pytest.mark.parametrize("ids", [("", ""), ("same", "same")])
-async def test_c19_calls_without_their_own_id_are_told_apart(play, tools, ids):
+async def test_c19_c141_calls_without_an_id_of_their_own_are_told_apart(play, tools, ids):
     """Each gets a distinct id and is answered on its own."""
     s = await play([[call("ask", ids[0]), call("ask", ids[1])], "done"], tools)
     a, b = s.interrupts

@@ -1,4 +1,4 @@
-"""Promises P1, P2 and P5 of DESIGN, case by case; on any schedule they are in test_any_schedule."""
+"""Promises P1, P2 and P5 (docs/design.md), case by case; on any schedule they are in test_any_schedule."""
 
 from __future__ import annotations
 

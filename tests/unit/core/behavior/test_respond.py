@@ -1,4 +1,4 @@
-"""BEHAVIOR.md, respond: an answer in the place of the tool, on every driver."""
+"""docs/behavior.md, respond: an answer in the place of the tool, on every driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BEHAVIOR.md, restart: the body runs (again) with what a person said, on every driver."""
+"""docs/behavior.md, restart: the body runs (again) with what a person said, on every driver."""
 
 from __future__ import annotations
 

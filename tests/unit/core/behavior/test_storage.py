@@ -1,4 +1,4 @@
-"""BEHAVIOR.md, storage and cancel: runs in memory, in a file, and reopened by other processes."""
+"""docs/behavior.md, storage and cancel: runs in memory, in a file, and reopened by other processes."""
 
 from __future__ import annotations
 

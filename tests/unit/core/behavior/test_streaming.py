@@ -1,4 +1,4 @@
-"""BEHAVIOR.md, streaming and limits, on every driver."""
+"""docs/behavior.md, streaming and limits, on every driver."""
 
 from __future__ import annotations
 

@@ -1,75 +1,110 @@
-"""Every case of BEHAVIOR.md is a test named by its number, on every driver it can hold on."""
+"""docs/behavior.md and docs/design.md name tests that exist, and every numbered test stands there.
+
+A link's words are a test's name: ``[a tool that asks pauses the conversation][pausing]`` is
+``test_c01_a_tool_that_asks_pauses_the_conversation`` in the file that the page calls ``pausing``.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 TESTS = Path(__file__).parents[3]
-
-CASES = re.findall(
-    r"\d\d+",
-    """
-    01 02 03 04 05 06 07 08 10 11 13 15 16 17 18 19
-    21 22 25 26 27 28 29 30 34 35
-    36 37 38 39 40 41 42 43 44 45 46 47 48 49
-    51 52 53 54 55 57 58 59 60 61 63 64 65
-    66 67 69 70 72 134 135
-    73 74 75 76 78 79 80 81 82 83 84 85 87 88 89 90
-    92 93 94 98 99 102 103 106 113 117 120 121 122 123 126 128 129 132 133 136
-    """,
-)
-
-STEPS_ONLY = {
-    "15": "return_tool_calls is an option of generate; a run executes what is asked",
-    "60": "a run takes prompts and answers by different doors",
-}
-"""Cases on ``play_steps``: step by step, and as JSON in new processes."""
-
-STORED_ONLY = {
-    "57": "the second answer is one to a run; a history resumed twice is C58",
-    "122": "only a run has an id",
-    "128": "only a run is cancelled",
-}
-"""Cases on ``play_stored``: in memory, in a file, and reopened by other processes."""
-
-ELSEWHERE = {
-    "92": "two processes at once: tests/integration",
-    "121": "a store that fails, at every append",
-    "123": "the same",
-    "126": "journals of other versions: the stores' contract",
-    "129": "a thread that outlives its run belongs to one process",
-    "132": "two processes at once: tests/integration",
-    "136": "a process that is killed: tests/integration (so far it is told, not asked about)",
-}
-"""Cases that need a set-up of their own."""
+DOCS = TESTS.parent / "docs"
+PLAYED = {"play": "every", "play_steps": "steps", "play_stored": "stored"}
+"""What the table calls the fixtures that drive a conversation; any other test is a case's own."""
 
 
-def named() -> Iterator[tuple[set[str], set[str]]]:
-    """The case numbers in the name of every test, and the fixtures that it takes."""
+class Link(NamedTuple):
+    """A test as a page names it."""
+
+    file: Path
+    words: str
+
+
+class Row(NamedTuple):
+    """A row of a table, and the tests it names."""
+
+    number: str
+    cells: list[str]
+    links: list[Link]
+
+
+@cache
+def numbered() -> dict[Link, tuple[set[str], set[str]]]:
+    """Every test by file and words: the numbers in its name (``C36``, ``P1``), the fixtures it takes."""
+    found = {}
     for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                match = re.match(r"test((_c\d+)+)_", node.name)
+                match = re.fullmatch(r"test((?:_[cp]\d+)*)_(\w+)", node.name)
                 if match:
-                    arguments = {a.arg for a in node.args.args}
-                    yield set(match[1].split("_c")) - {""}, arguments
+                    link = Link(path, match[2].replace("_", " "))
+                    assert link not in found, f"two tests of one name: {link}"
+                    numbers = set(match[1].upper().split("_")) - {""}
+                    found[link] = numbers, {a.arg for a in node.args.args}
+    return found
 
 
-def test_every_case_of_the_table_is_a_test_on_every_driver_it_can_hold_on():
-    """A number that no test carries, or a driver that a case is not played on, is named here."""
-    found = list(named())
-    special = [*STEPS_ONLY, *STORED_ONLY, *ELSEWHERE]
-    assert len(special) == len(set(special))
-    on = {
-        "play": set(CASES) - set(special),
-        "play_steps": set(STEPS_ONLY),
-        "play_stored": set(STORED_ONLY),
-    }
-    for fixture, cases in on.items():
-        played = set().union(*(numbers for numbers, taken in found if fixture in taken))
-        assert cases - played == set(), fixture
-    assert set(ELSEWHERE) - set().union(*(numbers for numbers, _ in found)) == set()
-    assert set().union(*(numbers for numbers, _ in found)) - set(CASES) == set(), "no such case"
+def linked(page: str) -> list[Link]:
+    """The tests that a page names, or one line of it."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return [link for line in text.splitlines() for link in _links(line, text)]
+
+
+def rows(page: str, number: str) -> list[Row]:
+    """The rows of a page whose first cell is such a number, or several; those not kept are left out."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    kept = re.split(r"^(?:## Not yet|Not kept today)", text, flags=re.MULTILINE)[0]
+    found = []
+    for line in kept.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if re.fullmatch(rf"{number}(, {number})*", cells[0]):
+            found += [Row(one, cells, _links(line, text)) for one in cells[0].split(", ")]
+    return found
+
+
+def _links(line: str, text: str) -> list[Link]:
+    files = dict(re.findall(r"^\[(\w+)\]: (\S+)$", text, re.MULTILINE))
+    named = re.findall(r"\[([^\]]+)\]\[(\w+)\]", line)
+    return [Link((DOCS / files[file]).resolve(), words) for words, file in named]
+
+
+CASES = rows("behavior.md", r"C\d+")
+
+
+@pytest.mark.parametrize("page", ["behavior.md", "design.md"])
+def test_every_test_that_a_page_names_exists(page: str):
+    """A test that was renamed or moved is named here."""
+    assert [link for link in linked(page) if link not in numbered()] == []
+
+
+def test_every_case_is_played_by_a_test_of_its_number_on_the_drivers_it_says():
+    """The column *played* is what the tests' fixtures say, and no case stands in the table twice."""
+    assert len(CASES) == len({row.number for row in CASES})
+    for row in CASES:
+        taken = [numbered()[link][1] for link in row.links if row.number in numbered()[link][0]]
+        assert taken, f"{row.number} has no test"
+        drivers = [name for fixture, name in PLAYED.items() if any(fixture in t for t in taken)]
+        assert (row.number, row.cells[3]) == (row.number, [*drivers, "own"][0])
+
+
+def test_every_test_with_a_number_stands_in_the_row_of_that_number():
+    """Cases are in docs/behavior.md, promises in docs/design.md."""
+    cases = {(row.number, link) for row in CASES for link in row.links}
+    promises = {row.number for row in rows("design.md", r"P\d+")}
+    for link, (numbers, _) in numbered().items():
+        assert {(n, link) for n in numbers if n.startswith("C")} <= cases
+        assert {n for n in numbers if n.startswith("P")} <= promises, link
+
+
+def test_every_promise_names_the_tests_that_have_it():
+    """None is skipped, and none is without a test."""
+    promises = rows("design.md", r"P\d+")
+    assert [row.number for row in promises] == [f"P{n + 1}" for n in range(len(promises))]
+    assert [row.number for row in promises if not row.links] == []

@@ -15,6 +15,7 @@ from nbagent.core.base.errors import Misuse
 from nbagent.core.call.threads import MAX_THREADS
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run import session as drive_module
+from nbagent.core.run.run import session_of
 from nbagent.core.tools.values import holds_secret
 
 call = nb.ScriptedModel.call
@@ -127,7 +128,7 @@ async def test_settled_and_headless_await_work_while_a_body_waits_at_its_line():
     with pytest.raises(nb.HumanInputRequired, match="where to") as caught:
         await run
     assert (run.status, len(caught.value.interrupts)) == ("interrupted", 1)
-    assert run.executing == []
+    assert session_of(run).executing == []
     run.respond(run.interrupts[0], "Rome")
     run = await run.settled()
     run.respond(run.interrupts[0], SEAT)

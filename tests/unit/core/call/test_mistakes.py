@@ -11,6 +11,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import Misuse
+from nbagent.core.run.run import session_of
 from nbagent.notebook.view.questions import Question
 
 call = nb.ScriptedModel.call
@@ -298,7 +299,7 @@ async def test_the_form_of_a_confirm_approves_or_rejects(press, ran, decision):
     """Two buttons, danger styled as in any approval; no choice of Yes and No to be sent."""
     seen: list[Any] = []
     run = await agent_with(wiper(seen)).run("go", attended=True, show=False).settled()
-    (event,) = run.open_events
+    (event,) = session_of(run).state.open
     question = Question.of(event)
     assert [(a.name, a.danger) for a in question.actions] == [("approve", True), ("reject", False)]
     assert (question.title, question.form, question.facts) == ("Really?", None, [])

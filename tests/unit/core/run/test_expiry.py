@@ -13,6 +13,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import ToolError
+from nbagent.core.run.run import session_of
 from tests.unit.core.clock import Clock
 
 call = nb.ScriptedModel.call
@@ -184,7 +185,7 @@ async def test_of_the_deadline_and_many_answers_at_once_exactly_one_wins(on_expi
             try:
                 if late:
                     clock.now += 61  # noqa: B023 - this round's
-                    run.settling()  # who waits notices it
+                    session_of(run).when_settled()  # who waits notices it
                 else:
                     run.restart(i)
             except nb.NbagentError as error:

@@ -42,7 +42,15 @@ def test_a_slim_event_is_the_same_event():
     call = CallRequested(id="c", name="pay", input={"amount": 1})
     for event in (
         ModelResponded(at=1.0, text="hm", calls=(call,)),
-        Interrupted(at=2.0, id="i", call_id="c", tool_name="pay", kind="tool", input={"amount": 1}),
+        Interrupted(
+            at=2.0,
+            id="i",
+            call_id="c",
+            tool_name="pay",
+            kind="tool",
+            expects="approval",
+            input={"amount": 1},
+        ),
     ):
         kept = slim(event)
         assert kept == event

@@ -20,6 +20,7 @@ from nbagent.core.call import threads
 from nbagent.core.call.threads import MAX_THREADS, private_loop, run_in_thread
 from nbagent.core.run import session as drive_module
 from nbagent.core.run.host import ScriptHost
+from nbagent.core.run.run import session_of
 from tests.until import turns, until
 
 call = nb.ScriptedModel.call
@@ -302,7 +303,7 @@ async def test_no_answer_is_taken_while_a_run_is_being_cancelled():
     await asyncio.to_thread(entered.wait)
     await until(lambda: bool(run.interrupts))
     (i,) = run.interrupts
-    stopping = run.stop()
+    stopping = session_of(run).stop(by="code")
     with pytest.raises(nb.Conflict, match="being cancelled"):
         run.restart(i)
     leave.set()
@@ -671,5 +672,5 @@ def test_a_keyboard_interrupt_ends_a_blocking_run_wherever_it_comes(monkeypatch,
     monkeypatch.setattr(ScriptHost, where, interrupted)
     with pytest.raises(KeyboardInterrupt):
         asking().run_sync("go", attended=True)
-    started[0].stop(by="the test").result(20)
+    session_of(started[0]).stop(by="the test").result(20)
     assert (started[0].status, started[0].journal[-1].by) == ("cancelled", "keyboard")

@@ -15,7 +15,8 @@ from nbagent.core.base.messages import user
 from nbagent.core.base.model import Request
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.host import Place, ScriptHost
-from nbagent.core.run.run import Run
+from nbagent.core.run.run import Run, session_of
+from nbagent.core.run.session import Session
 from nbagent.core.state.next_step import Wait, next_step
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
@@ -113,7 +114,7 @@ class Schedule(RuleBasedStateMachine):
         self.quiet()
 
     async def _started(self, run: Run) -> None:
-        run.start([user("go")])
+        session_of(run).start([user("go")])
 
     # --- handles
 
@@ -148,7 +149,7 @@ class Schedule(RuleBasedStateMachine):
         store = self.stores[len(branch.seats) % 2]
         place = Place(ScriptHost(), attended=False, loop=self.loop)
         seat.journal = Journal(branch.run_id, store)
-        seat.run = Run(self.spec(seat), seat.journal, place)
+        seat.run = Run(Session(self.spec(seat), seat.journal, place))
         seat.run.subscribe(branch.hears)
         branch.seats.append(seat)
         return seat
@@ -158,7 +159,7 @@ class Schedule(RuleBasedStateMachine):
         branch.shared |= bool(branch.seats)
         seat = self.seated(branch)
         seat.journal.catch_up()
-        seat.run.take_up()
+        session_of(seat.run).take_up()
         self.pushed(seat)
         return seat
 
@@ -212,7 +213,7 @@ class Schedule(RuleBasedStateMachine):
                 # who works hears of others with its next event, who has failed with its next use
                 if seat.run.status in ("running", "failed"):
                     seat.journal.catch_up()
-                seat.run.follow()
+                session_of(seat.run).follow()
             await self._idle()
 
     async def _idle(self) -> None:

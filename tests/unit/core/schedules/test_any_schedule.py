@@ -18,6 +18,7 @@ import nbagent as nb
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.interrupts import token_digest
 from nbagent.core.run.generate import NEW_MESSAGE
+from nbagent.core.run.run import session_of
 from tests.unit.core.schedules.branch import Branch
 from tests.unit.core.schedules.invariants import Promises
 from tests.unit.core.schedules.search import SEARCH
@@ -100,7 +101,7 @@ class AnySchedule(Promises):
             seat = branch.seats[k % len(branch.seats)]
             try:
                 if move == "cancel":
-                    stops.append(seat.run.stop())
+                    stops.append(session_of(seat.run).stop(by="code"))
                 elif move == "expire":
                     self.time_goes_on()
                     seat.notices()
@@ -159,7 +160,7 @@ class AnySchedule(Promises):
         token = one_of(data, list(self.world.tokens), "token")
         digest = token_digest(token)
         before = {b.number: b.journal for b in self.branches}
-        waits = [(b, e) for b in self.branches for e in b.run.open_events if e.external == digest]
+        waits = [(b, e) for b in self.branches for e in b.state.open if e.external == digest]
         if not waits:
             with pytest.raises((nb.Conflict, nb.NotPending)):
                 nb.answer_external(token, "paid")
@@ -177,9 +178,7 @@ class AnySchedule(Promises):
     @rule(data=st.data())
     def time_passes(self, data: st.DataObject) -> None:
         """Deadlines are applied once, whoever notices, and their questions take no answer any more."""
-        late = [
-            (b, e) for b in self.branches for e in b.run.open_events if e.expires_at is not None
-        ]
+        late = [(b, e) for b in self.branches for e in b.state.open if e.expires_at is not None]
         self.time_goes_on()
         self.deadlines_come(data.draw(st.permutations(range(len(self.all_seats)))))
         self.quiet()
@@ -189,7 +188,7 @@ class AnySchedule(Promises):
 
     def _is_timed(self, branch: Branch) -> bool:
         """Whether time makes a difference: to a deadline, or to a budget."""
-        deadlines = any(e.expires_at is not None for e in branch.run.open_events)
+        deadlines = any(e.expires_at is not None for e in branch.state.open)
         return deadlines or ("seconds" in self.budgets[0] and branch.state.outcome is None)
 
     def _could_not_expire(self, branch: Branch, event: Any) -> bool:
@@ -263,7 +262,9 @@ class AnySchedule(Promises):
         """It waits for the open turn's results; a run that has ended takes none."""
         branch = self.branch_where(data, self._may_queue)
         ended = branch.state.outcome is not None
-        assert self.seat(data, branch).run.queue(f"and {len(branch.journal)}") is not ended
+        assert (
+            session_of(self.seat(data, branch).run).queue(f"and {len(branch.journal)}") is not ended
+        )
         self.quiet()
 
     def _may_queue(self, branch: Branch) -> bool:
@@ -275,7 +276,7 @@ class AnySchedule(Promises):
         """And stops the run, unless something is at work."""
         branch = self.branch_where(data, self.takes)
         asked, paused = branch.run.interrupts, branch.run.status == "interrupted"
-        self.seat(data, branch).run.dismiss()
+        session_of(self.seat(data, branch).run).dismiss()
         if paused:
             self.given |= {i.id: nb.Reject(reason=NEW_MESSAGE) for i in asked}
         self.quiet()
@@ -287,7 +288,7 @@ class AnySchedule(Promises):
         """Ended for good, whoever did it."""
         branch = self.branch_where(data, lambda _: True)
         run, outcome = self.seat(data, branch).run, branch.state.outcome
-        self.stopped([run.stop()])
+        self.stopped([session_of(run).stop(by="code")])
         assert branch.state.outcome == outcome or outcome is None
         assert branch.run.status != "interrupted"
         assert branch.run.interrupts == []

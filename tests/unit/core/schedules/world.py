@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import nbagent as nb
+from nbagent.core.run.run import session_of
 
 EDIT = 5000
 """What an edit adds to a call's number, which tells calls apart at every depth."""
@@ -114,11 +115,11 @@ class Seat:
 
     def notices(self) -> None:
         """Apply what time has brought, as whoever waits for the run does."""
-        self.run.settling()
+        session_of(self.run).when_settled()
 
     def goes_on(self) -> None:
         """Take it on itself to go on, also beside another handle, as two processes may."""
-        self.run._drive.go_on()
+        session_of(self.run).go_on()
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def finished(n: int, output: Any = "ok") -> ev.ToolFinished:
 def paused(n: int, **more: Any) -> ev.Interrupted:
     """Call n waits."""
     fields = {"tool_name": "gate", "kind": "tool", "input": {"n": n}, "metadata": {"m": n}, **more}
-    return ev.Interrupted(at=4, id=f"i{n}", call_id=f"c{n}", **fields)
+    return ev.Interrupted(at=4, id=f"i{n}", call_id=f"c{n}", expects="approval", **fields)
 
 
 def settled(n: int, resolution: Any) -> ev.Resolved:
@@ -57,7 +57,9 @@ def settled(n: int, resolution: Any) -> ev.Resolved:
     return ev.Resolved(at=5, id=f"i{n}", call_id=f"c{n}", resolution=resolution, by="me")
 
 
-LIMIT = ev.Interrupted(at=4, id="b", call_id="", tool_name="", kind="budget", input={})
+LIMIT = ev.Interrupted(
+    at=4, id="b", call_id="", tool_name="", kind="budget", expects="budget", input={}
+)
 
 
 def go_on(resolution: Any) -> ev.Resolved:

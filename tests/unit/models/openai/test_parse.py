@@ -157,6 +157,10 @@ DIALECTS = {
         [call(0, "", "f", '{"x":1}'), call(1, "", "f", '{"x":1}')],
         [["", "f", '{"x":1}'], ["", "f", '{"x":1}']],
     ),
+    "one id at two indexes": (
+        [call(0, "a", "f", "{}"), call(1, "a", "g", "{}")],
+        [["a", "f", "{}"], ["a", "g", "{}"]],
+    ),
     "id and name repeated in each piece": (
         [call(0, "a", "f", '{"x":'), call(0, "a", "f", "1}")],
         [["a", "f", '{"x":1}']],

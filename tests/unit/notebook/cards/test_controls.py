@@ -121,7 +121,7 @@ async def test_an_approval_follows_its_widgets() -> None:
     row.children[1].value = 8
     await until(lambda: [piece.data for piece in _item(card).preview] == ["8 rows of t"])
     assert _item(card).actions[0].label == "Approve with changes"
-    card._typed(Drafts(interrupt=waiting.id, drafts={"fields": {"table": {"text": "u"}}}))
+    card._keep_drafts(Drafts(interrupt=waiting.id, drafts={"fields": {"table": {"text": "u"}}}))
     await until(lambda: [piece.data for piece in _item(card).preview] == ["8 rows of u"])
     row.children[1].value = 7
     await until(lambda: _item(card).actions[0].label == "Approve")

@@ -180,7 +180,7 @@ async def test_inside_a_tool_the_form_points_to_the_tools_own_way_of_asking() ->
 async def test_a_secret_that_a_page_sends_as_a_draft_is_in_no_snapshot() -> None:
     """The page does not send one; an old or a hostile page may, and the widget's state is saved."""
     card = Played()
-    card._typed(Drafts(interrupt="form", drafts=DRAFTS))
+    card._keep_drafts(Drafts(interrupt="form", drafts=DRAFTS))
     kept = card.get_state()["snapshot"]["view"]["items"][0]["drafts"]
     assert kept == {"fields": {"user": {"text": "ada"}, "password": None}}
     card.close()

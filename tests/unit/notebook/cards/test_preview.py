@@ -44,6 +44,7 @@ class Shown:
             tool_name="delete",
             call_id="c",
             kind="approval",
+            expects="edit",
             input={"rows": 214},
             editable=True,
             digest="d",

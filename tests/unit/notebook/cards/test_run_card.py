@@ -99,7 +99,7 @@ async def test_what_a_page_may_have_kept_in_memory_is_bounded():
     assert len({str(part) for part in kept("short")}) == 1
     large, reloaded = kept("x" * 5_000_000)
     assert reloaded is None
-    assert not card._typed_so_far
+    assert not card._drafts
     opened = [*map(str, range(100_000)), "k" * 10_000]
     card._handle({"type": "focus", "busy": True, "opened": opened[::-1]})
     assert card.busy

@@ -20,6 +20,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.interrupts import Reject
 from nbagent.core.base.messages import user
+from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed
 from nbagent.notebook.render import markdown, plain, reveal, rich, sanitize, static
@@ -129,6 +130,7 @@ def run_saying(text):
                 call_id=f"d{number}",
                 tool_name=text,
                 kind=kind,
+                expects=expected(kind, data, editable=number == 4),
                 input={key: text},
                 metadata=data,
                 note=text,
@@ -144,9 +146,11 @@ def run_saying(text):
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_text_in_every_place_reaches_no_page(text):
     """Live blocks and static HTML hold only what is on the allow-list, forms open or run ended."""
-    view = run_saying(text)
-    for _ in range(2):
-        snapshot = view.snapshot()
+    view, snapshots = run_saying(text), []
+    snapshots.append(view.snapshot())
+    view.apply(RunFailed(at=6, error=text, message=text))
+    snapshots.append(view.snapshot())
+    for snapshot in snapshots:
         for item in snapshot.items:
             if isinstance(item, TextItem):
                 assert violations("".join(item.blocks) + item.tail) == []
@@ -155,7 +159,6 @@ def test_a_hostile_text_in_every_place_reaches_no_page(text):
                 assert output.kind != "image" or output.data.startswith("data:image/")
         assert violations(static.render(snapshot, style=False)) == []
         plain.render(snapshot).encode()
-        view.apply(RunFailed(at=6, error=text, message=text))
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))

@@ -36,7 +36,15 @@ def test_a_run_reads_as_text_from_prompt_to_answer():
             printed="one\ntwo\n",
             display={"text/html": "<table><tr><td>1<td>2</table>"},
         ),
-        Interrupted(at=3, id="q", call_id="d", tool_name="ask", kind="question", input=ask.input),
+        Interrupted(
+            at=3,
+            id="q",
+            call_id="d",
+            tool_name="ask",
+            kind="question",
+            expects="choice",
+            input=ask.input,
+        ),
     ):
         view.apply(event)
     assert plain.render(view.snapshot()) == (

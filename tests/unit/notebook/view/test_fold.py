@@ -35,7 +35,13 @@ STARTED = RunStarted(at=100.0, agent="bank", model="m", messages=[user("pay")], 
 CALL = CallRequested(id="c", name="pay", input={"amount": 200})
 RESPONDED = ModelResponded(at=101.0, calls=(CALL,))
 ASKED = Interrupted(
-    at=102.0, id="i", call_id="c", tool_name="pay", kind="approval", input=CALL.input
+    at=102.0,
+    id="i",
+    call_id="c",
+    tool_name="pay",
+    kind="approval",
+    expects="approval",
+    input=CALL.input,
 )
 RUNS = ToolStarted(at=103.0, call_id="c", attempt=1, owner="o", input=CALL.input)
 FAILED = RunFailed(at=104.0, error="ToolFailed", message="x")
@@ -143,6 +149,14 @@ def test_a_message_that_a_run_did_not_live_to_send_says_so() -> None:
     ]
 
 
+def test_a_question_whose_time_ran_out_has_more_of_it_after_a_retry() -> None:
+    """The form counts down to when the engine lets it expire, and not to a time that is over."""
+    short = ASKED.model_copy(update={"expires_at": 103.0, "on_expire": "fail"})
+    view = view_of(STARTED, RESPONDED, short, FAILED, RunRetried(at=110.0, by="code"))
+    (form,) = [i for i in view.snapshot().items if i.type == "form"]
+    assert form.expires_at == 111.0
+
+
 def test_a_message_during_an_answer_comes_after_it_and_is_answered() -> None:
     """Live and replayed alike: the answer that was on its way, the message, then its own answer."""
     hurry = MessageQueued(at=100.5, text="hurry", by="code")
@@ -163,6 +177,16 @@ def test_a_retry_of_an_inner_run_leaves_the_others_as_they_are() -> None:
     assert lanes(view) == []
     view.apply(RunRetried(at=110.0, scope=("c",), by="middleware"))
     assert lanes(view) == [("model", 10.0)]
+
+
+def test_the_turns_that_are_left_are_those_of_the_engine() -> None:
+    """An open turn that a history brings counts against the limit, and is none of this run's."""
+    done = {"type": "tool_result", "id": "c", "name": "pay", "output": "ok"}
+    call = {"type": "tool_call", "id": "c", "name": "pay", "input": {"amount": 200}}
+    call["nbagent"] = {"status": "done", "result": done}
+    messages = [user("pay"), {"role": "assistant", "content": [call]}]
+    view = view_of(STARTED.model_copy(update={"messages": messages}))
+    assert (view.snapshot().head.turns, view.snapshot().head.max_turns) == (0, 4)
 
 
 def lanes(view: RunView) -> list[tuple[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import nbagent as nb
+from nbagent.core.base.events import RunStarted
 from nbagent.core.run.run import Run
 from nbagent.notebook.render import plain
 from nbagent.notebook.view.view import RunView
@@ -89,3 +90,25 @@ async def test_a_queued_message_stands_between_the_turns_of_a_real_run() -> None
     items = drawn(run).snapshot().items
     assert [item.type for item in items] == ["call", "record", "message", "text"]
     assert drawn(run).snapshot().head.max_turns == 21
+
+
+async def test_a_paused_history_is_drawn_with_what_stands_open_inside_its_calls() -> None:
+    """The question in the middle of an inner agent's tool stands below the call that asked it."""
+    inner = nb.Agent(nb.ScriptedModel([CALL("trip"), "Booked."]), name="clerk")
+
+    @inner.tool
+    async def trip(ctx: nb.ToolContext) -> str:
+        """Plan a trip."""
+        return f"to {await ctx.ask('Where to?')}"
+
+    script = nb.ScriptedModel([CALL("clerk", prompt="a trip"), "Done."])
+    run = nb.Agent(script, name="planner", tools=[inner.as_tool()]).run("Plan", attended=True)
+    await run.settled()
+    history = [*run.messages]
+    view = RunView("r")
+    view.apply(RunStarted(at=1, agent="planner", model="m", messages=history, max_turns=5))
+    items = view.snapshot().items
+    assert [item.type for item in items] == ["call", "call", "form"]
+    assert [getattr(item, "path", "") for item in items[1:]] == ["planner ▸ clerk"] * 2
+    assert view.status == "interrupted"
+    await run.cancel()

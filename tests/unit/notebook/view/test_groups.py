@@ -8,7 +8,8 @@ from pydantic import BaseModel, TypeAdapter
 
 from nbagent.core.base.events import CallRequested, Interrupted, ModelResponded, RunStarted
 from nbagent.core.base.interrupts import to_json
-from nbagent.core.base.metadata import Choose, Confirm
+from nbagent.core.base.messages import user
+from nbagent.core.base.metadata import Choose, Confirm, expected
 from nbagent.forms.hints import FormHint
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.view import RunView
@@ -35,13 +36,15 @@ FIRST = {"to": "A"}
 
 def asked(tool="pay", kind="approval", metadata=None, **more):
     more = {"input": {"to": "B", "amount": 2}, **more}
+    editable, external = more.get("editable", False), "external" in more
+    more["expects"] = expected(kind, metadata, editable=editable, external=external)
     return {"tool_name": tool, "kind": kind, "metadata": to_json(metadata), **more}
 
 
 def forms(*questions, turns=1):
     """The form items of these questions, one call each, asked in so many turns."""
     view = RunView("r", types_of=TYPES.get)
-    view.apply(RunStarted(at=1.0, agent="a", model="m", messages=[], max_turns=5))
+    view.apply(RunStarted(at=1.0, agent="a", model="m", messages=[user("go")], max_turns=5))
     turn = -(-len(questions) // turns)
     for number, question in enumerate(questions):
         if number % turn == 0:
@@ -50,7 +53,8 @@ def forms(*questions, turns=1):
                 CallRequested(id=f"c{n}", name=questions[n]["tool_name"], input={}) for n in here
             )
             view.apply(ModelResponded(at=2.0, calls=calls))
-        view.apply(Interrupted(at=3.0, id=f"i{number}", call_id=f"c{number}", **question))
+        fields = {"at": 3.0, "id": f"i{number}", "call_id": f"c{number}", **question}
+        view.apply(Interrupted(**fields))
     return [item for item in view.snapshot().items if item.type == "form"]
 
 
@@ -102,7 +106,7 @@ def test_questions_that_ask_for_something_else_are_not(pair):
 
 ALONE = {
     "an outside system": asked(external="0" * 64),
-    "a question about the run": asked(kind="budget", budget="turns"),
+    "a question about the run": asked(kind="budget", budget="turns", call_id=""),
     "an ipywidget beside the card": asked("tune", editable=True, input={"size": 3}),
 }
 

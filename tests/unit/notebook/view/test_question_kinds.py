@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel
 
 import nbagent as nb
+from nbagent.core.run.run import session_of
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.view.questions import Question
 
@@ -67,8 +68,8 @@ async def test_a_tool_that_interrupts_with_ask_is_answered_in_its_place() -> Non
     run = agent().run("Go")
     await run.settled()
     (waiting,) = run.interrupts
-    question = Question.of(run.open_events[0])
-    assert (question.mode, question.title) == ("answer", "How good was Ran?")
+    question = Question.of(session_of(run).state.open[0])
+    assert (question.expects, question.title) == ("value", "How good was Ran?")
     assert [each.name for each in question.actions] == ["submit", "reject"]
     assert question.resolve("submit", {"text": "5"}) == nb.Respond(output=5)
     assert waiting.restartable

@@ -9,7 +9,7 @@ from pydantic import BaseModel, SecretStr, TypeAdapter
 
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart, to_json
-from nbagent.core.base.metadata import Ask, Choose, Confirm, Edit, Option
+from nbagent.core.base.metadata import Ask, Choose, Confirm, Edit, Option, expected
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
 
@@ -29,6 +29,10 @@ class ConfirmTransfer(Confirm):
 
 def waiting(kind="tool", metadata=None, **more):
     more = {"input": INPUT, "digest": "d1", **more}
+    said = more["input"] if kind == "question" and metadata is None else metadata
+    schema, editable = more.get("reply_schema"), more.get("editable", False)
+    expects = expected(kind, said, reply_schema=schema, editable=editable)
+    more = {"expects": expects, **more}
     return PendingInterrupt(
         id="i1", tool_name="transfer", call_id="c1", kind=kind, metadata=to_json(metadata), **more
     )
@@ -109,6 +113,7 @@ def test_a_stored_interrupt_asks_the_same_question_as_the_pending_one():
         call_id="c1",
         tool_name="transfer",
         kind="tool",
+        expects="approval",
         input=INPUT,
         metadata={"message": "Sure?"},
         digest="d1",
@@ -281,6 +286,7 @@ def test_a_question_of_a_body_has_its_own_type_and_prefill():
         call_id="c1",
         tool_name="transfer",
         kind="ask",
+        expects="value",
         input=INPUT,
         metadata={"message": "How many?"},
         reply_schema={"type": "integer"},
@@ -291,7 +297,11 @@ def test_a_question_of_a_body_has_its_own_type_and_prefill():
     assert question.resolve("submit", None) == Respond(output=7)
     assert question.resolve("submit", {"text": "8"}) == Respond(output=8)
     choices = event.model_copy(
-        update={"metadata": {"message": "?", "choices": ["a", "b"]}, "prefill": "b"}
+        update={
+            "metadata": {"message": "?", "choices": ["a", "b"]},
+            "expects": "choice",
+            "prefill": "b",
+        }
     )
     plain = Question.of(choices.model_copy(update={"reply_schema": {"type": "string"}}))
     assert plain.resolve("submit", None) == Respond(output="b")
@@ -364,6 +374,7 @@ def test_an_approval_is_remembered_only_as_it_is_shown():
         "call_id": "c",
         "tool_name": "pay",
         "input": {"amount": 5},
+        "expects": "edit",
         "editable": True,
     }
     asked = Question.of(Interrupted(kind="approval", **base))

@@ -22,6 +22,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.events import Event as StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.base.messages import user
+from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, TextDelta, ToolCallDelta
 from nbagent.core.tools.output import MAX_PRINTED, Displayed, Printed, Progressed
 from nbagent.notebook.render import plain, static
@@ -105,6 +106,7 @@ def call(name="pay", id_="c", **input_):
 
 def asked(id_="i", call_id="c", kind="tool", at=102.0, **more):
     more = {"input": {"amount": 200}, "metadata": {"message": "Large"}, **more}
+    more.setdefault("expects", expected(kind, more["metadata"]))
     return Interrupted(at=at, id=id_, call_id=call_id, tool_name="pay", kind=kind, **more)
 
 
@@ -369,6 +371,7 @@ def test_a_failed_run_that_goes_on_asks_again():
         responded(call(), call(id_="d")),
         asked(),
         RunFailed(at=110.0, error="ModelError", message="x"),
+        RunRetried(at=110.5, by="code"),
         ToolStarted(at=111.0, call_id="d", attempt=1, owner="o", input={"amount": 200}),
     )
     assert kinds(view) == ["call", "form", "call"]
@@ -407,7 +410,7 @@ def test_a_question_inside_a_body_leaves_its_call_open():
     assert view.status == "interrupted"
     no = Resolved(at=120.0, id="i2", call_id="c", resolution=Reject(), by="form")
     view.apply(no)
-    view.apply(run)
+    view.apply(run.model_copy(update={"at": 120.0}))
     assert view.status == "running"
     view.apply(ToolFinished(at=121.0, call_id="c", output="ok"))
     row, first, second = view.snapshot().items
@@ -417,7 +420,7 @@ def test_a_question_inside_a_body_leaves_its_call_open():
 
 def test_an_interrupt_for_an_outside_system_has_nothing_to_press():
     """It is shown, and neither a button nor a message of the page settles it."""
-    view = view_of(started(), responded(call()), asked(external="digest"))
+    view = view_of(started(), responded(call()), asked(external="digest", expects="external"))
     form = view.snapshot().items[1]
     assert (form.actions, form.spec) == ([], None)
     for action in ("approve", "submit", "reject"):
@@ -438,7 +441,8 @@ def test_a_saved_history_with_an_open_pause_is_drawn_with_its_question():
     open_call = {"type": "tool_call", "id": "c", "name": "pay", "input": {"amount": 200}}
     open_call["nbagent"] = {"status": "waiting", "pause": pause}
     done = {"type": "tool_call", "id": "d", "name": "look", "input": {}}
-    done["nbagent"] = {"status": "done", "result": {"output": "seen"}}
+    result = {"type": "tool_result", "id": "d", "name": "look", "output": "seen"}
+    done["nbagent"] = {"status": "done", "result": result}
     messages = [user("pay"), {"role": "assistant", "content": [open_call, done]}]
     view = view_of(RunStarted(at=100.0, agent="bank", model="m", messages=messages, max_turns=5))
     assert kinds(view) == ["call", "form", "call"]
@@ -454,16 +458,13 @@ def test_the_final_text_is_shown_once():
     assert kinds(other) == ["call", "text"]
 
 
-def test_drafts_and_answering_are_kept_for_pages_to_come():
-    """A reload shows what was typed; while an answer is under way every view says so."""
+def test_drafts_are_kept_for_pages_to_come():
+    """A reload shows what was typed; the pages that are open know it."""
     view = view_of(started(), responded(call()), asked(editable=True))
     view.flush(1.0)
     view.set_drafts("i", {"fields": {"amount": {"text": "1"}}})
     assert view.flush(2.0) is None
     assert view.snapshot().items[1].drafts == {"fields": {"amount": {"text": "1"}}}
-    view.set_answering("i", True)
-    (op,) = view.flush(3.0)
-    assert op.item.answering
 
 
 def test_a_notice_of_the_notebook_is_put_replaced_and_taken_away():
@@ -481,7 +482,7 @@ def test_a_notice_of_the_notebook_is_put_replaced_and_taken_away():
 
 def test_the_strip_stays_short_however_long_the_run():
     """A run of 2,000 turns has a head that is as small as that of 100."""
-    view = view_of(started())
+    view = view_of(started().model_copy(update={"max_turns": 3_000}))
     for turn in range(2_000):
         view.apply(responded(call(id_=f"c{turn}"), at=101.0 + turn * 10))
         view.apply(ToolFinished(at=105.0 + turn * 10, call_id=f"c{turn}", output=1))

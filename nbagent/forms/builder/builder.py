@@ -1,0 +1,464 @@
+"""A JSON Schema, and a document that need not fit it, to the tree of field nodes.
+
+Building never raises on any JSON: what has no control of its own becomes a JSON box, at that node only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from nbagent.forms.answer.check import Checker
+from nbagent.forms.nodes import (
+    Branch,
+    Choice,
+    Const,
+    Lazy,
+    Leaf,
+    Map,
+    Node,
+    Object,
+    Parts,
+    Rows,
+    Union,
+)
+from nbagent.forms.schema.fields import (
+    consts_of,
+    escaped,
+    field_schema,
+    help_from,
+    invites_more,
+    key_options,
+    label_from,
+    limits_from,
+    object_fields,
+    required_names,
+    rest_schema,
+    tag_of,
+)
+from nbagent.forms.schema.match import best_branch
+from nbagent.forms.schema.refs import SHAPE_TITLE, Keywords, Refs
+from nbagent.forms.schema.shape import SchemaInfo, hint_of, notes, schema_info, text_of
+from nbagent.forms.secrets import MASK, SecretSearch, conceal, has_mask, is_secret, without_masks
+from nbagent.forms.spec import spec
+from nbagent.forms.texts import say
+from nbagent.forms.values import (
+    ABSENT,
+    Json,
+    as_document,
+    as_text,
+    dict_or_empty,
+    dumps,
+    list_or_empty,
+)
+
+from .leaves import NodeArgs, default_text, fits_control, json_box, leaf, multi
+from .source import Source, source_of
+
+MAX_DEPTH = 12
+"""Levels of nesting with controls; deeper parts are JSON boxes."""
+MAX_FIELDS = 500
+"""Fields of a form; beyond, parts are JSON boxes."""
+TABLE_COLUMNS = 6
+"""Fields of a row that still reads well as one line of a table."""
+MAX_SPEC = 256 * 1024
+"""Characters of a spec; a larger form is built with fewer fields and more JSON boxes."""
+
+
+class TreeBuilder(Protocol):
+    """Makes the nodes of a form for a document."""
+
+    def root(self, value: Json, *, read_only: bool) -> Node:
+        """The whole tree, prefilled unless ``value`` is ``ABSENT``."""
+        ...
+
+    def expand(self, node: Lazy) -> Node:
+        """The shape behind a lazy node, one level of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class FormSetup:
+    """What a form works with: its nodes, what made them, the validator, the prefill."""
+
+    builder: TreeBuilder
+    root: Node
+    checker: Checker
+    document: Json
+    foreign: bool = False
+    """Whether it is a bare JSON Schema, which may come from anywhere."""
+
+
+def setup_of(target: Any, value: Any, editable: bool | Iterable[str]) -> FormSetup:  # noqa: FBT001 - as Form
+    """The setup of a form for a target; never raises."""
+    source = source_of(target)
+    document = ABSENT if value is ABSENT else as_document(value)
+    names = None if isinstance(editable, bool) else frozenset(editable)
+    read_only = editable is False
+    builder, root = _bounded(source, names, document, read_only=read_only)
+    if has_mask(document):
+        document = without_masks(root)
+        builder, root = _bounded(source, names, document, read_only=read_only)
+    return FormSetup(builder, root, source.checker, document, isinstance(target, dict | bool))
+
+
+def _bounded(
+    source: Source, editable: frozenset[str] | None, document: Json, *, read_only: bool
+) -> tuple[TreeBuilder, Node]:
+    """The tree with as many fields as a spec has room for."""
+    for limit in (MAX_FIELDS, 100, 20):
+        builder = Builder(source, editable=editable, max_fields=limit)
+        root = builder.root(document, read_only=read_only)
+        if len(dumps(spec(root))) <= MAX_SPEC:
+            return builder, root
+    builder = Builder(source, editable=editable, max_fields=0)
+    return builder, builder.root(document, read_only=read_only)
+
+
+Origin = Literal["", "document", "default"]
+"""Where shown values come from: the document, an enclosing field's default, or nowhere."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a node: what its surroundings say about it."""
+
+    id: str = ""
+    key: str = ""
+    label: str = ""
+    required: bool = True
+    depth: int = 0
+    value: Json = ABSENT
+    origin: Origin = ""
+    secret: bool = False
+    read_only: bool = False
+    tag: str = ""
+    """The property of this object that is the tag of the union it is a branch of."""
+    is_tag: bool = False
+    known: Mapping[str, str] = field(default_factory=dict)
+    """References that enclosing nodes came from, and the ids of those nodes."""
+
+
+class Builder:
+    """Builds the nodes of one schema document; ``editable`` names the top-level fields that may be changed."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        editable: frozenset[str] | None = None,
+        max_fields: int = MAX_FIELDS,
+    ) -> None:
+        self._schema = source.schema
+        self._sends_defaults = source.sends_defaults
+        self._refs = Refs(source.schema)
+        self._secrets = SecretSearch(self._refs, source.schema)
+        self._infos: dict[int, tuple[Json, SchemaInfo]] = {}
+        self._editable = editable
+        self._max_fields = max_fields
+        self._left = max_fields
+
+    def root(self, value: Json, *, read_only: bool) -> Node:
+        """The whole form, prefilled with a document unless ``value`` is ``ABSENT``."""
+        self._left = self._max_fields
+        origin: Origin = "" if value is ABSENT else "document"
+        return self.build(self._schema, Place(value=value, origin=origin, read_only=read_only))
+
+    def expand(self, node: Lazy) -> Node:
+        """The shape behind a lazy node, one level of it."""
+        self._left = self._max_fields
+        at = Place(
+            id=node.id,
+            key=node.key,
+            label=node.label,
+            secret=node.secret,
+            read_only=node.read_only,
+            depth=1,
+        )
+        return self.build(node.schema, at)
+
+    def build(self, schema: Json, at: Place) -> Node:
+        """The node for ``schema`` at a place."""
+        info = self._info(schema)
+        return conceal(self._choose(schema, info, self._args(info, at), at))
+
+    def _info(self, schema: Json) -> SchemaInfo:
+        """What a schema is, found out once, however often references lead to it."""
+        known = self._infos.get(id(schema))
+        if known is None:
+            known = self._infos[id(schema)] = (schema, schema_info(self._refs, schema))
+        return known[1]
+
+    def _choose(self, schema: Json, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
+        if self._max_fields == 0 or at.depth > MAX_DEPTH or self._too_many(args):
+            return self._box(info.words, args, say("too_large"))
+        if not fits_control(info, args["value"]):
+            return self._box(info.words, args)
+        if not fits_control(info, args["default"]):
+            args = args.evolve(default=ABSENT)
+        repeated = sorted(info.refs & set(at.known))
+        if repeated and args["value"] is ABSENT and not isinstance(args["default"], dict | list):
+            return Lazy(
+                **args.evolve(kind="lazy", limits={}),
+                of=at.known[repeated[0]],
+                schema=schema,
+                may_hold_secret=self._secrets.anywhere,
+            )
+        known = {**dict.fromkeys(info.refs, at.id), **at.known}
+        return self._shaped(info, args, replace(at, known=known, secret=args["secret"]))
+
+    def _has_room(self, fields: int, at: Place) -> bool:
+        """Whether so many fields more can be drawn; they are counted at once, before what is in them."""
+        if fields > (self._left if at.depth else 2 * self._max_fields):
+            return False
+        self._left -= fields
+        return True
+
+    def _box(self, words: Keywords, args: NodeArgs, reason: str = "") -> Node:
+        """A JSON box in a control's place: secret as a whole where a field inside would be."""
+        return json_box(args.evolve(secret=args["secret"] or self._secrets.inside(words)), reason)
+
+    def _too_many(self, args: NodeArgs) -> bool:
+        return isinstance(args.shows, dict | list) and len(args.shows) > self._left
+
+    def _shaped(self, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
+        match info.shape:
+            case "object":
+                return self._object(info.words, args, at)
+            case "map":
+                return self._map(info.words, args, at)
+            case "list":
+                return self._list(info.words, args, at)
+            case "tuple":
+                return self._tuple(info.words, args, at)
+            case "union":
+                return self._union(info, args, at)
+            case "json":
+                return self._box(info.words, args, str(notes(info.words).get("reason", "")))
+            case _:
+                node = leaf(info, args)
+                return replace(node, always=at.is_tag) if isinstance(node, Const) else node
+
+    def _args(self, info: SchemaInfo, at: Place) -> NodeArgs:
+        words = info.words
+        secret = at.secret or is_secret(words)
+        if "contentSchema" in words:  # a text that is the JSON of it
+            secret = secret or self._secrets.inside(words["contentSchema"])
+        value = ABSENT if secret and at.value == MASK else at.value
+        default, has_default = self._default(words, at)
+        read_only = at.read_only or words.get("readOnly") is True
+        if at.depth == 1 and self._editable is not None and not at.id.startswith("|"):
+            read_only = read_only or at.key not in self._editable
+        return NodeArgs(
+            id=at.id,
+            key=at.key,
+            label=at.label or label_from(words, at.key),
+            help=help_from(words),
+            required=at.required,
+            nullable=info.nullable or (value is None and info.shape not in ("json", "null")),
+            has_default=has_default,
+            default_text=_default_text(words, default),
+            read_only=read_only,
+            secret=secret,
+            deprecated=words.get("deprecated") is True,
+            limits=limits_from(words),
+            hint={**hint_of(words), **({"tag": True} if at.is_tag else {})},
+            examples=_examples(words),
+            value=value,
+            default=ABSENT if default is None and not info.nullable else default,
+            sends_default=self._sends_defaults and at.origin == "",
+            prefilled=value is not ABSENT and at.origin == "document",
+        )
+
+    def _default(self, words: Keywords, at: Place) -> tuple[Json, bool]:
+        made = notes(words)
+        if "default" in words:
+            return words["default"], True
+        if "made_default" in made:
+            return made["made_default"], True
+        return ABSENT, "hidden_default" in made or not (at.required or self._sends_defaults)
+
+    def _enter(self, args: NodeArgs, at: Place) -> tuple[Json, Place]:
+        """What a container shows (ABSENT or null for nothing), and where its children start from."""
+        value, default = args["value"], args["default"]
+        origin: Origin = at.origin if value not in (ABSENT, None) else ""
+        if value is ABSENT and default not in (ABSENT, None):
+            value, origin = default, "default"
+        child = replace(
+            at,
+            origin=origin,
+            depth=at.depth + 1,
+            read_only=args["read_only"],
+            label="",
+            required=True,
+            tag="",
+            is_tag=False,
+            value=ABSENT,
+        )
+        return value, child
+
+    def _object(self, words: Keywords, args: NodeArgs, at: Place) -> Node:
+        value, inner = self._enter(args, at)
+        document = dict_or_empty(value)
+        schemas = object_fields(self._refs, words)
+        for key in document:
+            schemas.setdefault(key, field_schema(words, key))
+        if not self._has_room(len(schemas), at):
+            return self._box(words, args, say("too_large"))
+        needed = required_names(words)
+        fields = [
+            self.build(
+                schema,
+                replace(
+                    inner,
+                    id=f"{at.id}/{escaped(key)}",
+                    key=key,
+                    required=key in needed,
+                    value=document.get(key, ABSENT),
+                    is_tag=bool(at.tag) and key == at.tag,
+                ),
+            )
+            for key, schema in schemas.items()
+        ]
+        more = self._more(words, inner, at) if invites_more(words) else None
+        return Object(
+            **args.evolve(kind="object"), fields=tuple(sorted(fields, key=_order_of)), more=more
+        )
+
+    def _more(self, words: Keywords, inner: Place, at: Place) -> Map:
+        start = replace(inner, id=f"{at.id}/+/*", origin="")
+        return Map(
+            id=f"{at.id}/+",
+            key="+",
+            kind="map",
+            label="",
+            required=False,
+            read_only=inner.read_only,
+            item=self.build(rest_schema(words), start),
+        )
+
+    def _map(self, words: Keywords, args: NodeArgs, at: Place) -> Node:
+        value, inner = self._enter(args, at)
+        given = dict_or_empty(value)
+        if not self._has_room(1 + len(given), at):
+            return self._box(words, args, say("too_large"))
+        item = self.build(rest_schema(words), replace(inner, id=f"{at.id}/*", origin=""))
+        entries = {
+            key: self._row(field_schema(words, key), replace(inner, value=part, label=key), at, i)
+            for i, (key, part) in enumerate(given.items())
+        }
+        options = key_options(words)
+        return Map(**args.evolve(kind="map"), item=item, entries=entries, key_options=options)
+
+    def _row(self, schema: Json, inner: Place, at: Place, index: int) -> Node:
+        return self.build(schema, replace(inner, id=f"{at.id}/{index}", key=str(index)))
+
+    def _list(self, words: Keywords, args: NodeArgs, at: Place) -> Node:
+        value, inner = self._enter(args, at)
+        schema = words.get("items", True)
+        picked = self._multi(schema, words, args, at)
+        if picked is not None:
+            return picked
+        given = list_or_empty(value)
+        if not self._has_room(1 + len(given), at):
+            return self._box(words, args, say("too_large"))
+        item = self.build(schema, replace(inner, id=f"{at.id}/*", origin=""))
+        rows = tuple(
+            self._row(schema, replace(inner, value=part, label=say("item", number=i + 1)), at, i)
+            for i, part in enumerate(given)
+        )
+        table = _flat_row(item, TABLE_COLUMNS) and all(row.kind == "object" for row in rows)
+        return Rows(**args.evolve(kind="table" if table else "list"), item=item, rows=rows)
+
+    def _multi(self, schema: Json, words: Keywords, args: NodeArgs, at: Place) -> Choice | None:
+        item = self._info(schema)
+        asks_rows = hint_of(words).get("widget") == "list" or item.nullable
+        if asks_rows or item.shape not in ("choice", "open_choice", "const"):
+            return None
+        write_in = None
+        if item.shape == "open_choice":
+            write_in = Leaf(id=f"{at.id}/*", key="", kind="text", label="")
+        return multi(item, args, write_in)
+
+    def _tuple(self, words: Keywords, args: NodeArgs, at: Place) -> Node:
+        value, inner = self._enter(args, at)
+        schemas = words["prefixItems"] if "prefixItems" in words else words["items"]
+        given = list_or_empty(value)
+        if len(given) > len(schemas) or not self._has_room(len(schemas), at):
+            return self._box(words, args)
+        parts = tuple(
+            self._row(
+                schema,
+                replace(
+                    inner,
+                    value=given[i] if i < len(given) else ABSENT,
+                    label=text_of(self._info(schema).words, "title") or say("part", number=i + 1),
+                ),
+                at,
+                i,
+            )
+            for i, schema in enumerate(schemas)
+        )
+        least = words.get("minItems")
+        least = least if isinstance(least, int) else 0
+        return Parts(**args.evolve(kind="tuple"), parts=parts, least=min(int(least), len(parts)))
+
+    def _union(self, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
+        value, inner = self._enter(args, at)
+        schemas = [schema for _, schema in info.branches]
+        taken = None
+        if value not in (ABSENT, None):
+            taken = best_branch(self._refs, schemas, value)
+            if taken is None and args["value"] is not ABSENT:
+                return self._box(info.words, args)
+        if not self._has_room(len(schemas), at):
+            return self._box(info.words, args, say("too_large"))
+        tag = tag_of(self._refs, info.words, schemas)
+        branches = []
+        for index, (raw, schema) in enumerate(info.branches):
+            start = replace(inner, id=f"{at.id}|{index}", tag=tag)
+            mine = replace(start, value=value) if index == taken else replace(start, origin="")
+            node = self.build(schema, mine)
+            branches.append(Branch(_branch_label(self._refs, schema, node, tag), node, raw))
+        return Union(
+            **args.evolve(kind="union"),
+            branches=tuple(branches),
+            branch=taken,
+            exclusive="oneOf" in info.words,
+        )
+
+
+def _examples(words: Keywords) -> tuple[str, ...]:
+    return tuple(as_text(each, limit=80) for each in list_or_empty(words.get("examples"))[:3])
+
+
+def _default_text(words: Keywords, default: Json) -> str:
+    if default is not ABSENT:
+        return default_text(default)
+    return say("made_when_sent") if "hidden_default" in notes(words) else ""
+
+
+def _order_of(node: Node) -> float:
+    """Where the hints put a field; without one it keeps its place."""
+    order = node.hint.get("order")
+    return float(order) if isinstance(order, int) and abs(order) < 10**6 else 0.0
+
+
+def _branch_label(refs: Refs, schema: Json, node: Node, tag: str) -> str:
+    """What a branch of a union is called."""
+    words = refs.flatten(schema).words
+    name = text_of(words, "title") or text_of(words, SHAPE_TITLE)
+    consts = consts_of(refs, schema) if tag and not name else {}
+    return name or consts.get(tag) or say(f"kind_{node.kind}")
+
+
+def _flat_row(node: Node, limit: int) -> bool:
+    """Whether rows of this shape read well as a table."""
+    fields: tuple[Any, ...] = getattr(node, "fields", ())
+    simple = {"text", "int", "num", "decimal", "bool", "choice", "const", "duration"}
+    return (
+        node.kind == "object"
+        and 0 < len(fields) <= limit
+        and all(each.kind in simple and not getattr(each, "multiline", False) for each in fields)
+    )

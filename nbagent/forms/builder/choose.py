@@ -1,0 +1,96 @@
+"""A question that is one list of options: the form of ``Choose`` and of what looks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nbagent.forms.answer.check import AnyChecker, Checker
+from nbagent.forms.nodes import Choice, Lazy, Leaf, Node, Rows
+from nbagent.forms.schema.shape import Option, label_of
+from nbagent.forms.spec import initial
+from nbagent.forms.texts import say
+from nbagent.forms.values import ABSENT, Json, as_document, same
+
+from .builder import Builder, FormSetup
+from .source import source_of
+
+_TYPED = ("text", "int", "num", "decimal", "duration")
+
+
+@dataclass(frozen=True)
+class ChoiceBuilder:
+    """Makes the one node of a choice, in the place of a ``Builder``."""
+
+    node: Choice
+
+    def root(self, value: Json, *, read_only: bool) -> Node:
+        """The options, prefilled with an answer unless it is ``ABSENT``."""
+        node = replace(
+            self.node, value=value, read_only=read_only, prefilled=value is not ABSENT,
+            nullable=value is None,
+        )  # fmt: skip
+        if value is ABSENT or value is None or initial(node) is not None:
+            return node
+        stranger = Option(value, label_of(value), say("not_an_option"))
+        return replace(node, options=(*node.options, stranger))
+
+    def expand(self, node: Lazy) -> Node:
+        """Never asked: there is nothing to open in a choice."""
+        return node
+
+
+def choice_setup(
+    options: Sequence[tuple[Any, str | None, str | None]],
+    *,
+    multiple: bool,
+    allow_other: bool,
+    selected: Iterable[Any],
+    output: Any,
+) -> FormSetup:
+    """The setup of a form of options; the chosen value must fit ``output``."""
+    source = source_of(output) if output is not None else None
+    shape: Node | None = None
+    if source is not None:
+        shape = Builder(source).root(ABSENT, read_only=False)
+    node = Choice(
+        id="",
+        key="",
+        kind="multi" if multiple else "choice",
+        label="",
+        options=tuple(_option(each) for each in options),
+        other=_write_in(shape) if allow_other else None,
+        limits=dict(shape.limits) if shape is not None and multiple else {},
+    )
+    builder = ChoiceBuilder(node)
+    document = _selected(node, selected)
+    checker: Checker = source.checker if source is not None else AnyChecker()
+    return FormSetup(builder, builder.root(document, read_only=False), checker, document)
+
+
+def _selected(node: Choice, selected: Iterable[Any]) -> Json:
+    """The document that marks ``selected``; what is not an option is left out unless it can be written in."""
+    values = [as_document(each) for each in selected]
+    known = [
+        each
+        for each in values
+        if any(same(each, option.value) for option in node.options)
+        or (node.other is not None and isinstance(each, str))
+    ]
+    if not known:
+        return ABSENT
+    return known if node.kind == "multi" else known[0]
+
+
+def _option(given: tuple[Any, str | None, str | None]) -> Option:
+    value = as_document(given[0])
+    return Option(None if value is ABSENT else value, given[1] or label_of(value), given[2] or "")
+
+
+def _write_in(shape: Node | None) -> Leaf:
+    """How a write-in is read: as the output's own type where that is typed as one text."""
+    inner = shape.item if isinstance(shape, Rows) else shape
+    if isinstance(inner, Leaf) and inner.kind in _TYPED:
+        return replace(inner, id="/*", key="", value=ABSENT, default=ABSENT)
+    return Leaf(id="/*", key="", kind="text", label="")

@@ -1,0 +1,135 @@
+"""Nodes without children: controls, options, constants, and the JSON box for everything else."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from nbagent.forms.nodes import Choice, Const, Kind, Leaf, Node
+from nbagent.forms.schema.refs import Keywords
+from nbagent.forms.schema.shape import Option, SchemaInfo, hint_of, label_of, notes, suits
+from nbagent.forms.texts import say
+from nbagent.forms.values import ABSENT, Json, as_text, equality_key, same
+
+LONG_TEXT = 80
+"""Characters of a prefilled text from which it gets a text area."""
+LONG_LIMIT = 120
+"""``maxLength`` from which a text gets a text area."""
+_AREA_FORMATS = ("multi-line", "multiline", "textarea", "markdown", "html", "xhtml")
+_FILE_FORMATS = ("base64", "base64url", "data-url")
+
+
+class NodeArgs(dict[str, Any]):
+    """The keyword arguments that every node of one place takes."""
+
+    @property
+    def shows(self) -> Json:
+        """What the node will show before it is touched."""
+        return self["default"] if self["value"] is ABSENT else self["value"]
+
+    def evolve(self, **changes: Any) -> NodeArgs:
+        """The arguments, some of them changed."""
+        return NodeArgs({**self, **changes})
+
+
+def json_box(args: NodeArgs, reason: str = "") -> Leaf:
+    """A text area for any JSON."""
+    note = say("cannot_edit", reason=reason) if reason else ""
+    text = " ".join(filter(None, (args["help"], note)))
+    return Leaf(**args.evolve(kind="json", help=text, multiline=True, limits={}))
+
+
+def leaf(info: SchemaInfo, args: NodeArgs) -> Node:
+    """The node for a shape that has no children."""
+    shape, words = info.shape, info.words
+    if shape == "null":
+        return Const(**args.evolve(kind="const", const=None))
+    if shape in ("const", "choice", "open_choice"):
+        return _choice(info, args)
+    if shape == "text":
+        return _text(words, args)
+    if shape == "decimal" and not _decimal_text(args["value"], args["default"]):
+        return json_box(args)
+    return Leaf(**args.evolve(kind=cast("Kind", shape)))
+
+
+def _decimal_text(*values: Json) -> bool:
+    return not any(isinstance(each, str) and not _number_like(each) for each in values)
+
+
+def _number_like(text: str) -> bool:
+    return bool(text.strip()) and not set(text.strip().lower()) - set("0123456789.+-e_")
+
+
+def _choice(info: SchemaInfo, args: NodeArgs) -> Node:
+    options = info.options
+    if info.shape == "const" and _asks_nothing(args):
+        return Const(**args.evolve(kind="const", const=options[0].value))
+    value = args["value"]
+    other = None
+    if info.shape == "open_choice":
+        other = Leaf(**args.evolve(kind="text", value=ABSENT, default=ABSENT))
+    known = value is ABSENT or any(same(value, option.value) for option in options)
+    if not known and other is None and not (value is None and args["nullable"]):
+        options = (*options, Option(value, label_of(value), say("not_an_option")))
+    return Choice(**args.evolve(kind="choice", options=options, other=other))
+
+
+def _asks_nothing(args: NodeArgs) -> bool:
+    """Whether one possible value leaves nothing to ask: not where it may be left out or be null."""
+    needed = args["required"] or args["has_default"] or args["hint"].get("tag")
+    return bool(needed) and not args["nullable"]
+
+
+def _text(words: Keywords, args: NodeArgs) -> Leaf:
+    format_ = words.get("format") if isinstance(words.get("format"), str) else ""
+    widget = str(hint_of(words).get("widget", ""))
+    encoding = words.get("contentEncoding")
+    if format_ == "duration":
+        how = say("timedelta_help" if notes(words).get("timedelta") else "duration_help")
+        text = " ".join(filter(None, (args["help"], how)))
+        return Leaf(**args.evolve(kind="duration", format=format_, help=text))
+    if widget.startswith("code") or "json" in str(words.get("contentMediaType", "")):
+        language = widget.partition(":")[2] or "json"
+        hint = {**args["hint"], "code": language}
+        return Leaf(**args.evolve(kind="code", hint=hint, multiline=True))
+    if format_ in _FILE_FORMATS or encoding == "base64" or widget == "file":
+        return Leaf(**args.evolve(kind="file", format=format_ or "base64"))
+    long = _is_long(words, args) or format_ in _AREA_FORMATS or widget == "textarea"
+    return Leaf(**args.evolve(kind="text", format=format_, multiline=long))
+
+
+def _is_long(words: Keywords, args: NodeArgs) -> bool:
+    limit = words.get("maxLength")
+    if isinstance(args.shows, str) and ("\n" in args.shows or len(args.shows) > LONG_TEXT):
+        return True
+    return isinstance(limit, int) and limit > LONG_LIMIT and "format" not in words
+
+
+def multi(item: SchemaInfo, args: NodeArgs, write_in: Node | None) -> Choice | None:
+    """A list of options as one multi-select; None where the prefill repeats or has strangers."""
+    for values in (args["value"], args["default"]):
+        if isinstance(values, list) and not _pickable(values, item.options, write_in is not None):
+            return None
+    return Choice(**args.evolve(kind="multi", options=item.options, other=write_in))
+
+
+def _pickable(values: list[Json], options: tuple[Option, ...], others: bool) -> bool:  # noqa: FBT001
+    keys = [equality_key(value) for value in values]
+    known = {equality_key(option.value) for option in options}
+    strange = [value for value, key in zip(values, keys, strict=True) if key not in known]
+    writable = others and all(isinstance(value, str) for value in strange)
+    return len(set(keys)) == len(keys) and (writable or not strange)
+
+
+def default_text(value: Json) -> str:
+    """A default as a short text."""
+    return label_of(value) if value is None or value == "" else as_text(value, limit=200)
+
+
+def fits_control(info: SchemaInfo, value: Json) -> bool:
+    """Whether the control can show this value; null shows wherever it is allowed or prefilled."""
+    if value is ABSENT or value is None:
+        return True
+    if info.shape == "const":
+        return same(value, info.options[0].value)
+    return suits(info.shape, value)

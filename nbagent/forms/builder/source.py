@@ -1,0 +1,125 @@
+"""What a form is made of: the schema to draw and the validator to ask, for every kind of target."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter
+
+from nbagent.forms.answer.check import AnyChecker, Checker, PydanticChecker, SchemaChecker
+from nbagent.forms.hints import making_form
+from nbagent.forms.schema.refs import NOTES
+from nbagent.forms.texts import say
+from nbagent.forms.values import Json, as_schema
+
+from .generator import FormSchema
+
+
+@dataclass(frozen=True)
+class Source:
+    """A schema, its validator, and whether untouched fields answer with their defaults."""
+
+    schema: Json
+    checker: Checker
+    sends_defaults: bool
+
+
+def source_of(target: Any) -> Source:
+    """The source for a JSON Schema (dict or bool), a TypeAdapter, a function, or any type."""
+    if isinstance(target, dict | bool):
+        schema = as_schema(target)
+        return Source(schema, SchemaChecker(schema), sends_defaults=True)
+    try:
+        adapter = _adapter(target)
+    except Exception as error:  # a type that pydantic has no schema for takes any JSON
+        reason = _missing(error) or f"pydantic has no schema for it ({type(error).__name__})"
+        return Source({NOTES: {"reason": reason}}, AnyChecker(), sends_defaults=False)
+    by_name = _has_alias_path(adapter)
+    schema = _schema(adapter, by_alias=not by_name)
+    return Source(schema, PydanticChecker(adapter, by_name=by_name), sends_defaults=False)
+
+
+def _missing(error: Exception) -> str:
+    """Which package to install, where pydantic lacks one, such as email-validator for EmailStr."""
+    lacks = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    name = lacks.name if isinstance(lacks, ImportError) else None
+    return say("install", package=name.replace("_", "-")) if name else ""
+
+
+def _adapter(target: Any) -> TypeAdapter[Any]:
+    if isinstance(target, TypeAdapter):
+        return target
+    if inspect.isroutine(target) or isinstance(target, functools.partial):
+        target = _arguments_of(target)
+    adapter: TypeAdapter[Any] = TypeAdapter(target)
+    return adapter
+
+
+def _arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """A stand-in with the function's parameters that returns them by name; nothing is called."""
+    signature = inspect.signature(function, eval_str=_evaluates(function))
+
+    def arguments(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        return dict(signature.bind(*args, **kwargs).arguments)
+
+    arguments.__signature__ = signature.replace(return_annotation=Any)  # type: ignore[attr-defined]
+    arguments.__annotations__ = {
+        name: each.annotation
+        for name, each in signature.parameters.items()
+        if each.annotation is not inspect.Parameter.empty
+    }
+    arguments.__module__ = getattr(function, "__module__", None) or __name__
+    arguments.__pydantic_config__ = ConfigDict(arbitrary_types_allowed=True)  # type: ignore[attr-defined]
+    return arguments
+
+
+def _evaluates(function: Callable[..., Any]) -> bool:
+    """Whether the annotations that were written as text can be read here."""
+    try:
+        inspect.signature(function, eval_str=True)
+    except Exception:  # names that exist for type checkers only; pydantic gets the text
+        return False
+    return True
+
+
+def _schema(adapter: TypeAdapter[Any], *, by_alias: bool) -> Json:
+    token = making_form.set(True)
+    try:
+        return as_schema(adapter.json_schema(by_alias=by_alias, schema_generator=FormSchema))
+    except Exception as error:  # the user's own schema hooks run in there
+        return {NOTES: {"reason": f"its schema could not be made ({type(error).__name__})"}}
+    finally:
+        making_form.reset(token)
+
+
+def _has_alias_path(adapter: TypeAdapter[Any]) -> bool:
+    """Whether a field is found by path only, where pydantic's schema and validator disagree."""
+    return any(
+        isinstance(alias, list)
+        and alias
+        and all(isinstance(p, list) and len(p) > 1 for p in _paths(alias))
+        for alias in _aliases(adapter.core_schema)
+    )
+
+
+def _paths(alias: list[Any]) -> list[Any]:
+    return alias if isinstance(alias[0], list) else [alias]
+
+
+def _aliases(core_schema: Any) -> Iterator[Any]:
+    todo, seen = [core_schema], set()
+    while todo:
+        item = todo.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, dict):
+            if "validation_alias" in item:
+                yield item["validation_alias"]
+            todo.extend(item.values())
+        elif isinstance(item, list | tuple):
+            todo.extend(item)

@@ -1,0 +1,186 @@
+"""The tree of field nodes: what a form asks, as plain frozen data.
+
+A node knows its prefill (``value``), which stays in the kernel; ``spec.py`` writes the part of a node
+that the front end draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from nbagent.forms.schema.shape import Option
+from nbagent.forms.values import ABSENT, Json
+
+Draft = Any
+"""What a person did to a field, as the forms contract describes it; null is untouched."""
+MAX_LEVELS = 40
+"""Levels of drafts that are read or kept; shapes that repeat themselves have no last one."""
+Kind = Literal[
+    "object", "bool", "choice", "multi", "text", "int", "num", "decimal", "duration", "const", "list",
+    "table", "map", "tuple", "union", "lazy", "code", "file", "json", "widget",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """What all fields have in common.
+
+    ``value`` is the document's value, sent back as it is while untouched; ``default`` the schema's;
+    ``sends_default`` whether an untouched field answers with it (else it is left out).
+    """
+
+    id: str
+    key: str
+    kind: Kind
+    label: str
+    help: str = ""
+    required: bool = True
+    nullable: bool = False
+    has_default: bool = False
+    default_text: str = ""
+    read_only: bool = False
+    secret: bool = False
+    deprecated: bool = False
+    limits: Mapping[str, Json] = field(default_factory=dict)
+    hint: Mapping[str, Json] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()
+    value: Json = ABSENT
+    default: Json = ABSENT
+    sends_default: bool = False
+    prefilled: bool = False
+
+    @property
+    def shows(self) -> Json:
+        """What the field shows before it is touched: its value, else its default."""
+        return self.default if self.value is ABSENT else self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaf(Node):
+    """One control whose state is a text, a truth value or a file."""
+
+    format: str = ""
+    multiline: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Const(Node):
+    """Nothing to ask: the one value there can be, shown as text.
+
+    ``always`` is true for the tag of a union, which is sent although it may be optional.
+    """
+
+    const: Json = None
+    always: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Node):
+    """One (``choice``) or several (``multi``) of the options, with a write-in where ``other``."""
+
+    options: tuple[Option, ...] = ()
+    other: Node | None = None
+    """How a write-in is read, or None where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Object(Node):
+    """Named fields; ``more`` is how further names are entered, where the schema invites them."""
+
+    fields: tuple[Node, ...] = ()
+    more: Map | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows(Node):
+    """A list or table: the template for a new row, and the rows that are there."""
+
+    item: Node
+    rows: tuple[Node, ...] = ()
+
+    def template(self, source: Json) -> Node | None:
+        """The node of a row of a draft: ``source`` is the row that it was, null for a new one."""
+        return self.item if source is None else _at(self.rows, source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map(Node):
+    """Rows of a name and a value."""
+
+    item: Node
+    entries: Mapping[str, Node] = field(default_factory=dict)
+    key_options: tuple[str, ...] = ()
+
+    def template(self, source: Json) -> Node | None:
+        """The node of an entry of a draft: ``source`` is the name that it had, null for a new one."""
+        if source is None:
+            return self.item
+        return self.entries.get(source) if isinstance(source, str) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts(Node):
+    """A tuple: fixed parts; the first ``least`` must be there."""
+
+    parts: tuple[Node, ...] = ()
+    least: int = 0
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One shape of a union; ``raw`` is its index in the schema's own list, nulls included."""
+
+    label: str
+    node: Node
+    raw: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Union(Node):
+    """One of several shapes; ``branch`` is the one that the prefill takes."""
+
+    branches: tuple[Branch, ...] = ()
+    branch: int | None = None
+    exclusive: bool = False
+    """Whether a tag tells the branches apart, so that a validator complains of one only."""
+
+    def branch_at(self, index: Json) -> Branch | None:
+        """The branch that a draft names by its index, or None where there is none."""
+        return _at(self.branches, index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lazy(Node):
+    """A shape that repeats an enclosing one (``of`` is that node's id) and opens on demand."""
+
+    of: str = ""
+    schema: Any = None
+    may_hold_secret: bool = False
+
+
+T = TypeVar("T")
+
+
+def _at(items: tuple[T, ...], index: Json) -> T | None:
+    """The item at an index that a page sent, or None where there is none."""
+    usable = isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(items)
+    return items[index] if usable else None
+
+
+def below(node: Node) -> list[Node]:
+    """The nodes directly below a node, templates included."""
+    match node:
+        case Object():
+            return [*node.fields, *([node.more] if node.more else [])]
+        case Rows():
+            return [node.item, *node.rows]
+        case Map():
+            return [node.item, *node.entries.values()]
+        case Parts():
+            return list(node.parts)
+        case Union():
+            return [each.node for each in node.branches]
+        case _:
+            return []

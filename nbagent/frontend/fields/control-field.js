@@ -1,0 +1,135 @@
+// @ts-check
+// What stands around every control: label, "changed · undo", "no value", help and error.
+
+import { attr, fill, h, setLabel, setText, words } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
+import { errorLine, helpOf } from "./help.js";
+import { changeMark, noneBox, remarks } from "./marks.js";
+import { sameDraft } from "./spec.js";
+
+/**
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Control} Control
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ * @typedef {import("./field.js").Place} Place
+ */
+
+/** Characters of help that fit under a control that stands beside others. */
+const ROOM = 60;
+
+/**
+ * A field around a control. `initial` is what it shows untouched, `saved` what was typed earlier.
+ * @param {Context} ctx
+ * @param {SpecNode} node
+ * @param {Place} place
+ * @param {Control} control
+ * @param {{initial: Draft, saved: Draft}} drafts
+ * @returns {Field}
+ */
+export function controlField(ctx, node, place, control, { initial, saved }) {
+  const { t, signal } = ctx;
+  const group = control.group === true;
+  const bare = place.depth === 0 || place.bare === true;
+  const mark = changeMark(ctx);
+  const none = node.nullable ? noneBox(ctx) : null;
+  const error = errorLine(ctx);
+  const help = place.cell ? [] : helpOf(ctx, node);
+  const about = words("div", { class: "nba-help", id: ctx.id() });
+  const label = bare ? null : h(group ? "legend" : "label", { dir: "auto" });
+  const el = h(group ? "fieldset" : "div", { class: "nba-field" }, label);
+  if (control.wide || group) el.classList.add("nba-wide");
+  else if ((node.help?.length ?? 0) > ROOM) el.classList.add("nba-roomy");
+  if (!bare) el.append(...remarks(ctx, node, initial === null));
+  const marks = [mark.el, ...(none ? [none.el] : [])];
+  // Without a label there is no line above the control that they could stand in.
+  const below = bare && place.depth > 0;
+  el.append(...(below ? [] : marks), control.el, ...(below ? marks : []), error.el, about);
+  if (node.required && !group) attr(control.inputs[0] ?? el, "aria-required", "true");
+
+  let name = "";
+  const rename = (/** @type {string} */ given) => {
+    const [input] = control.inputs;
+    name = given;
+    if (label) setText(label, name);
+    if (label && !group && input) {
+      input.id ||= ctx.id();
+      attr(label, "for", input.id);
+    } else if (!label) {
+      const named = group || !input ? el : input;
+      if (place.depth === 0) attr(named, "aria-labelledby", ctx.titleId);
+      else setLabel(named, name);
+    }
+    none?.rename(name);
+    mark.rename(name);
+    control.rename?.(name);
+  };
+  /** @type {Draft} What was there before "no value" was ticked. */
+  let kept = null;
+  const draft = () => {
+    const now = none?.input.checked ? /** @type {Draft} */ ({ null: true }) : control.read();
+    if (sameDraft(now, initial)) return null;
+    return now ?? (initial === null ? null : { cleared: true });
+  };
+  const show = (/** @type {Draft} */ value) => {
+    if (none) none.input.checked = value?.null === true;
+    control.show(value?.cleared || (none && value?.null) ? null : value);
+    draw();
+  };
+  const draw = () => {
+    const now = draft();
+    const marked = now !== null && (initial !== null || ctx.approval);
+    const clear = now !== null && !marked && control.clearable === true && !node.required;
+    mark.show(marked ? "changed" : clear ? "clear" : "");
+    el.classList.toggle("nba-changed", marked);
+    el.classList.toggle("nba-null", none?.input.checked === true);
+    const out = now?.cleared && node.default_text;
+    fill(about, ...(out ? [t("default_is", { value: node.default_text ?? "" })] : help));
+    about.hidden = !about.firstChild;
+    describe();
+  };
+  const describe = () => {
+    const ids = [...(error.el.hidden ? [] : [error.el.id]), ...(about.hidden ? [] : [about.id])];
+    for (const input of control.inputs) {
+      attr(input, "aria-describedby", ids.join(" ") || null);
+      attr(input, "aria-invalid", error.el.hidden ? null : "true");
+    }
+  };
+  const used = (/** @type {Event} */ event) => {
+    if (none && event.target === none.input) {
+      if (event.type === "input") return; // change follows
+      if (none.input.checked) {
+        kept = control.read();
+        control.show(null);
+      } else control.show(kept);
+    } else if (none?.input.checked && event.target !== mark.button) none.input.checked = false;
+    draw();
+    ctx.touched();
+  };
+  on(signal, el, "input", used);
+  on(signal, el, "change", used);
+  onClick(signal, mark.button, (event) => {
+    show(initial);
+    (control.inputs[0] ?? el).focus();
+    used(event);
+  });
+  rename(place.name ?? node.label);
+  show(saved ?? initial);
+  return {
+    node,
+    el,
+    draft: (sent) => ((node.secret || node.kind === "file") && !sent ? null : draft()),
+    reset: () => show(initial),
+    fail: (messages) => {
+      error.show(messages);
+      el.classList.toggle("nba-bad", messages.length > 0);
+      describe();
+    },
+    target: () => control.inputs[0] ?? null,
+    name: () => name,
+    rename,
+    problem: () => (none?.input.checked ? "" : (control.problem?.() ?? "")),
+    children: () => [],
+  };
+}

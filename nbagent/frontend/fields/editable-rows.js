@@ -1,0 +1,202 @@
+// @ts-check
+// Rows that can be added, removed and moved: lists, and with another look tables and maps.
+
+import { disable, h, makeButton, setLabel } from "../dom.js";
+import { on, onClick } from "../lifetime.js";
+import { addedContext } from "./field.js";
+
+/**
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Field} Field
+ */
+/**
+ * A row: `from` is which of the rows it was when the form came, null for a new one.
+ * @typedef {object} Row
+ * @property {number|null} from
+ * @property {Field} field
+ * @property {HTMLElement} el
+ * @property {HTMLElement} tools where its buttons go
+ * @property {() => string} [named] the name in a map's row
+ * @property {(n: number) => void} number tells it that it is the n-th
+ */
+/**
+ * How rows look and what they are made of.
+ * @typedef {object} Look
+ * @property {HTMLElement} el around all
+ * @property {HTMLElement} list where rows stand
+ * @property {(made: RowToMake) => Row} make
+ * @property {boolean} ordered whether rows can be moved
+ */
+
+/** @typedef {{from: number|null, draft: Draft, key?: string}} Kept */
+/**
+ * What a row is made from: its node, and the context that tells a row that was there from an added one.
+ * @typedef {Kept & {node: SpecNode, ctx: Context}} RowToMake
+ */
+
+/** Rows that are one line. */
+const LINE = ".nba-line-row, .nba-entry, tr";
+
+/**
+ * Rows with their buttons, and a button that adds one.
+ * @param {Context} ctx
+ * @param {SpecNode} node
+ * @param {Draft} saved
+ * @param {Look} look
+ */
+export function editableRows(ctx, node, saved, look) {
+  const { t, signal } = ctx;
+  const first = node.rows ?? node.entries?.map((entry) => entry.node) ?? [];
+  const start = first.length;
+  const adds = makeButton("nba-button nba-small", t("add"));
+  const empty = makeButton("nba-link", t("use_empty_list"));
+  const said = h("span", "nba-soft", t("empty_list"));
+  const bar = h("div", "nba-addbar", adds, empty, said);
+  /** @type {Row[]} */
+  let rows = [];
+  /** Whether no rows at all is what the person wants. */
+  let emptied = false;
+
+  const moved = () =>
+    emptied || rows.length !== start || rows.some((row, index) => row.from !== index);
+  const draw = () => {
+    rows.forEach((row, index) => {
+      row.number(index + 1);
+      const buttons = row.tools.querySelectorAll("button");
+      const words = look.ordered ? ["move_up", "move_down", "remove_row"] : ["remove_row"];
+      words.forEach((word, at) => {
+        setLabel(buttons[at] ?? row.tools, t(word, { n: index + 1 }));
+      });
+      if (!look.ordered) return;
+      disable(buttons[0] ?? row.tools, index === 0);
+      disable(buttons[1] ?? row.tools, index === rows.length - 1);
+    });
+    look.el.hidden = rows.length === 0;
+    empty.hidden = rows.length > 0 || emptied || start > 0 || !node.required;
+    said.hidden = rows.length > 0 || !(emptied || start > 0);
+  };
+  /** @param {Kept} kept */
+  const push = (kept) => {
+    const { from } = kept;
+    const row = look.make({
+      ...kept,
+      node: first[from ?? -1] ?? node.item ?? node,
+      ctx: from === null ? addedContext(ctx) : ctx,
+    });
+    const button = (/** @type {string} */ sign, /** @type {() => void} */ act) => {
+      const made = makeButton("nba-tool", sign);
+      onClick(signal, made, act);
+      row.tools.append(made);
+    };
+    if (look.ordered) {
+      button("↑", () => move(row, -1));
+      button("↓", () => move(row, 1));
+    }
+    button("✕", () => remove(row));
+    rows.push(row);
+    look.list.append(row.el);
+    return row;
+  };
+  const move = (/** @type {Row} */ row, /** @type {1|-1} */ by) => {
+    const at = rows.indexOf(row);
+    const other = rows[at + by];
+    if (!other) return;
+    rows[at] = other;
+    rows[at + by] = row;
+    const [first, second] = by < 0 ? [row, other] : [other, row];
+    second.el.before(first.el);
+    draw();
+    row.tools.querySelectorAll("button")[by < 0 ? 0 : 1]?.focus();
+    ctx.touched();
+  };
+  const remove = (/** @type {Row} */ row) => {
+    const at = rows.indexOf(row);
+    rows.splice(at, 1);
+    row.el.remove();
+    emptied = rows.length === 0;
+    draw();
+    const next = rows[at] ?? rows.at(-1);
+    const focus = next?.tools.lastElementChild ?? adds;
+    if (focus instanceof HTMLElement) focus.focus();
+    ctx.touched();
+  };
+  const fill = (/** @type {Kept[]} */ wanted) => {
+    for (const row of rows) row.el.remove();
+    rows = [];
+    wanted.forEach(push);
+    draw();
+  };
+  const reset = () => {
+    emptied = false;
+    fill(Array.from({ length: start }, (_, from) => ({ from, draft: null })));
+  };
+  const add = () => {
+    emptied = false;
+    const row = push({ from: null, draft: null });
+    draw();
+    row.field.target()?.focus();
+    ctx.touched();
+  };
+  /** Enter in a row of one line goes on to the next row; it doesn't send the form. */
+  const enter = (/** @type {KeyboardEvent} */ event) => {
+    const { key, target, ctrlKey, metaKey, isComposing } = event;
+    if (key !== "Enter" || ctrlKey || metaKey || isComposing) return;
+    if (!(target instanceof HTMLInputElement)) return;
+    const at = rows.findIndex(({ el }) => el.contains(target) && el.matches(LINE));
+    if (at < 0) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const next = rows[at + 1];
+    if (next) next.field.target()?.focus();
+    else if (!event.repeat && target.value !== "") add();
+  };
+  on(signal, look.el, "keydown", enter);
+  onClick(signal, adds, add);
+  onClick(signal, empty, () => {
+    emptied = true;
+    draw();
+    adds.focus();
+    ctx.touched();
+  });
+  const known = kept(node, saved);
+  emptied = known?.length === 0;
+  if (known) fill(known);
+  else reset();
+  return {
+    els: [look.el, bar],
+    inputs: [adds],
+    rows: () => rows,
+    read: (/** @type {boolean} */ sent, /** @type {boolean} */ whole) => {
+      const drafts = rows.map(({ from, field }) => ({ from, draft: field.draft(sent) }));
+      const touched = whole || moved() || drafts.some((row) => row.draft !== null);
+      return touched ? { rows: drafts } : null;
+    },
+    reset,
+    moved,
+    target: () => adds,
+    children: () =>
+      rows.map((row, index) => /** @type {[string, Field]} */ ([`/${index}`, row.field])),
+    rename: (/** @type {string} */ name) => {
+      setLabel(adds, name ? `${t("add")}: ${name}` : null);
+      draw();
+    },
+  };
+}
+
+/**
+ * The rows that were there before a reload, or null for those of the form.
+ * @param {SpecNode} node
+ * @param {Draft} saved
+ * @returns {Kept[]|null}
+ */
+function kept(node, saved) {
+  if (saved?.rows) return saved.rows;
+  return (
+    saved?.entries?.map(({ from, key, draft }) => {
+      const at = (node.entries ?? []).findIndex((entry) => entry.key === from);
+      return { from: at < 0 ? null : at, draft, key };
+    }) ?? null
+  );
+}

@@ -1,0 +1,69 @@
+// @ts-check
+// What is only shown: facts of the metadata, read-only and constant nodes.
+
+import { h, words } from "../dom.js";
+import { difference } from "./diff.js";
+import { cutLongText } from "./long-text.js";
+
+/**
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("../wire.js").Fact} Fact
+ */
+
+/**
+ * A definition list of facts, or null for none; with a context, long ones are cut and can be opened.
+ * @param {Fact[]} facts
+ * @param {Pick<Context, "t"|"hold"|"signal">} [ctx]
+ */
+export function factList(facts, ctx) {
+  if (facts.length === 0) return null;
+  const list = h("dl", "nba-kv");
+  for (const fact of facts) {
+    const value = factValue(fact);
+    const more = ctx && cutLongText(ctx, value, `${fact.changed_from ?? ""}${fact.value}`);
+    list.append(words("dt", "", fact.label), h("dd", {}, value, more));
+  }
+  return list;
+}
+
+/**
+ * The value of a fact, with what it was before where that was told.
+ * @param {Fact} fact
+ */
+export function factValue({ code, value, changed_from: before }) {
+  const parts = before === null ? [value] : difference(before, value);
+  return code ? h("div", "nba-mono", ...parts) : words("div", "", ...parts);
+}
+
+/**
+ * The text of a node that nobody can change.
+ * @param {SpecNode} node
+ * @param {Context} ctx
+ */
+export function nodeText(node, ctx) {
+  const { initial } = node;
+  if (node.shown !== undefined) return node.shown;
+  if (node.secret) return node.provided ? ctx.t("secret") : "";
+  if (initial?.null) return ctx.t("no_value");
+  if (initial?.bool !== undefined) return ctx.t(initial.bool ? "yes" : "no");
+  const picked = [initial?.option ?? [], initial?.options ?? []].flat();
+  const labels = picked.map((index) => node.options?.[index]?.label ?? "");
+  const written = [
+    ...labels,
+    ...(initial?.others ?? []),
+    ...(initial?.other ? [initial.other] : []),
+  ];
+  if (written.length > 0) return written.join(", ");
+  return initial?.text ?? node.initial_json?.text ?? node.default_text ?? "";
+}
+
+/**
+ * A node that nobody can change, as a fact.
+ * @param {SpecNode} node
+ * @param {Context} ctx
+ * @returns {Fact}
+ */
+export function nodeFact(node, ctx) {
+  return { label: node.label, value: nodeText(node, ctx), code: true, changed_from: null };
+}

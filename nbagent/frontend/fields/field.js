@@ -1,0 +1,90 @@
+// @ts-check
+// What a field of a form must offer, what its control must, and what both are given.
+
+/**
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ */
+
+/**
+ * Where a field stands.
+ * @typedef {object} Place
+ * @property {number} depth containers around it; 0 is the whole form
+ * @property {string} [name] what it is called, where that is not its label
+ * @property {boolean} [bare] whether its name is only said, not shown
+ * @property {boolean} [cell] whether there is little room
+ */
+
+/**
+ * What stands inside a field: native controls, and how to read and write them.
+ * @typedef {object} Control
+ * @property {HTMLElement} el
+ * @property {HTMLElement[]} inputs those that take focus, described by help and error
+ * @property {boolean} [group] several inputs: a fieldset with a legend
+ * @property {boolean} [wide] takes the whole width of the form
+ * @property {boolean} [clearable] whether an optional answer can only be taken back by a button
+ * @property {() => Draft} read what is shown, null for nothing
+ * @property {(draft: Draft) => void} show null shows nothing
+ * @property {(name: string) => void} [rename] names the inputs beyond the first
+ * @property {() => string} [problem] why what is there cannot be sent, or ""
+ */
+
+/**
+ * A field of an open form.
+ * @typedef {object} Field
+ * @property {SpecNode} node
+ * @property {HTMLElement} el
+ * @property {(sent: boolean) => Draft} draft what the person changed, null for nothing; secrets and files only where it is `sent`
+ * @property {() => void} reset shows again what was there untouched
+ * @property {(messages: string[]) => void} fail shows what is wrong, or takes it away
+ * @property {() => HTMLElement|null} target what takes focus when it is wrong
+ * @property {() => string} name
+ * @property {(name: string) => void} rename
+ * @property {() => string} problem why what is there cannot be sent, or ""
+ * @property {() => [string, Field][]} children by the step that leads to each in ids
+ * @property {() => void} [open] unfolds it
+ */
+
+/**
+ * What a field needs of its form.
+ * @typedef {object} Context
+ * @property {(key: string, values?: Record<string, string|number>) => string} t
+ * @property {(key: string, n: number) => string} tn
+ * @property {() => string} id an id nobody else has
+ * @property {AbortSignal} signal
+ * @property {string} titleId the heading that names a form with one field
+ * @property {boolean} approval
+ * @property {SpecNode} root of the form's spec
+ * @property {() => void} touched a control was used
+ * @property {(box: HTMLElement) => () => void} hold this is not shown whole; what is returned says it was
+ * @property {(ctx: Context, node: SpecNode, saved: Draft, place: Place) => Field} make a field of any kind
+ */
+
+/**
+ * The context of what a person adds: nothing was proposed there, so nothing of it is a change.
+ * @param {Context} ctx
+ * @returns {Context}
+ */
+export function addedContext(ctx) {
+  return { ...ctx, approval: false };
+}
+
+/** What a field offers that holds nothing to change. */
+export const UNCHANGING = {
+  draft: () => null,
+  reset: () => {},
+  target: () => null,
+  rename: () => {},
+  problem: () => "",
+  children: () => [],
+};
+
+/**
+ * The drafts of fields by their keys, without those that were left alone.
+ * @param {Field[]} fields
+ * @param {boolean} sent
+ */
+export function draftsByKey(fields, sent) {
+  const all = fields.map((field) => [field.node.key, field.draft(sent)]);
+  return Object.fromEntries(all.filter(([, draft]) => draft !== null));
+}

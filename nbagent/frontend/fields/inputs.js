@@ -1,0 +1,46 @@
+// @ts-check
+// Native controls, whatever fields they belong to: made, asked and frozen.
+
+import { attr, h, words } from "../dom.js";
+
+/**
+ * Whether keys pressed there write a text.
+ * @param {HTMLElement} target
+ */
+export function isTyping(target) {
+  if (target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;
+  return target instanceof HTMLInputElement && !["radio", "checkbox"].includes(target.type);
+}
+
+/**
+ * Lets controls be read and copied from, but not changed, or undoes that.
+ * @param {HTMLElement} el
+ * @param {boolean} frozen
+ */
+export function freeze(el, frozen) {
+  for (const input of el.querySelectorAll("input, textarea, select, button")) {
+    const readable =
+      input instanceof HTMLTextAreaElement ||
+      (input instanceof HTMLInputElement && isTyping(input));
+    attr(input, readable ? "readonly" : "disabled", frozen);
+  }
+}
+
+/**
+ * A line to type in that is no field of its own.
+ * @param {string} name
+ */
+export function lineInput(name) {
+  const about = { type: "text", placeholder: name, "aria-label": name, autocomplete: "off" };
+  return words("input", about);
+}
+
+/**
+ * A list that opens, with a first line for no choice yet.
+ * @param {Pick<import("./field.js").Context, "t">} ctx
+ * @param {[string|number, string][]} options each a value and what it is called
+ */
+export function dropdown(ctx, options) {
+  const lines = options.map(([value, label]) => h("option", { value }, label));
+  return h("select", {}, h("option", { value: "" }, ctx.t("choose")), ...lines);
+}

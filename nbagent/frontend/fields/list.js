@@ -1,0 +1,51 @@
+// @ts-check
+// A list: rows of one kind, in an order that can be changed.
+
+import { h } from "../dom.js";
+import { containerField } from "./container-field.js";
+import { editableRows } from "./editable-rows.js";
+
+/**
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./spec.js").Draft} Draft
+ * @typedef {import("./field.js").Context} Context
+ * @typedef {import("./field.js").Place} Place
+ * @typedef {import("./editable-rows.js").Row} Row
+ * @typedef {import("./editable-rows.js").RowToMake} RowToMake
+ */
+
+/** Kinds that draw their own name above them. */
+const NAMED = new Set(["object", "list", "table", "map", "tuple", "union", "lazy"]);
+
+/**
+ * A field for a list.
+ * @param {Context} ctx
+ * @param {SpecNode} node
+ * @param {Draft} saved
+ * @param {Place} place
+ */
+export function listField(ctx, node, saved, place) {
+  return containerField(ctx, node, saved, place, (own) => {
+    const list = h("ol", "nba-rows");
+    const inner = { depth: place.depth + 1 };
+    let called = "";
+    /** @type {(made: RowToMake) => Row} */
+    const make = ({ from, draft, node: template, ctx: around }) => {
+      const bare = !NAMED.has(template.kind);
+      const field = own.make(around, template, draft, { ...inner, bare, name: " " });
+      const tools = h("span", "nba-tools");
+      const el = h("li", { class: bare ? "nba-line-row" : "nba-block-row" }, field.el, tools);
+      const number = (/** @type {number} */ n) =>
+        field.rename(bare && called ? own.t("row_of", { name: called, n }) : own.t("row", { n }));
+      return { from, field, el, tools, number };
+    };
+    const rows = editableRows(own, node, saved, { el: list, list, make, ordered: true });
+    return {
+      ...rows,
+      rename: (name) => {
+        called = name;
+        rows.rename(name);
+      },
+    };
+  });
+}

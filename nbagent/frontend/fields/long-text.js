@@ -1,0 +1,65 @@
+// @ts-check
+// Long text is shown whole or asks to be: an approval waits until the person saw all of it.
+
+import { expand, makeButton, setText } from "../dom.js";
+import { onClick } from "../lifetime.js";
+
+/** Lines that are shown at once. */
+const WHOLE = 12;
+
+/**
+ * How many lines a text takes at a common width.
+ * @param {string} value
+ * @param {number} [width] in characters
+ */
+export function lineCount(value, width = 88) {
+  return value
+    .split("\n")
+    .reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / width)), 0);
+}
+
+/**
+ * The long texts of an element that were not shown whole yet. What was taken away need not be seen.
+ * @param {HTMLElement} root
+ * @param {() => void} seen one of them was shown whole
+ */
+export function unseenTexts(root, seen) {
+  /** @type {Set<HTMLElement>} */
+  const held = new Set();
+  return {
+    /** @param {HTMLElement} box */
+    hold(box) {
+      held.add(box);
+      return () => {
+        if (held.delete(box)) seen();
+      };
+    },
+    any: () => [...held].some((box) => root.contains(box)),
+  };
+}
+
+/**
+ * Cuts a long box and returns the button that opens it, or null where it is short.
+ * @param {Pick<import("./field.js").Context, "t"|"hold"|"signal">} ctx
+ * @param {HTMLElement} box
+ * @param {string} value
+ * @param {{whole: number, width?: number}} [room]
+ */
+export function cutLongText(ctx, box, value, room = { whole: WHOLE }) {
+  const n = lineCount(value, room.width);
+  if (n <= room.whole) return null;
+  const release = ctx.hold(box);
+  const button = makeButton("nba-link");
+  const draw = (/** @type {boolean} */ open) => {
+    box.classList.toggle("nba-cut", !open);
+    box.classList.toggle("nba-whole", open);
+    expand(button, open);
+    setText(button, open ? ctx.t("show_less") : ctx.t("show_all", { n }));
+  };
+  draw(false);
+  onClick(ctx.signal, button, () => {
+    draw(box.classList.contains("nba-cut"));
+    release();
+  });
+  return button;
+}

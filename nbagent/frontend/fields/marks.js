@@ -1,0 +1,69 @@
+// @ts-check
+// What stands beside the label of a field: "optional", "changed · undo", "no value".
+
+import { h, makeButton, setLabel, setText } from "../dom.js";
+
+/**
+ * @typedef {import("./spec.js").SpecNode} SpecNode
+ * @typedef {import("./field.js").Context} Context
+ */
+
+/**
+ * What is told of a field right beside its label.
+ * @param {Context} ctx
+ * @param {SpecNode} node
+ * @param {boolean} nothing whether there is nothing to start from
+ */
+export function remarks(ctx, node, nothing) {
+  const keys = [];
+  if (!node.required && !node.has_default && nothing) keys.push(ctx.t("optional"));
+  if (node.deprecated) keys.push(ctx.t("deprecated"));
+  return keys.map((word) => h("span", "nba-soft", word));
+}
+
+/**
+ * The mark "changed · undo", or a way to take an answer back.
+ * @param {Context} ctx
+ */
+export function changeMark(ctx) {
+  const word = h("span");
+  const button = makeButton("nba-link");
+  const el = h("span", { class: "nba-mark", hidden: true }, word, button);
+  let name = "";
+  let shown = "";
+  const draw = () => {
+    setText(word, shown === "changed" ? `${ctx.t("changed")} · ` : "");
+    setText(button, shown && ctx.t(shown === "clear" ? "clear" : "undo"));
+    setLabel(button, shown && name ? `${button.textContent}: ${name}` : null);
+    el.hidden = shown === "";
+  };
+  return {
+    el,
+    button,
+    /** @param {string} given */
+    rename(given) {
+      name = given;
+      draw();
+    },
+    /** @param {"changed"|"clear"|""} what */
+    show(what) {
+      shown = what;
+      draw();
+    },
+  };
+}
+
+/**
+ * The box that says there is no value.
+ * @param {Context} ctx
+ */
+export function noneBox(ctx) {
+  const input = h("input", { type: "checkbox" });
+  const el = h("label", "nba-none", input, ctx.t("no_value"));
+  return {
+    el,
+    input,
+    /** @param {string} name */
+    rename: (name) => setLabel(input, `${name}: ${ctx.t("no_value")}`),
+  };
+}

@@ -1,0 +1,46 @@
+// @ts-check
+// Numbers, money and time as they are written.
+
+/**
+ * Digits in groups of three, the same in every locale, as the static view writes them.
+ * @param {number} n
+ */
+export function groupDigits(n) {
+  return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/**
+ * An amount in dollars, with as many digits as it takes to tell it from nothing.
+ * @param {number} n
+ */
+export function money(n) {
+  if (n >= 1) return groupDigits(Math.floor(n)) + n.toFixed(2).slice(-3);
+  return n === 0 ? "0" : n.toFixed(n < 0.01 ? 4 : 3);
+}
+
+/**
+ * A stretch of time in words.
+ * @param {import("./store.js").Store} store
+ * @param {number} seconds
+ * @param {boolean} [whole] no tenths, for what is counting
+ */
+export function duration(store, seconds, whole = false) {
+  if (seconds < 60) {
+    const tenths = seconds < 9.95 && !whole;
+    return store.t("seconds", { n: tenths ? seconds.toFixed(1) : Math.floor(seconds) });
+  }
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return store.t("minutes", { m: minutes, s: Math.floor(seconds % 60) });
+  return store.t("hours", { h: Math.floor(minutes / 60), m: minutes % 60 });
+}
+
+/**
+ * Minutes and seconds that are left.
+ * @param {number} seconds
+ */
+export function countdown(seconds) {
+  const left = Math.max(0, Math.ceil(seconds));
+  const two = (/** @type {number} */ n) => String(n).padStart(2, "0");
+  const [h, m, s] = [Math.floor(left / 3600), Math.floor(left / 60) % 60, left % 60];
+  return h > 0 ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+}

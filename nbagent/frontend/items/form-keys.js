@@ -1,0 +1,65 @@
+// @ts-check
+// Keys in a form: Enter and Ctrl+Enter answer, Escape goes back, digits pick.
+
+import { isTyping } from "../fields/inputs.js";
+
+/**
+ * A form, as far as its keys need it.
+ * @typedef {object} KeyedForm
+ * @property {import("../wire.js").FormItem} item
+ * @property {HTMLElement} slot where its fields are
+ * @property {{main: () => void, escape: () => boolean}} bar
+ */
+
+/** Kinds that are one question: Send waits for an answer, digits pick one. */
+const PICKED = new Set(["choice", "multi", "bool"]);
+
+/**
+ * Whether the whole form is one question with answers to pick from.
+ * @param {import("../fields/spec.js").SpecNode|undefined} root
+ */
+export function isPick(root) {
+  return root !== undefined && PICKED.has(root.kind);
+}
+
+/**
+ * Does what a key asks for. Enter alone never approves.
+ * @param {KeyboardEvent} event
+ * @param {KeyedForm} form
+ */
+export function pressKey(event, form) {
+  const { key, isComposing, ctrlKey, metaKey, altKey } = event;
+  if (isComposing) return;
+  if (key === "Escape" && form.bar.escape()) event.preventDefault();
+  if (key === "Enter") pressEnter(event, form);
+  if (/^[1-9]$/.test(key) && !ctrlKey && !metaKey && !altKey) pressDigit(event, form);
+}
+
+/**
+ * Answers: Ctrl+Enter from anywhere, Enter alone from a line of a question.
+ * @param {KeyboardEvent} event
+ * @param {KeyedForm} form
+ */
+function pressEnter(event, { item, bar }) {
+  const { target, ctrlKey, metaKey, shiftKey, repeat } = event;
+  const meant = ctrlKey || metaKey;
+  if (!meant && !(target instanceof HTMLInputElement)) return;
+  event.preventDefault();
+  const filters = target instanceof Element && target.classList.contains("nba-filter");
+  if (!repeat && (meant || (!item.approval && !shiftKey && !filters))) bar.main();
+}
+
+/**
+ * Picks the option that carries this digit.
+ * @param {KeyboardEvent} event
+ * @param {KeyedForm} form
+ */
+function pressDigit(event, { item, slot }) {
+  if (item.approval || !isPick(item.spec?.root)) return;
+  if (isTyping(/** @type {HTMLElement} */ (event.target))) return;
+  const input = slot.querySelector(`[data-option="${Number(event.key) - 1}"]`);
+  if (!(input instanceof HTMLInputElement) || input.closest("[hidden]") || input.disabled) return;
+  event.preventDefault();
+  input.focus();
+  input.click();
+}

@@ -1,0 +1,25 @@
+// @ts-check
+// What a drawn item is, and what the card around it offers.
+
+/**
+ * What the items of one card share.
+ * @typedef {object} CardContext
+ * @property {import("../store.js").Store} store
+ * @property {AbortSignal} signal
+ * @property {() => string} id an id nobody else has
+ * @property {() => number} clock milliseconds that never go back
+ * @property {(item: import("../wire.js").FormItem) => void} answered an answer of this view was accepted
+ * @property {(item: import("../wire.js").FormItem) => import("./form.js").FormView} form for a table: the form that stood alone, or a new one
+ * @property {(message: string) => void} say tells who cannot see the page
+ */
+/**
+ * A drawn item: one element that follows its data.
+ * @template {import("../wire.js").Item|import("./grouping.js").GroupItem} T
+ * @typedef {object} DrawnItem
+ * @property {HTMLElement} el
+ * @property {(item: T) => void} update
+ * @property {() => void} [remove] called once, when it leaves the page
+ * @property {() => void} [tick] called every second
+ * @property {() => void} [enter] puts the focus on a question that waits
+ */
+export {};

@@ -1,0 +1,73 @@
+// @ts-check
+// A button that appeared or moved under the pointer a moment ago ignores the press.
+
+import { every } from "../lifetime.js";
+
+/** Milliseconds a button must have stood still. */
+const STILL = 500;
+/** Milliseconds between two looks at where the buttons are. */
+const LOOK = 125;
+/** Pixels a button may move and still be where it was. */
+const SLACK = 4;
+
+/**
+ * Watches elements until the signal is aborted, and tells whether each stands still.
+ * @param {() => Iterable<HTMLElement>} elements those that are watched, asked anew at each look
+ * @param {() => number} clock milliseconds that never go back
+ * @param {AbortSignal} signal
+ */
+export function pressGuard(elements, clock, signal) {
+  /** @type {WeakMap<HTMLElement, Place & {since: number}>} */
+  const places = new WeakMap();
+  const look = () => {
+    for (const el of elements()) {
+      const now = placeOf(el);
+      const old = places.get(el);
+      // Scrolling moves it in the window, scroll anchoring in the page: a shift moves it in both.
+      const moved = !old || (isApart(old.window, now.window) && isApart(old.page, now.page));
+      const hidden = el.closest("[hidden]") !== null;
+      places.set(el, { ...now, since: moved || hidden ? clock() : old.since });
+    }
+  };
+  every(signal, LOOK, look);
+  look();
+  return {
+    look,
+    /**
+     * Whether a press of this element by pointer counts.
+     * @param {HTMLElement} el
+     */
+    stood(el) {
+      look();
+      const place = places.get(el);
+      return place !== undefined && clock() - place.since >= STILL;
+    },
+  };
+}
+
+/** @typedef {{x: number, y: number}} Point */
+/** @typedef {{window: Point, page: Point}} Place */
+
+/**
+ * Where an element is in the window, and in the page with all that scrolls around it.
+ * @param {HTMLElement} el
+ * @returns {Place}
+ */
+function placeOf(el) {
+  const { x, y } = el.getBoundingClientRect();
+  const page = { x, y };
+  for (let up = el.parentElement; up; up = up.parentElement) {
+    page.x += up.scrollLeft;
+    page.y += up.scrollTop;
+  }
+  return { window: { x, y }, page };
+}
+
+/**
+ * Whether two points are so far apart that an element moved.
+ * @param {Point} a
+ * @param {Point} b
+ */
+function isApart(a, b) {
+  return Math.abs(a.x - b.x) > SLACK || Math.abs(a.y - b.y) > SLACK;
+}

@@ -1,0 +1,42 @@
+// @ts-check
+// A decision that was made, in one line.
+
+import { attr, fill, h, words } from "../dom.js";
+import { factList } from "../fields/facts.js";
+import { duration } from "../format.js";
+
+/**
+ * @typedef {import("../wire.js").RecordItem} RecordItem
+ * @typedef {import("./item.js").CardContext} CardContext
+ */
+
+/**
+ * Draws a record.
+ * @param {RecordItem} first
+ * @param {CardContext} card
+ * @returns {import("./item.js").DrawnItem<RecordItem>}
+ */
+export function drawRecord(first, card) {
+  const el = h("div", { class: "nba-record", tabindex: "-1" });
+  const update = (/** @type {RecordItem} */ item) => {
+    const after =
+      item.after === null
+        ? ""
+        : card.store.t("after", { t: duration(card.store, item.after, true) });
+    const line = [
+      words("b", "", item.title),
+      words("span", "nba-decision", item.decision),
+      h("span", "nba-time", after),
+    ];
+    attr(el, "data-tone", item.tone);
+    const details = factList(item.details);
+    fill(
+      el,
+      details
+        ? h("details", {}, h("summary", {}, ...line), details)
+        : h("div", "nba-line", ...line),
+    );
+  };
+  update(first);
+  return { el, update };
+}

@@ -1,0 +1,38 @@
+// @ts-check
+// How far the answer of one form has come. Pure: the form acts on what it becomes.
+
+/**
+ * `open`: an answer can be given. `sent`: its receipt is awaited, in `delayed` and `overdue` for so long
+ * that the person and then the kernel are told. `accepted`: the form stays as it is until its record comes.
+ * `forAll` tells an answer for all questions of a table from one of this form's own.
+ * @typedef {{state: "sent"|"delayed"|"overdue", id: string, forAll: boolean}} Sent
+ * @typedef {{state: "open"}|Sent|{state: "accepted"}} Submission
+ */
+/**
+ * `late`: the time of a state is over. `shown`: the kernel shows the question, still unanswered.
+ * @typedef {{type: "sent", id: string, forAll: boolean}|{type: "late"}|{type: "shown"}|{type: "judged", ok: boolean}} SubmissionEvent
+ */
+
+/** @type {Submission} */
+export const OPEN = { state: "open" };
+
+/**
+ * The submission after something happened.
+ * @param {Submission} now
+ * @param {SubmissionEvent} event
+ * @returns {Submission}
+ */
+export function nextSubmission(now, event) {
+  switch (event.type) {
+    case "sent":
+      return { state: "sent", id: event.id, forAll: event.forAll };
+    case "late":
+      if (now.state === "sent") return { ...now, state: "delayed" };
+      return now.state === "delayed" ? { ...now, state: "overdue" } : now;
+    case "shown":
+      // The receipt was lost, or the answer: it can be given again.
+      return now.state === "overdue" ? OPEN : now;
+    case "judged":
+      return event.ok ? { state: "accepted" } : OPEN;
+  }
+}

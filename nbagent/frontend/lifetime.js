@@ -1,0 +1,78 @@
+// @ts-check
+// Listeners and timers that end with the view they belong to. No other file makes any.
+
+/**
+ * A listener that the signal takes away.
+ * @template {keyof HTMLElementEventMap} K
+ * @param {AbortSignal} signal
+ * @param {EventTarget} target
+ * @param {K} type
+ * @param {(event: HTMLElementEventMap[K]) => void} listener
+ * @param {boolean} [capture]
+ */
+export function on(signal, target, type, listener, capture = false) {
+  target.addEventListener(type, /** @type {EventListener} */ (listener), { signal, capture });
+}
+
+/**
+ * A listener for presses, by pointer or by key, that the signal takes away.
+ * @param {AbortSignal} signal
+ * @param {EventTarget} target
+ * @param {(event: MouseEvent) => void} listener
+ */
+export function onClick(signal, target, listener) {
+  on(signal, target, "click", listener);
+}
+
+/**
+ * Does something once, when the signal is aborted.
+ * @param {AbortSignal} signal
+ * @param {() => unknown} listener
+ */
+export function onAbort(signal, listener) {
+  signal.addEventListener("abort", listener, { once: true });
+}
+
+/**
+ * A life within another: it can end by itself, and ends with the one around it.
+ * @param {AbortSignal} signal of the one around it
+ */
+export function lifeWithin(signal) {
+  const life = new AbortController();
+  on(life.signal, signal, "abort", () => life.abort());
+  return life;
+}
+
+/**
+ * Does something again and again until the signal is aborted.
+ * @param {AbortSignal} signal
+ * @param {number} ms
+ * @param {() => void} act
+ */
+export function every(signal, ms, act) {
+  const id = setInterval(act, ms);
+  onAbort(signal, () => clearInterval(id));
+}
+
+/** @typedef {ReturnType<typeof makeTimer>} Timer */
+
+/**
+ * One timer, started as often as needed: each start forgets the one before, and an abort all of them.
+ * @param {AbortSignal} signal
+ */
+export function makeTimer(signal) {
+  let id = 0;
+  const stop = () => clearTimeout(id);
+  onAbort(signal, stop);
+  return {
+    stop,
+    /**
+     * @param {number} ms
+     * @param {() => void} act
+     */
+    start(ms, act) {
+      stop();
+      if (!signal.aborted) id = setTimeout(act, ms);
+    },
+  };
+}

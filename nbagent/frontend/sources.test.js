@@ -1,0 +1,37 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { TEXTS } from "./test-support/fake-host.js";
+
+const here = import.meta.dirname;
+const sources = ["", "fields", "items"].flatMap((folder) =>
+  readdirSync(join(here, folder))
+    .filter((name) => name.endsWith(".js") && !/\.(test|config)\.js$/.test(name))
+    .map((name) => [join(folder, name), readFileSync(join(here, folder, name), "utf8")]),
+);
+
+test("every sentence the page asks for is one Python sends", () => {
+  const asked = sources.flatMap(([name, source]) => [
+    ...[...source.matchAll(/\b(?:t|say)\(\s*"(\w+)"/g)].map((found) => [found[1], name]),
+    ...[...source.matchAll(/\btn\(\s*"(\w+)"/g)].flatMap((found) => [
+      [found[1], name],
+      [`${found[1]}_one`, name],
+    ]),
+  ]);
+  expect(asked.length).toBeGreaterThan(40);
+  expect(asked.filter(([key]) => !(key in TEXTS))).toEqual([]);
+});
+
+/** The sources in which this stands. */
+const containing = (/** @type {RegExp} */ what) =>
+  sources.filter(([, source]) => what.test(source)).map(([name]) => name);
+
+test("markup comes in at one place only", () => {
+  expect(containing(/innerHTML|outerHTML|insertAdjacentHTML/)).toEqual(["dom.js"]);
+});
+
+test("listeners and timers are made at one place only, where each has a signal that ends it", () => {
+  const made =
+    /addEventListener|setTimeout|setInterval|request\w+(Frame|Callback)|Observer\(|\.on\w+ =/;
+  expect(containing(made)).toEqual(["lifetime.js"]);
+});

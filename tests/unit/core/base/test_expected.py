@@ -1,0 +1,63 @@
+"""What answers a question, decided once from who asks and what it says."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import nbagent as nb
+from nbagent.core.base.interrupts import Expects, InterruptKind
+from nbagent.core.base.metadata import expected
+
+
+class Offer(BaseModel):
+    why: str = "cheap"
+    choices: list[str] = ["a", "b"]
+
+
+YES_OR_NO = {"type": "boolean"}
+CHOOSE = nb.Choose("Which?", ["a", "b"])
+WRITE = nb.Choose("Which?", [], allow_other=True)
+
+TABLE: list[tuple[InterruptKind, Any, dict[str, Any], Expects]] = [
+    # who asks, what it says, what else there is, what answers it
+    ("tool", None, {}, "approval"),
+    ("tool", "Sure?", {}, "approval"),
+    ("tool", nb.Confirm("Sure?"), {}, "approval"),
+    ("tool", {"message": "Sure?", "danger": True}, {}, "approval"),
+    ("tool", {"choices": "of a text"}, {}, "approval"),
+    ("tool", nb.Edit("Look"), {"editable": True}, "edit"),
+    ("tool", None, {"editable": ("to",)}, "edit"),
+    ("tool", nb.Ask("How many?"), {}, "value"),
+    ("tool", nb.Ask("How many?"), {"editable": True}, "value"),
+    ("tool", CHOOSE, {}, "choice"),
+    ("tool", Offer(), {}, "choice"),
+    ("tool", {"choices": ["a"]}, {}, "choice"),
+    ("tool", WRITE, {}, "value"),
+    ("tool", nb.Ask("How many?"), {"external": True}, "external"),
+    ("tool", None, {"external": True}, "external"),
+    ("approval", None, {}, "approval"),
+    ("approval", {"choices": ["a"]}, {}, "approval"),
+    ("approval", None, {"editable": True}, "edit"),
+    ("question", None, {}, "value"),
+    ("question", nb.Confirm("Sure?"), {"reply_schema": YES_OR_NO}, "value"),
+    ("question", {"question": "Which?", "choices": ["a", "b"]}, {}, "choice"),
+    ("question", {"question": "Which?", "choices": []}, {}, "value"),
+    ("ask", nb.Ask("To whom?"), {}, "value"),
+    ("ask", nb.Ask("Really?"), {"reply_schema": YES_OR_NO}, "value"),
+    ("ask", {"message": "Really?", "danger": True}, {"reply_schema": YES_OR_NO}, "value"),
+    ("ask", nb.Confirm("Sure?"), {"reply_schema": YES_OR_NO}, "confirmation"),
+    ("ask", nb.Confirm("Sure?"), {"reply_schema": {"type": "string"}}, "value"),
+    ("ask", CHOOSE, {}, "choice"),
+    ("ask", WRITE, {}, "value"),
+    ("budget", {"message": "Go on?"}, {}, "budget"),
+]
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_what_answers_a_question_follows_from_who_asks_and_what_it_says(
+    row: tuple[InterruptKind, Any, dict[str, Any], Expects],
+) -> None:
+    """A choice, a value, a yes or no: everybody after this reads it off the event."""
+    kind, metadata, more, answer = row
+    assert expected(kind, metadata, **more) == answer

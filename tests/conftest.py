@@ -12,3 +12,30 @@ def no_real_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take away the API key and point the client at a port that refuses."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("OPENAI_BASE_URL", REFUSED)
+
+
+SLOWEST = (
+    "test_published_forms.py",
+    "test_any_schedule.py",
+    "test_answers.py",
+    "test_quickstart.py",
+    "test_handover.py",
+    "tests/browser/",
+    "test_kernel.py",
+)
+"""Files that take longest, longest first: begun last, one of them would keep one core idle."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have ``pytest -n 2 --dist loadfile`` keep the order below: its own is by the number of tests."""
+    config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slowest files."""
+
+    def place(item: pytest.Item) -> int:
+        return next((n for n, name in enumerate(SLOWEST) if name in item.nodeid), len(SLOWEST))
+
+    items.sort(key=place)

@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
-from tests.browser.notebook_page import WAIT_MS, App, NotebookPage
+from tests.browser.notebook_page import VIEWPORT, WAIT_MS, App, NotebookPage
 from tests.browser.server import JupyterServer
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -83,27 +83,48 @@ def browser(chromium: str) -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """What the tabs of one module share: cache and storage."""
+    with browser.new_context(viewport=VIEWPORT) as context:
+        yield context
+
+
+@pytest.fixture(scope="module")
+def kept() -> list[NotebookPage]:
+    """The tab in which JupyterLab runs already, if there is one: starting it is what takes longest."""
+    return []
+
+
 @pytest.fixture
 def open_page(
-    browser: Browser, server: JupyterServer, request: pytest.FixtureRequest
+    profile: BrowserContext,
+    kept: list[NotebookPage],
+    server: JupyterServer,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., NotebookPage]]:
     """``open_page(name, app=App.LAB, kernel=True)`` opens a notebook; tabs share one profile.
 
     A test that fails leaves a screenshot of every tab; every kernel is shut down at the end.
     """
-    context = browser.new_context(viewport={"width": 1100, "height": 900})
     pages: list[NotebookPage] = []
 
     def open_page(name: str, *, app: App = App.LAB, kernel: bool = True) -> NotebookPage:
-        pages.append(NotebookPage(context, server, app))
+        if kept and app is App.LAB and kernel:
+            pages.append(kept.pop())
+            return pages[-1].open_next(name)
+        pages.append(NotebookPage(profile, server, app))
         return pages[-1].open(name, kernel=kernel)
 
     yield open_page
-    if request.node.stash.get(BODY_FAILED, False):
-        for number, page in enumerate(pages):
-            if not page.page.is_closed():
-                page.shot(f"failed-{re.sub(r'[^a-z0-9]+', '-', request.node.name)}-{number}")
-    context.close()
+    failed = request.node.stash.get(BODY_FAILED, False)
+    for number, page in enumerate(pages):
+        if failed and not page.page.is_closed():
+            page.shot(f"failed-{re.sub(r'[^a-z0-9]+', '-', request.node.name)}-{number}")
+        if not (failed or kept) and page.put_away():
+            kept.append(page)
+        else:
+            page.close()
     server.end_sessions()
     server.forget_settings()
 

@@ -19,11 +19,26 @@ KERNEL_READY = """() => {
   const kernel = window.jupyterapp?.shell.currentWidget?.context?.sessionContext?.session?.kernel;
   return kernel?.connectionStatus === "connected" && kernel.status === "idle";
 }"""
+KERNEL_CONNECTED = """() => {
+  const kernel = window.jupyterapp?.shell.currentWidget?.context?.sessionContext?.session?.kernel;
+  return kernel?.connectionStatus === "connected";
+}"""
 SHOWN = """() => !!window.jupyterapp?.shell.currentWidget?.context?.isReady"""
 ALL_CELLS_RAN = """() => [...window.jupyterapp.shell.currentWidget.content.widgets].every(
   cell => cell.model.type !== "code" || !cell.model.sharedModel.source.trim()
     || (cell.model.executionCount !== null && cell.prompt !== "*"))"""
-
+OPEN = "name => window.jupyterapp.commands.execute('docmanager:open', { path: name })"
+PUT_AWAY = """async () => {
+  const { shell } = window.jupyterapp;
+  const light = document.body.dataset.jpThemeLight === "true";
+  if (document.querySelector(".jp-Dialog") || !light) return false;
+  for (const widget of [...shell.widgets("main")]) {
+    await widget.context?.sessionContext.shutdown();
+    widget.dispose();
+  }
+  return true;
+}"""
+VIEWPORT = {"width": 1100, "height": 900}
 
 JUPYTERS_OWN_ERRORS = (
     "Cannot read properties of undefined (reading 'schema')",  # Notebook 7.6, at every start
@@ -50,7 +65,7 @@ class NotebookPage:
         self.errors: list[str] = []
         """What the page logged as an error or threw, as text, without what is Jupyter's own."""
         self._server = server
-        self._name = ""
+        self._plain = True
         self.page: Page = context.new_page()
         self.page.set_default_timeout(WAIT_MS)
         self._sockets: list[WebSocket] = []
@@ -60,8 +75,8 @@ class NotebookPage:
 
     def open(self, name: str, *, kernel: bool = True) -> NotebookPage:
         """Open the notebook; with ``kernel=False`` as on a machine that has no kernel to offer."""
-        self._name = name
         if not kernel:
+            self._plain = False
             self.page.route("**/api/kernelspecs*", no_kernels)
         self.page.goto(f"{self._server.url}{self.app.path(name)}")
         self._wait_until_shown()
@@ -69,6 +84,24 @@ class NotebookPage:
             self.wait_for_kernel()
         else:
             self._decline_kernel()
+        return self
+
+    def put_away(self) -> bool:
+        """End the notebook and its kernel in JupyterLab, so that the tab is ready for ``open_next``.
+
+        False where the tab is closed, or stands otherwise than it began.
+        """
+        if self.app is not App.LAB or self.page.is_closed() or not self._plain:
+            return False
+        return bool(self.page.evaluate(PUT_AWAY))
+
+    def open_next(self, name: str) -> NotebookPage:
+        """Open another notebook in this tab, in the JupyterLab that runs there already."""
+        self.errors = []
+        self.page.set_viewport_size(VIEWPORT)
+        self.page.evaluate(OPEN, name)
+        self._wait_until_shown()
+        self.wait_for_kernel()
         return self
 
     def reload(self) -> None:
@@ -80,6 +113,10 @@ class NotebookPage:
     def wait_for_kernel(self) -> None:
         """Wait until the kernel is connected and idle."""
         self.page.wait_for_function(KERNEL_READY)
+
+    def wait_for_connection(self) -> None:
+        """Wait until the kernel is connected; it may be at work."""
+        self.page.wait_for_function(KERNEL_CONNECTED)
 
     def run_all(self) -> None:
         """Start every cell; returns at once, as cells may wait for a form."""
@@ -119,9 +156,13 @@ class NotebookPage:
     @contextmanager
     def sending(self, text: str) -> Iterator[None]:
         """Wait at the end of the block until the page has sent the kernel something with this text."""
-        sent = text.encode()
-        socket = self._sockets[-1]
-        with socket.expect_event("framesent", lambda frame: sent in as_bytes(frame)):
+        with self._socket_says("framesent", text):
+            yield
+
+    @contextmanager
+    def receiving(self, text: str) -> Iterator[None]:
+        """Wait at the end of the block until the kernel has sent the page something with this text."""
+        with self._socket_says("framereceived", text):
             yield
 
     def dark(self) -> None:
@@ -141,6 +182,11 @@ class NotebookPage:
     def output(self, index: int) -> Locator:
         """The output area of the cell at this position."""
         return self.cell(index).locator(".jp-Cell-outputArea")
+
+    def style(self, css: str) -> None:
+        """Add a style sheet to the page."""
+        self._plain = False
+        self.page.add_style_tag(content=css)
 
     def turn_to(self, index: int) -> None:
         """Click on a cell, as a person does who goes on reading there."""
@@ -165,6 +211,12 @@ class NotebookPage:
         dialog = self.page.locator(".jp-Dialog")
         dialog.locator("button.jp-mod-accept").click()
         expect(dialog).to_have_count(0)
+
+    @contextmanager
+    def _socket_says(self, event: str, text: str) -> Iterator[None]:
+        said = text.encode()
+        with self._sockets[-1].expect_event(event, lambda frame: said in as_bytes(frame)):
+            yield
 
     def _theme(self, theme: str) -> None:
         self.page.evaluate(

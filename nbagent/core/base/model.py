@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from .messages import Message
 
@@ -42,8 +42,7 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One request to a model."""
 
     messages: Sequence[Message]
@@ -57,49 +56,64 @@ class Request:
     """Whether anybody watches the deltas; without, an adapter may ask for the whole at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(NamedTuple):
     """More text; adapters may join what arrived together."""
 
-    type: ClassVar[Literal["text_delta"]] = "text_delta"
     text: str
 
+    @property
+    def type(self) -> Literal["text_delta"]:
+        """The tag of this kind of event."""
+        return "text_delta"
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+
+class ReasoningDelta(NamedTuple):
     """More of the model's reasoning."""
 
-    type: ClassVar[Literal["reasoning_delta"]] = "reasoning_delta"
     text: str
 
+    @property
+    def type(self) -> Literal["reasoning_delta"]:
+        """The tag of this kind of event."""
+        return "reasoning_delta"
 
-@dataclass(frozen=True, slots=True)
-class ToolCallDelta:
+
+class ToolCallDelta(NamedTuple):
     """More of one tool call: ``id`` and ``name`` come once, ``arguments`` is JSON text in pieces."""
 
-    type: ClassVar[Literal["tool_call_delta"]] = "tool_call_delta"
-    index: int
+    index: int  # type: ignore[assignment]  # in the place of tuple's own
     arguments: str = ""
     id: str | None = None
     name: str | None = None
 
+    @property
+    def type(self) -> Literal["tool_call_delta"]:
+        """The tag of this kind of event."""
+        return "tool_call_delta"
 
-@dataclass(frozen=True, slots=True)
-class Discarded:
+
+class Discarded(NamedTuple):
     """What was streamed so far in this response does not count: the attempt failed and is repeated."""
 
-    type: ClassVar[Literal["discarded"]] = "discarded"
     reason: str
 
+    @property
+    def type(self) -> Literal["discarded"]:
+        """The tag of this kind of event."""
+        return "discarded"
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+
+class Finished(NamedTuple):
     """The response is whole; always the last delta. A stream that ends without it is broken."""
 
-    type: ClassVar[Literal["finished"]] = "finished"
     reason: FinishReason = "stop"
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     model: str | None = None
+
+    @property
+    def type(self) -> Literal["finished"]:
+        """The tag of this kind of event."""
+        return "finished"
 
 
 ModelDelta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Discarded | Finished

@@ -6,10 +6,9 @@ import inspect
 import logging
 import traceback
 from contextlib import aclosing, closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbagent.core.base.interrupts import Interrupt
 from nbagent.core.base.messages import dumps
@@ -28,8 +27,7 @@ MAX_TEXT = 4_000
 _ENGINE = str(Path(__file__).parents[1])
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(NamedTuple):
     """Kept in the place of a tool's value: the traceback of what it raised."""
 
     traceback: str

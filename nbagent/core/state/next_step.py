@@ -5,8 +5,7 @@ The state is a fold over the run's events (``fold.py``) or what a history says (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nbagent.core.base.messages import Json, dumps, text_of
 
@@ -32,8 +31,7 @@ class CallModel(_Bare):
     """Ask the model for its next message."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunCalls:
+class RunCalls(NamedTuple):
     """Attempt these calls, each on its own."""
 
     ids: tuple[str, ...]
@@ -47,8 +45,7 @@ class LimitReached(_Bare):
     """The turns are used up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(NamedTuple):
     """The run has its final answer."""
 
     text: str

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 MAX_PRINTED = 20_000
 """Characters of printed text kept per call; the first and last halves of what was printed."""
@@ -21,47 +20,59 @@ Bundle: TypeAlias = dict[str, Any]
 """A mime bundle: mime type to data, as IPython publishes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
+class Printed(NamedTuple):
     """A tool printed, logged or warned."""
 
-    type: ClassVar[Literal["printed"]] = "printed"
     call_id: str
     stream: Stream
     text: str
     scope: tuple[str, ...] = ()
 
+    @property
+    def type(self) -> Literal["printed"]:
+        """The tag of this kind of event."""
+        return "printed"
 
-@dataclass(frozen=True, slots=True)
-class Displayed:
+
+class Displayed(NamedTuple):
     """A tool displayed something; ``display_id`` names a display that a later one replaces."""
 
-    type: ClassVar[Literal["displayed"]] = "displayed"
     call_id: str
     bundle: Bundle
     display_id: str | None = None
     scope: tuple[str, ...] = ()
 
+    @property
+    def type(self) -> Literal["displayed"]:
+        """The tag of this kind of event."""
+        return "displayed"
 
-@dataclass(frozen=True, slots=True)
-class Progressed:
+
+class Progressed(NamedTuple):
     """A tool told how far it is: ``fraction`` from 0 to 1, or None where it cannot know."""
 
-    type: ClassVar[Literal["progressed"]] = "progressed"
     call_id: str
     fraction: float | None
     text: str
     scope: tuple[str, ...] = ()
 
+    @property
+    def type(self) -> Literal["progressed"]:
+        """The tag of this kind of event."""
+        return "progressed"
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+
+class Chunk(NamedTuple):
     """A streaming tool yielded a piece of its result."""
 
-    type: ClassVar[Literal["chunk"]] = "chunk"
     call_id: str
     text: str
     scope: tuple[str, ...] = ()
+
+    @property
+    def type(self) -> Literal["chunk"]:
+        """The tag of this kind of event."""
+        return "chunk"
 
 
 OutputDelta: TypeAlias = Printed | Displayed | Progressed | Chunk

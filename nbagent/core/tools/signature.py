@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
@@ -16,8 +15,7 @@ from nbagent.core.base.errors import ToolError
 from .context import ToolContext
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """What a function's parameters say: its input model, where ``ctx`` goes, what it returns."""
 
     parameters: dict[str, tuple[Any, Any]]

@@ -8,7 +8,7 @@ import re
 import typing
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from pydantic import (
     BaseModel,
@@ -56,8 +56,7 @@ class Presenter(Protocol):
         """The bundle; never raises."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOptions:
+class ToolOptions(NamedTuple):
     """How a tool is run."""
 
     thread: bool = True

@@ -134,7 +134,7 @@ class Attempt:
             typed = tool.parse(call.input)
         except ValidationError as error:
             return self._failed(f"The arguments do not fit {call.name}: {describe(error)}")
-        except Exception as error:  # a validator of the tool's own that breaks
+        except BaseException as error:  # a validator of the tool's own that breaks
             return self._raised(error)
         outdated = self._outdated(tool)
         if outdated is not None:
@@ -157,9 +157,9 @@ class Attempt:
         value: Any = None
         try:
             value = await self._through_middleware(tool, typed)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
+        except (
+            BaseException
+        ) as error:  # SystemExit too: past here it would end the loop, and with it all
             if isinstance(error, asyncio.CancelledError) and _cancelling():
                 raise
             pause = found_in(error)
@@ -174,7 +174,7 @@ class Attempt:
             return self._raised(failure)
         try:
             return self._finished(value)
-        except Exception as error:  # a result whose own methods break
+        except BaseException as error:  # a result whose own methods break
             return self._raised(error)
 
     def _stopped(self, tool: Tool[..., Any]) -> Ending:

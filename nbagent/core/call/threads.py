@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import itertools
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
+logger = logging.getLogger("nbagent")
 
 MAX_THREADS = 64
 """Sync tools that run at one time on one loop; further ones wait their turn."""
@@ -76,11 +78,11 @@ def _set(put: Callable[[Any], None], value: Any, future: asyncio.Future[Any]) ->
 
 
 class ThreadStopped(RuntimeError):
-    """A tool in a thread raised ``StopIteration`` or ``SystemExit``, which a future cannot carry."""
+    """A tool in a thread raised ``StopIteration``, ``SystemExit`` or their like, which no future carries."""
 
 
 def _raisable(error: BaseException) -> BaseException:
-    if isinstance(error, StopIteration | SystemExit | KeyboardInterrupt):
+    if isinstance(error, StopIteration | SystemExit | KeyboardInterrupt | GeneratorExit):
         stopped = ThreadStopped(f"the tool raised {type(error).__name__}: {error}")
         stopped.__cause__ = error
         return stopped
@@ -92,9 +94,19 @@ def private_loop() -> asyncio.AbstractEventLoop:
     with _private_lock:
         if not _private:
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="nbagent-loop", daemon=True).start()
+            thread = partial(_run_for_ever, loop)
+            threading.Thread(target=thread, name="nbagent-loop", daemon=True).start()
             _private.append(loop)
         return _private[0]
+
+
+def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop, whatever a task of somebody's own raises: other runs live on it too."""
+    while not loop.is_closed():
+        try:
+            loop.run_forever()
+        except BaseException:
+            logger.exception("a task on the loop of runs raised what would have ended the loop")
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

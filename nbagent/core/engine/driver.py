@@ -211,7 +211,9 @@ class Driver:
                 state = self.journal.state
                 if one_response and state.calls and state.turns > turns:
                     return
-        except Exception as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # SystemExit too: past here it would end the loop
             failure = self._failed(error)
             if failure is error:
                 raise
@@ -421,7 +423,7 @@ class Driver:
         if asked:
             self._hooks.paused(event)
 
-    def _failed(self, error: Exception) -> NbagentError:
+    def _failed(self, error: BaseException) -> NbagentError:
         """Write the failure down, and make it an error that carries the history so far."""
         state = self.journal.state
         name = type(error).__name__
@@ -456,7 +458,7 @@ def _final_output(spec: RunSpec, finish: Finish) -> Json:
         ) from error
 
 
-def with_history(error: Exception, state: RunState) -> NbagentError:
+def with_history(error: BaseException, state: RunState) -> NbagentError:
     """The error, carrying the messages to resume from; misuse stays what it is."""
     if isinstance(error, UsageError):
         return error

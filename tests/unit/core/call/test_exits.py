@@ -1,0 +1,160 @@
+"""Whatever a body raises ends its call, and nothing else: siblings live, and later runs work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+
+call = nb.ScriptedModel.call
+
+
+class Stop(BaseException):
+    """An exception of a library's own that is no ``Exception``."""
+
+
+EXITS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration, Stop]
+
+
+def in_thread(error: type[BaseException]) -> nb.Tool[..., Any]:
+    @nb.tool
+    def act() -> str:
+        raise error("out")
+
+    return act
+
+
+def on_loop(error: type[BaseException]) -> nb.Tool[..., Any]:
+    @nb.tool(thread=False)
+    def act() -> str:
+        raise error("out")
+
+    return act
+
+
+def coroutine(error: type[BaseException]) -> nb.Tool[..., Any]:
+    @nb.tool
+    async def act() -> str:
+        await asyncio.sleep(0)
+        raise error("out")
+
+    return act
+
+
+def generator(error: type[BaseException]) -> nb.Tool[..., Any]:
+    @nb.tool
+    def act() -> Iterator[str]:
+        yield "piece"
+        raise error("out")
+
+    return act
+
+
+def async_generator(error: type[BaseException]) -> nb.Tool[..., Any]:
+    @nb.tool
+    async def act() -> AsyncIterator[str]:
+        yield "piece"
+        raise error("out")
+
+    return act
+
+
+@nb.tool
+async def beside() -> str:
+    """A sibling that takes a moment longer."""
+    await asyncio.sleep(0.01)
+    return "done beside"
+
+
+def agent_with(tool: nb.Tool[..., Any]) -> nb.Agent:
+    return nb.Agent(
+        nb.ScriptedModel([[call("act"), call("beside")], "went on"]), tools=[tool, beside]
+    )
+
+
+def check(calls: dict[str, list[Any]], error: type[BaseException]) -> None:
+    (act,), (sibling,) = calls["act"], calls["beside"]
+    assert act.failed
+    assert "act failed" in act.error
+    assert error.__name__ in act.error
+    assert sibling.output == "done beside"
+
+
+@pytest.mark.parametrize("error", EXITS, ids=lambda e: e.__name__)
+@pytest.mark.parametrize("kind", [in_thread, on_loop, coroutine, generator, async_generator])
+class TestEveryBody:
+    """Each kind of body, each exception, wherever the run lives."""
+
+    async def test_c143_on_the_callers_loop(
+        self, kind: Callable[..., Any], error: type[BaseException]
+    ) -> None:
+        """A run of a script's own loop."""
+        run = agent_with(kind(error)).run("go")
+        result = await asyncio.wait_for(run, 20)
+        check(result.calls, error)
+        assert result.text == "went on"
+
+    def test_c143_on_the_loop_of_runs(
+        self, kind: Callable[..., Any], error: type[BaseException]
+    ) -> None:
+        """``run_sync`` from code without a loop, and the next one too."""
+        result = agent_with(kind(error)).run_sync("go")
+        check(result.calls, error)
+        assert nb.Agent(nb.ScriptedModel(["and again"])).run_sync("go").text == "and again"
+
+    async def test_c143_step_by_step(
+        self, kind: Callable[..., Any], error: type[BaseException]
+    ) -> None:
+        """``generate``."""
+        response = await agent_with(kind(error)).generate("go")
+        assert response.text == "went on"
+
+
+@pytest.mark.parametrize("error", EXITS, ids=lambda e: e.__name__)
+def test_what_a_middleware_raises_ends_its_call_alone(error: type[BaseException]) -> None:
+    """It stands between the tool and the engine, and is no more trusted."""
+
+    async def around(_call: Any, _next: Any) -> Any:
+        raise error("out")
+
+    model = nb.ScriptedModel([[call("beside")], "went on"])
+    result = nb.Agent(model, tools=[beside], middleware=[around]).run_sync("go")
+    assert result.calls["beside"][0].failed
+    assert result.text == "went on"
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_model_that_exits_fails_its_run_alone(error: type[BaseException]) -> None:
+    """The loop that runs share goes on."""
+
+    class Exits:
+        name = "exits"
+
+        async def stream(self, _request: Any) -> AsyncIterator[Any]:
+            raise error("out")
+            yield
+
+    with pytest.raises(nb.NbagentError, match=error.__name__):
+        nb.Agent(Exits()).run_sync("go")
+    assert nb.Agent(nb.ScriptedModel(["and again"])).run_sync("go").text == "and again"
+
+
+def test_a_task_of_a_tools_own_that_exits_does_not_end_the_loop_of_runs() -> None:
+    """Asyncio lets it out of the loop; the loop is run on."""
+
+    @nb.tool
+    async def act() -> str:
+        async def leave() -> None:
+            raise SystemExit
+
+        task = asyncio.create_task(leave())
+        await asyncio.wait([task])
+        return type(task.exception()).__name__
+
+    model = nb.ScriptedModel([[call("act")], "went on"])
+    result = nb.Agent(model, tools=[act]).run_sync("go")
+    assert (result.calls["act"][0].value, result.text) == ("SystemExit", "went on")

@@ -32,7 +32,6 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
 from nbagent.core.call.setup import CallSetup, Hooks, SubrunWaits
 from nbagent.core.journal.journal import AnyJournal, InnerJournal
-from nbagent.core.state.history import paused_messages
 from nbagent.core.state.next_step import (
     CallModel,
     Done,
@@ -43,6 +42,7 @@ from nbagent.core.state.next_step import (
     Wait,
     next_step,
 )
+from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls, status_of
 from nbagent.core.tools.spec import Inner, RunSpec
 from nbagent.core.tools.tool import Tool

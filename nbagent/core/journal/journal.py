@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from nbagent.core.base.errors import Conflict, NbagentError, StoreError, UsageError
+from nbagent.core.base.errors import Conflict, NbagentError, StoreError
 from nbagent.core.base.events import (
     Resolved,
     RunCancelled,
-    RunFailed,
     RunRetried,
     RunStarted,
     StepFinished,
@@ -24,9 +23,9 @@ from nbagent.core.base.events import (
     slim,
 )
 from nbagent.core.base.model import ModelDelta
-from nbagent.core.base.process import describe_process, this_process
+from nbagent.core.base.process import this_process
 from nbagent.core.state.fold import apply
-from nbagent.core.state.state import CallState, RunState, evolve, running_calls
+from nbagent.core.state.state import CallState, RunState, evolve
 from nbagent.core.tools.output import Chunk, Displayed, OutputDelta, Printed, Progressed
 
 _TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried)
@@ -412,24 +411,6 @@ def forget_unwritten(run_id: str) -> None:
     """It is written, or of no use any more."""
     with _lock:
         _kept.pop(run_id, None)
-
-
-def check_known(state: RunState, failed: RunFailed) -> None:
-    """Refuse to run bodies again whose results another process may have failed to store.
-
-    Raises:
-        UsageError: naming the tools, as they may have done their work.
-    """
-    if failed.error != StoreError.__name__ or failed.owner in ("", this_process()):
-        return
-    unknown = running_calls(state)
-    if unknown:
-        told = ", ".join(repr(call.name) for call in unknown)
-        raise UsageError(
-            f"the store failed while {describe_process(failed.owner)} ran these calls: {told}. Whether they "
-            "took effect is known there alone, so they are not run again here: retry there, or "
-            "start a new run; after= goes on with what was said"
-        )
 
 
 def _call_of(state: RunState, event: CallOutcome) -> CallState | None:

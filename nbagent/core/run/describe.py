@@ -9,7 +9,7 @@ from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, Ru
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import ASKED_AGAIN, PendingInterrupt
 from nbagent.core.base.messages import Json
-from nbagent.core.state.history import paused_messages
+from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import RunState, status_of
 from nbagent.core.tools.spec import RunSpec
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from nbagent.core.base.errors import RunError, UsageError
-from nbagent.core.base.events import Resolved, RunFailed
-from nbagent.core.base.process import describe_process, has_ended, this_process
+from nbagent.core.base.errors import RunError
+from nbagent.core.base.events import Resolved
+from nbagent.core.base.process import has_ended, this_process
 from nbagent.core.state.next_step import Wait, next_step
+from nbagent.core.state.retry import named_with_owner
 from nbagent.core.state.state import CallState, RunState, running_calls
 
 POLL = 0.25
@@ -61,7 +62,7 @@ def lost_calls(state: RunState, *, is_driven_here: bool, silent: float) -> list[
 def loss(state: RunState, lost: list[CallState]) -> RunError:
     """The error of a run that cannot go on, as nobody knows what these calls came to."""
     return RunError(
-        f"these calls were started and never ended, and who ran them is gone: {_named(lost)}. Whether "
+        f"these calls were started and never ended, and who ran them is gone: {named_with_owner(lost)}. Whether "
         "they took effect is not known, so they are not run again",
         messages=state.messages,
     )
@@ -75,22 +76,3 @@ def next_driver(state: RunState, answer: Resolved) -> str:
     if call is None or answer.id not in call.asked or has_ended(call.owner) is not False:
         return this_process()
     return call.owner
-
-
-def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:
-    """Refuse to run bodies again that ran in another process than the one in which the run failed.
-
-    Raises:
-        UsageError: naming the tools, as they may have done their work.
-    """
-    elsewhere = [c for c in running_calls(state) if failed.owner and c.owner != failed.owner]
-    if elsewhere:
-        raise UsageError(
-            f"these calls ran in another process when the run failed: {_named(elsewhere)}. Whether "
-            "they took effect is not known, so they are not run again: start a new run; after= goes "
-            "on with what was said"
-        )
-
-
-def _named(calls: list[CallState]) -> str:
-    return ", ".join(f"{call.name!r} (by {describe_process(call.owner)})" for call in calls)

@@ -28,7 +28,7 @@ from nbagent.core.base.messages import Message, Part, calls_of, text_of, user
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal
 from nbagent.core.state.fold import apply
-from nbagent.core.state.history import paused_messages
+from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
 

@@ -20,7 +20,7 @@ from nbagent.core.base.messages import Message
 from nbagent.core.base.model import TextDelta, Usage
 from nbagent.core.call.threads import running_loop
 from nbagent.core.journal.journal import RunEvent
-from nbagent.core.state.history import paused_messages
+from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import Status
 
 from .answers import AnyResolution, id_of, settles

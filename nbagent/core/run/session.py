@@ -37,13 +37,13 @@ from nbagent.core.engine.driver import Driver
 from nbagent.core.journal.journal import (
     Journal,
     RunEvent,
-    check_known,
     forget_unwritten,
     unwritten_of,
 )
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.state.fork import forked
-from nbagent.core.state.history import paused_messages
+from nbagent.core.state.pause_record import paused_messages
+from nbagent.core.state.retry import check_known, check_none_ran_elsewhere
 from nbagent.core.state.state import RunState, Status, running_calls, status_of
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
@@ -58,7 +58,7 @@ from .answers import (
     remembered_at,
     resolved,
 )
-from .follow import POLL, check_none_ran_elsewhere, loss, lost_calls, next_driver, whose_turn
+from .follow import POLL, loss, lost_calls, next_driver, whose_turn
 from .generate import rejected
 from .host import Place
 from .scripted_answers import Answers, AnswerSource

@@ -10,7 +10,7 @@ from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterr
 from nbagent.core.base.messages import Message, user
 from nbagent.core.call.threads import private_loop
 from nbagent.core.journal.journal import Journal, Store
-from nbagent.core.state.history import closed_messages
+from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.spec import RunSpec, new_id
 
 from .generate import Pending

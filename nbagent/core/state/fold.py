@@ -25,8 +25,9 @@ from nbagent.core.base.interrupts import SCHEMA_CHANGED, Reject, Respond, Restar
 from nbagent.core.base.messages import Json, Part, canonical, dumps, freeze, load, message, user
 from nbagent.core.base.model import Usage
 
-from .history import restore
-from .state import Calls, CallState, CallStatus, RunEnd, RunState, evolve, stamped, status_of
+from .pause_record import restore
+from .retry import ready_again
+from .state import Calls, CallState, RunEnd, RunState, asked_or, evolve, stamped, status_of
 
 
 def started(call: CallState, event: ToolStarted) -> CallState:
@@ -49,7 +50,7 @@ def interrupted(call: CallState, event: Interrupted) -> CallState:
         call = evolve(call, asked={**call.asked, event.id: event})
     else:
         call = evolve(call, pause=event, resumed=None, judged=_judged(call, event))
-    return standing(call, event.at)
+    return asked_or(call, event.at)
 
 
 def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
@@ -71,17 +72,7 @@ def resolved(call: CallState, event: Resolved) -> CallState:
         case Reject(reason=reason):
             return answered(call, rejection_text(call.name, reason), error=True)
         case Restart() as restart:
-            return standing(_restarted(call, restart), event.at)
-
-
-def standing(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallState:
-    """The call, waiting as long as something in it is asked, else ``busy``."""
-    inside = call.child is not None and status_of(call.child) == "interrupted"
-    if inside or call.asked or (call.pause is not None and call.resumed is None):
-        since = at if call.waits_since is None else call.waits_since
-        return evolve(call, status="waiting", waits_since=since)
-    waited = 0.0 if call.waits_since is None else max(0.0, at - call.waits_since)
-    return evolve(call, status=busy, waits_since=None, waited=call.waited + waited)
+            return asked_or(_restarted(call, restart), event.at)
 
 
 def _restarted(call: CallState, restart: Restart) -> CallState:
@@ -118,33 +109,7 @@ def _told(call: CallState, event: Resolved) -> CallState:
         asked=asked,
         answers={**call.answers, number: {**answer, "question": question_digest(asked_for)}},
     )
-    return standing(told, event.at, busy="running" if call.status == "running" else "ready")
-
-
-def ready_again(call: CallState, at: float) -> CallState:
-    """The run is retried: a body that failed is run again."""
-    if call.status == "running":
-        call = evolve(call, status="ready")
-    if call.child is not None:
-        child = call.child
-        failed = isinstance(child.outcome, RunFailed)
-        inner = Calls(ready_again(c, at) for c in child.calls.values())
-        child = evolve(
-            child, calls=inner, **({"outcome": None, "refused": False} if failed else {})
-        )
-        call = standing(evolve(call, child=child), at)
-    if call.status == "done":
-        return call
-    asked = {i: _more_time(e, at) for i, e in call.asked.items()}
-    pause = call.pause if call.pause is None else _more_time(call.pause, at)
-    return evolve(call, asked=asked, pause=pause)
-
-
-def _more_time(event: Interrupted, at: float) -> Interrupted:
-    """A question whose time ran out waits as long again after a retry."""
-    if event.expires_at is None or event.expires_at > at:
-        return event
-    return event.model_copy(update={"expires_at": at + event.expires_at - event.at})
+    return asked_or(told, event.at, busy="running" if call.status == "running" else "ready")
 
 
 def answered(call: CallState, output: Json, *, error: bool = False) -> CallState:
@@ -214,7 +179,7 @@ def _inside(state: RunState, event: StoredEvent, depth: int) -> RunState:
         changes["usage"] = state.usage + _usage(event)
     if isinstance(event, Resolved):
         changes["settled"] = {**state.settled, event.id: event}
-    return _with_call(state, standing(evolve(call, child=child), event.at), **changes)
+    return _with_call(state, asked_or(evolve(call, child=child), event.at), **changes)
 
 
 def _usage(event: ModelResponded) -> Usage:

@@ -1,6 +1,6 @@
 """Where a run stands and what comes next: ``next_step`` is the pure decision of what a driver does.
 
-The state is a fold over the run's events (``fold.py``) or what a history says (``history.py``).
+The state is a fold over the run's events (``fold.py``) or what a history says (``pause_record.py``).
 """
 
 from __future__ import annotations

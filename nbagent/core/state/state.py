@@ -221,6 +221,16 @@ def status_of(state: RunState) -> Status:
             return "cancelled"
 
 
+def asked_or(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallState:
+    """The call, waiting as long as something in it is asked, else ``busy``."""
+    inside = call.child is not None and status_of(call.child) == "interrupted"
+    if inside or call.asked or (call.pause is not None and call.resumed is None):
+        since = at if call.waits_since is None else call.waits_since
+        return evolve(call, status="waiting", waits_since=since)
+    waited = 0.0 if call.waits_since is None else max(0.0, at - call.waits_since)
+    return evolve(call, status=busy, waits_since=None, waited=call.waited + waited)
+
+
 def _is_busy(state: RunState) -> bool:
     """Whether calls go on; past a budget that is used up, only bodies that run already do."""
     if state.budget is not None:

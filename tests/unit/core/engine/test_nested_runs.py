@@ -12,7 +12,7 @@ from nbagent.core.base.events import dump, parse
 from nbagent.core.base.model import Usage
 from nbagent.core.run.run import session_of
 from nbagent.core.state.fold import apply
-from nbagent.core.state.history import paused_messages
+from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import RunState, status_of
 from tests.unit.core.family import Family, asked, outer
 

@@ -14,8 +14,8 @@ import nbagent as nb
 from nbagent.core.base import events
 from nbagent.core.base.messages import load
 from nbagent.core.state.fold import apply
-from nbagent.core.state.history import restore
 from nbagent.core.state.next_step import next_step
+from nbagent.core.state.pause_record import restore
 from nbagent.core.state.state import RunState
 from tests.unit.core.schedules.branch import Branch
 from tests.unit.core.schedules.ledger import Ledger

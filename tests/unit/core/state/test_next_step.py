@@ -13,7 +13,6 @@ from nbagent.core.base.errors import MessagesError
 from nbagent.core.base.interrupts import Reject, Respond, Restart, Resumed
 from nbagent.core.base.messages import check, load, message, text_part, user
 from nbagent.core.state.fold import apply
-from nbagent.core.state.history import closed_messages, paused_messages, restore
 from nbagent.core.state.next_step import (
     CallModel,
     Done,
@@ -23,6 +22,7 @@ from nbagent.core.state.next_step import (
     Wait,
     next_step,
 )
+from nbagent.core.state.pause_record import closed_messages, paused_messages, restore
 from nbagent.core.state.state import CallState, RunState, evolve, status_of
 
 START = ev.RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=2)

@@ -1,0 +1,73 @@
+"""What the retry of a failed run runs again: bodies that failed, never one that may have done its work."""
+
+from __future__ import annotations
+
+from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.events import Interrupted, RunFailed
+from nbagent.core.base.process import describe_process, this_process
+
+from .state import Calls, CallState, RunState, asked_or, evolve, running_calls
+
+
+def ready_again(call: CallState, at: float) -> CallState:
+    """The run is retried: a body that failed is run again."""
+    if call.status == "running":
+        call = evolve(call, status="ready")
+    if call.child is not None:
+        child = call.child
+        failed = isinstance(child.outcome, RunFailed)
+        inner = Calls(ready_again(c, at) for c in child.calls.values())
+        child = evolve(
+            child, calls=inner, **({"outcome": None, "refused": False} if failed else {})
+        )
+        call = asked_or(evolve(call, child=child), at)
+    if call.status == "done":
+        return call
+    asked = {i: _more_time(e, at) for i, e in call.asked.items()}
+    pause = call.pause if call.pause is None else _more_time(call.pause, at)
+    return evolve(call, asked=asked, pause=pause)
+
+
+def _more_time(event: Interrupted, at: float) -> Interrupted:
+    """A question whose time ran out waits as long again after a retry."""
+    if event.expires_at is None or event.expires_at > at:
+        return event
+    return event.model_copy(update={"expires_at": at + event.expires_at - event.at})
+
+
+def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:
+    """Refuse to run bodies again that ran in another process than the one in which the run failed.
+
+    Raises:
+        UsageError: naming the tools, as they may have done their work.
+    """
+    elsewhere = [c for c in running_calls(state) if failed.owner and c.owner != failed.owner]
+    if elsewhere:
+        raise UsageError(
+            f"these calls ran in another process when the run failed: {named_with_owner(elsewhere)}. Whether "
+            "they took effect is not known, so they are not run again: start a new run; after= goes "
+            "on with what was said"
+        )
+
+
+def check_known(state: RunState, failed: RunFailed) -> None:
+    """Refuse to run bodies again whose results another process may have failed to store.
+
+    Raises:
+        UsageError: naming the tools, as they may have done their work.
+    """
+    if failed.error != StoreError.__name__ or failed.owner in ("", this_process()):
+        return
+    unknown = running_calls(state)
+    if unknown:
+        told = ", ".join(repr(call.name) for call in unknown)
+        raise UsageError(
+            f"the store failed while {describe_process(failed.owner)} ran these calls: {told}. Whether they "
+            "took effect is known there alone, so they are not run again here: retry there, or "
+            "start a new run; after= goes on with what was said"
+        )
+
+
+def named_with_owner(calls: list[CallState]) -> str:
+    """These calls in words: each tool, and the process that ran it."""
+    return ", ".join(f"{call.name!r} (by {describe_process(call.owner)})" for call in calls)

@@ -32,7 +32,7 @@ from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, checked_prompt, launch, take_up
-from .state.history import restore
+from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.middleware import Middleware
 from .tools.policy import Rule

@@ -63,7 +63,7 @@ def pending_of(
         original_input=original_input,
         state=event.state,
         reply_schema=event.reply_schema,
-        tool=tools.get(event.tool_name),
+        _tool=tools.get(event.tool_name),
     )
 
 

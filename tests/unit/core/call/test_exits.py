@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.core.tools.tool import Tool
 
 call = nb.ScriptedModel.call
 
@@ -20,7 +21,7 @@ class Stop(BaseException):
 EXITS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration, Stop]
 
 
-def in_thread(error: type[BaseException]) -> nb.Tool[..., Any]:
+def in_thread(error: type[BaseException]) -> Tool[..., Any]:
     @nb.tool
     def act() -> str:
         raise error("out")
@@ -28,7 +29,7 @@ def in_thread(error: type[BaseException]) -> nb.Tool[..., Any]:
     return act
 
 
-def on_loop(error: type[BaseException]) -> nb.Tool[..., Any]:
+def on_loop(error: type[BaseException]) -> Tool[..., Any]:
     @nb.tool(thread=False)
     def act() -> str:
         raise error("out")
@@ -36,7 +37,7 @@ def on_loop(error: type[BaseException]) -> nb.Tool[..., Any]:
     return act
 
 
-def coroutine(error: type[BaseException]) -> nb.Tool[..., Any]:
+def coroutine(error: type[BaseException]) -> Tool[..., Any]:
     @nb.tool
     async def act() -> str:
         await asyncio.sleep(0)
@@ -45,7 +46,7 @@ def coroutine(error: type[BaseException]) -> nb.Tool[..., Any]:
     return act
 
 
-def generator(error: type[BaseException]) -> nb.Tool[..., Any]:
+def generator(error: type[BaseException]) -> Tool[..., Any]:
     @nb.tool
     def act() -> Iterator[str]:
         yield "piece"
@@ -54,7 +55,7 @@ def generator(error: type[BaseException]) -> nb.Tool[..., Any]:
     return act
 
 
-def async_generator(error: type[BaseException]) -> nb.Tool[..., Any]:
+def async_generator(error: type[BaseException]) -> Tool[..., Any]:
     @nb.tool
     async def act() -> AsyncIterator[str]:
         yield "piece"
@@ -70,7 +71,7 @@ async def beside() -> str:
     return "done beside"
 
 
-def agent_with(tool: nb.Tool[..., Any]) -> nb.Agent:
+def agent_with(tool: Tool[..., Any]) -> nb.Agent:
     return nb.Agent(
         nb.ScriptedModel([[call("act"), call("beside")], "went on"]), tools=[tool, beside]
     )

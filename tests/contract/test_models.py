@@ -24,6 +24,7 @@ from nbagent.models.demo.model import demo_model
 from nbagent.models.openai.model import OpenAIModel
 from nbagent.models.scripted import ScriptedModel
 from tests.integration.chat_server import ChatServer, Reply
+from tests.integration.test_extending import page_names
 
 NUMBER = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 TOOLS = [ToolSpec("alpha", "The first.", NUMBER), ToolSpec("beta", "The second.", NUMBER)]
@@ -50,7 +51,12 @@ async def demo() -> AsyncIterator[Model]:
         yield model
 
 
-MODELS = pytest.mark.parametrize("make", [scripted, over_http, demo])
+@asynccontextmanager
+async def of_the_page() -> AsyncIterator[Model]:
+    yield page_names()["Dutiful"]()
+
+
+MODELS = pytest.mark.parametrize("make", [scripted, over_http, demo, of_the_page])
 STREAM = pytest.mark.parametrize("stream", [True, False])
 
 

@@ -19,15 +19,19 @@ import nbagent as nb
 from nbagent.core.base.events import Resolved, RunCompleted, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.journal import Store
+from tests.integration.test_extending import page_names
 
 numbers = itertools.count()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "of the page"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store of each kind; with hypothesis one for all examples, so these name runs anew."""
     if request.param == "memory":
         yield nb.MemoryStore()
+        return
+    if request.param == "of the page":
+        yield page_names()["FileStore"](tmp_path / "runs.jsonl")
         return
     with nb.SQLiteStore(tmp_path / "runs.db") as opened:
         yield opened

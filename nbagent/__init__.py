@@ -6,46 +6,25 @@ from typing import Any as _Any
 
 from .core import agent as _agent
 from .core.agent import Agent
-from .core.base.errors import (
-    BudgetExceeded,
-    Cancelled,
-    Conflict,
-    Expired,
-    FormCancelled,
-    HumanInputRequired,
-    InvalidAnswer,
-    MessagesError,
-    Misuse,
-    ModelConfigError,
-    ModelError,
-    NbagentError,
-    NotPending,
-    Rejected,
-    RunError,
-    RunNotFinished,
-    StoreError,
-    ToolError,
-    ToolFailed,
-    TurnLimit,
-    UnansweredInterrupts,
-    UsageError,
-)
+from .core.base import errors
+from .core.base.errors import Conflict, HumanInputRequired, NbagentError, Rejected, TurnLimit
 from .core.base.errors import suggest as _suggest
-from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart, Resumed
+from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart
 from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
+from .core.base.model import Model
 from .core.engine.spec import Budget
+from .core.journal.journal import Store
 from .core.journal.memory import MemoryStore
 from .core.opening import answer_external, open_run
 from .core.run import answers as _answers
 from .core.run import host as _host
 from .core.run.generate import Response, tool_rejection, tool_response, tool_restart
-from .core.run.result import Result
 from .core.run.run import Run
 from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
 from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.tools.policy import allow, deny, review
-from .core.tools.tool import Tool, ToolResult
+from .core.tools.tool import ToolResult
 
 __version__ = "0.1.0"
 
@@ -53,25 +32,16 @@ __all__ = [
     "Agent",
     "Ask",
     "Budget",
-    "BudgetExceeded",
-    "Cancelled",
     "Choose",
     "Confirm",
     "Conflict",
     "Edit",
-    "Expired",
-    "FormCancelled",
     "FormHint",
     "HumanInputRequired",
     "Interrupt",
-    "InvalidAnswer",
     "MemoryStore",
-    "MessagesError",
-    "Misuse",
-    "ModelConfigError",
-    "ModelError",
+    "Model",
     "NbagentError",
-    "NotPending",
     "OpenAIModel",
     "Option",
     "PendingInterrupt",
@@ -80,31 +50,22 @@ __all__ = [
     "Respond",
     "Response",
     "Restart",
-    "Result",
-    "Resumed",
     "Retry",
     "Run",
-    "RunError",
-    "RunNotFinished",
     "SQLiteStore",
     "ScriptedModel",
-    "StoreError",
+    "Store",
     "Timeout",
-    "Tool",
     "ToolCall",
     "ToolContext",
-    "ToolError",
     "ToolErrorsToText",
-    "ToolFailed",
     "ToolResult",
     "TurnLimit",
-    "UnansweredInterrupts",
-    "UsageError",
-    "__version__",
     "allow",
     "allow_nested",
     "answer_external",
     "deny",
+    "errors",
     "form",
     "interrupt_tool",
     "open_run",
@@ -130,11 +91,17 @@ _LATE = {
 def __getattr__(name: str) -> _Any:
     """Load what a plain ``import nbagent`` should not pay for."""
     if name not in _LATE:
-        hint = "" if name.startswith("_") else _suggest(name, __all__)
-        raise AttributeError(f"module 'nbagent' has no attribute {name!r}{hint}")
+        raise AttributeError(f"module 'nbagent' has no attribute {name!r}{_hint(name)}")
     value = getattr(_import_module(_LATE[name]), name)
     globals()[name] = value
     return value
+
+
+def _hint(name: str) -> str:
+    found = vars(errors).get(name)
+    if isinstance(found, type) and issubclass(found, NbagentError):
+        return f"; it is nb.errors.{name}"
+    return "" if name.startswith("_") else _suggest(name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -70,7 +70,7 @@ def form(
             instance or a JSON document, validated as a person's answer is. Not used beside a form.
 
     Raises:
-        FormCancelled: the person pressed Cancel.
+        Rejected: the person pressed Cancel.
         HumanInputRequired: nobody is attached and ``unattended`` is not given.
         InvalidAnswer: ``unattended`` does not fit.
         TypeError: at once, for a dict of names and Python types.

@@ -177,7 +177,7 @@ class Worker:
         run = self.runs[run_id]
         try:
             text = (await run).text
-        except nb.RunError as error:
+        except nb.errors.RunError as error:
             text = f"{type(error).__name__}: {error}"
         return {**self._told(run), "text": text, "heard": self.heard[run_id]}
 

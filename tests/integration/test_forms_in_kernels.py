@@ -89,7 +89,7 @@ def test_an_answered_form_gives_way_to_html_that_needs_no_kernel(newest: Page) -
     assert newest.kernel.must_run(count) == before
 
 
-@pytest.mark.parametrize(("way", "error"), [("cancel", "FormCancelled"), ("stop", "")])
+@pytest.mark.parametrize(("way", "error"), [("cancel", "Rejected"), ("stop", "")])
 def test_a_form_is_left_by_its_button_or_by_the_kernels(newest: Page, way: str, error: str) -> None:
     """Cancel raises in the cell; Jupyter's stop button ends the cell, and the form takes no answer."""
     request = newest.start(ASK, cell_id=way)

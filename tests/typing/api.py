@@ -6,12 +6,15 @@ error too, so a check that stops working is found.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import assert_type
 
 from pydantic import BaseModel
 
 import nbagent as nb
+from nbagent.core.base.events import StoredEvent
+from nbagent.core.base.model import Finished, ModelDelta, Request, TextDelta
+from nbagent.core.run.result import Result
 from nbagent.notebook.forms import form
 
 
@@ -100,6 +103,64 @@ async def loop() -> None:
         messages=response.messages,
         tool_responses=[nb.tool_response(i, 1) for i in response.interrupts],
     )
+
+
+class Parrot:
+    """A model of one's own."""
+
+    name = "parrot"
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
+        """Say it again."""
+        yield TextDelta(request.messages[-1]["content"][0]["text"])
+        yield Finished()
+
+
+class Shelf:
+    """A store of one's own."""
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        """Keep nothing."""
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        """Have nothing."""
+        return []
+
+    def run_ids(self) -> list[str]:
+        """Know of none."""
+        return []
+
+
+def extending() -> None:
+    """The protocols are public, and what does not fit them is refused."""
+    model: nb.Model = Parrot()
+    store: nb.Store = Shelf()
+    nb.Agent(model, store=store)
+    nb.Agent(Shelf())  # type: ignore[arg-type]
+    nb.Agent("demo", store=Parrot())  # type: ignore[arg-type]
+
+
+def sync(run: nb.Run) -> None:
+    """``run_sync`` takes what ``run`` takes."""
+    assert_type(agent.run("go", after=run, show=False), nb.Run)
+    assert_type(agent.run_sync("go", after=run, on_rerun="keep", pending="queue"), Result)
+    agent.run_sync("go", atended=False)  # type: ignore[call-arg]
+    agent.run_sync("go", on_rerun="stop")  # type: ignore[arg-type]
+    agent.run("go", on_rerun="stop")  # type: ignore[arg-type]
+
+
+@agent.tool(aproval=True)  # type: ignore[call-overload,untyped-decorator]
+def mistyped(path: str) -> str:
+    """An option that there is not is refused on both."""
+    return path
+
+
+async def events(run: nb.Run) -> None:
+    """Every event has a type."""
+    async for event in run.events():
+        assert_type(event.type.upper(), str)
+        if event.type == "text_delta":
+            assert_type(event.text, str)
 
 
 async def resolutions(i: nb.PendingInterrupt, run: nb.Run) -> None:

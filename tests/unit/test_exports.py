@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import nbagent as nb
 from nbagent.core.base import errors
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+RUN_INTERNALS = {
+    "attended",
+    "conversation",
+    "dismiss",
+    "executing",
+    "follow",
+    "loop",
+    "on_progress",
+    "open_events",
+    "queue",
+    "reply_type",
+    "settling",
+    "start",
+    "stop",
+    "stored",
+    "subscribe",
+    "take_up",
+    "tool",
+    "unsubscribe",
+    "wait",
+    "why_not_pending",
+}
+"""What a run shows besides what the guide tells; to be emptied."""
 
 HEAVY = [
     "openai",
@@ -24,9 +51,39 @@ HEAVY = [
 
 
 def test_the_names_are_sorted_and_documented_by_dir():
-    """One list, without doubles."""
+    """One list, without doubles, and a short one."""
     assert sorted(set(nb.__all__)) == nb.__all__
     assert dir(nb) == nb.__all__
+    assert len(nb.__all__) <= 50
+
+
+def test_every_name_is_told_in_the_guide_and_no_other():
+    """A name that nobody explains is a name too many."""
+    assert set(re.findall(r"\bnb\.(\w+)", GUIDE)) == set(nb.__all__)
+
+
+def public(thing):
+    """What a person sees of it."""
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+async def held(name):
+    """One of what a person holds."""
+    call = nb.ScriptedModel.call
+    agent = nb.Agent(nb.ScriptedModel([call("ask"), "done"]), tools=[nb.interrupt_tool("ask")])
+    if name in ("Response", "PendingInterrupt"):
+        response = await agent.generate("go")
+        return response if name == "Response" else response.interrupts[0]
+    run = agent.run("go", answers=["yes"])
+    return {"Agent": agent, "Run": run, "Result": await run}[name]
+
+
+@pytest.mark.parametrize("name", ["Agent", "Run", "Result", "Response", "PendingInterrupt"])
+async def test_what_a_person_holds_shows_what_the_guide_tells_and_nothing_else(name):
+    """The engine's own attributes are not offered by completion."""
+    (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", GUIDE, re.MULTILINE)
+    internals = RUN_INTERNALS if name == "Run" else set()
+    assert public(await held(name)) == set(re.findall(r"`(\w+)`", row)) | internals
 
 
 @pytest.mark.parametrize("name", nb.__all__)
@@ -77,11 +134,14 @@ def test_a_name_that_is_mistyped_is_told_with_the_right_one(wrong, right):
 
 
 def test_every_exception_that_nbagent_raises_can_be_caught_by_its_name():
-    """From the root, as ``except nb.ToolFailed``."""
+    """As ``except nb.errors.ToolFailed``; who looks for it at the root is told where it is."""
     raised = [
         v for v in vars(errors).values() if isinstance(v, type) and v.__module__ == errors.__name__
     ]
-    assert [one.__name__ for one in raised if getattr(nb, one.__name__, None) is not one] == []
+    assert raised
+    assert [one for one in raised if getattr(nb.errors, one.__name__) is not one] == []
+    with pytest.raises(AttributeError, match=r"it is nb\.errors\.ToolFailed"):
+        _ = nb.ToolFailed
 
 
 def test_importing_nbagent_builds_no_validator():

@@ -6,7 +6,7 @@ NbagentError
 │   ├── MessagesError          a history that no model may receive
 │   ├── InvalidAnswer          an answer that does not fit; nothing was changed
 │   ├── NotPending             an answer for something that does not wait for one
-│   ├── UnansweredInterrupts      a message while questions are open
+│   ├── UnansweredInterrupts   a message while questions are open
 │   ├── RunNotFinished         a result was asked for too early
 │   └── ModelConfigError       no key, no such model, a misconfigured client
 ├── RunError                   a run could not go on
@@ -19,8 +19,7 @@ NbagentError
 │   ├── Cancelled              somebody stopped the run
 │   └── StoreError             the journal could not be written
 ├── Conflict                   somebody else answered first
-├── Rejected                   a person said no, raised where a tool asked
-│   └── FormCancelled          a person cancelled the form of ``nb.form``
+├── Rejected                   a person said no, raised where a tool or ``nb.form`` asked
 └── HumanInputRequired         nobody is there to answer
 
 Apart from it stands ``nbagent.Interrupt``: a signal, not an error.
@@ -134,11 +133,7 @@ class Conflict(NbagentError):
 
 
 class Rejected(NbagentError):
-    """A person said no; raised at the line where a tool asked."""
-
-
-class FormCancelled(Rejected):
-    """A person cancelled a form; raised where ``nb.form`` was awaited."""
+    """A person said no; raised at the line where a tool asked, or where ``nb.form`` was awaited."""
 
 
 class HumanInputRequired(NbagentError):

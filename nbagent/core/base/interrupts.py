@@ -220,10 +220,7 @@ Resolution: TypeAlias = Annotated[Respond | Restart | Reject, Field(discriminato
 
 @dataclass(frozen=True, slots=True)
 class PendingInterrupt:
-    """An interrupt that waits: what a person, a form or code answers.
-
-    ``tool`` is the tool it is bound to in this process, if it is, so that helpers can validate early.
-    """
+    """An interrupt that waits: what a person, a form or code answers."""
 
     id: str
     tool_name: str
@@ -248,7 +245,8 @@ class PendingInterrupt:
     """Whether it asks for an answer in the tool's place (``Ask``), and not whether the tool may go on."""
     reply_schema: Json = None
     """JSON Schema of an answer, or None where anything goes."""
-    tool: Any = field(default=None, compare=False, repr=False)
+    _tool: Any = field(default=None, compare=False, repr=False)
+    """The tool it is bound to in this process, if it is, so that helpers can validate early."""
 
     @property
     def restartable(self) -> bool:
@@ -280,7 +278,7 @@ class PendingInterrupt:
         return reject_of(reason, self)
 
     def _checked(self, resolution: A) -> A:
-        checked: A = resolution if self.tool is None else self.tool.check(self, resolution)
+        checked: A = resolution if self._tool is None else self._tool.check(self, resolution)
         return checked
 
 

@@ -63,7 +63,7 @@ def pending_of(
         state=event.state,
         wants_value=event.wants_value,
         reply_schema=event.reply_schema,
-        tool=tools.get(event.tool_name),
+        _tool=tools.get(event.tool_name),
     )
 
 

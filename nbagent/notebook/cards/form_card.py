@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from nbagent.core.base.errors import FormCancelled
+from nbagent.core.base.errors import Rejected
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import Respond
 from nbagent.forms.form import Form, Submission
@@ -86,7 +86,7 @@ class FormCard(Card):
         self.question = question
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
-        """The typed answer, or ``FormCancelled``."""
+        """The typed answer, or ``Rejected``."""
         self._asked_at = time.time()
         self._status: RunStatus = "interrupted"
         self._item: FormItem | RecordItem = question.item(f"q:{_ID}", "", "")
@@ -154,7 +154,7 @@ class FormCard(Card):
         self._end(self._line(TEXTS["form_cancelled"]), "cancelled")
         if not self.future.done():
             title = self.question.title
-            self.future.set_exception(FormCancelled(f"a person cancelled the form {title!r}"))
+            self.future.set_exception(Rejected(f"a person cancelled the form {title!r}"))
 
     def _end(self, record: RecordItem, status: RunStatus) -> None:
         with self._lock:

@@ -382,6 +382,6 @@ async def test_a_result_has_the_calls_of_its_run():
 async def test_an_answer_that_does_not_fit_is_quoted():
     """In the error, bounded: what came says most about why."""
     agent = nb.Agent(nb.ScriptedModel(["Sure! " + "x" * 900]), output_type=int)
-    with pytest.raises(nb.ModelError, match=r"it was 'Sure! x+'…$") as raised:
+    with pytest.raises(nb.errors.ModelError, match=r"it was 'Sure! x+'…$") as raised:
         await agent.run("go")
     assert len(str(raised.value)) < 400

@@ -38,12 +38,12 @@ async def test_a_token_answers_its_interrupt_once():
     assert token not in repr(run.journal)
     assert run.journal[-1].external == token_digest(token)
     for wrong in ("wrong", token + "x", token[:-1], run.journal[-1].external):
-        with pytest.raises(nb.NotPending):
+        with pytest.raises(nb.errors.NotPending):
             nb.answer_external(wrong, 5)
     for no_token in (None, "", 5, b"x"):
-        with pytest.raises(nb.InvalidAnswer):
+        with pytest.raises(nb.errors.InvalidAnswer):
             nb.answer_external(no_token, 5)
-    with pytest.raises(nb.InvalidAnswer):
+    with pytest.raises(nb.errors.InvalidAnswer):
         nb.answer_external(token, "not a number")
     assert run.status == "interrupted"
     await nb.answer_external(token, 5)
@@ -102,9 +102,9 @@ def test_a_run_that_no_process_holds_is_found_in_its_store(tmp_path):
     async def hook() -> str:
         store = nb.SQLiteStore(path)
         agent = paying([], nb.ScriptedModel(["done"]))
-        with pytest.raises(nb.NotPending, match="agent="):
+        with pytest.raises(nb.errors.NotPending, match="agent="):
             nb.answer_external("unknown", 5)
-        with pytest.raises(nb.NotPending):
+        with pytest.raises(nb.errors.NotPending):
             nb.answer_external("unknown", 5, agent=agent, store=store)
         nb.answer_external(tokens[0], 5, agent=agent, store=store)
         run = await nb.open_run(run_id, agent=agent, store=store)

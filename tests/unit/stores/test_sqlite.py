@@ -73,7 +73,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     """A wrong path is told, and the file there is not touched."""
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but " * 100)
-    with pytest.raises(nb.StoreError, match=r"notes\.txt.*no SQLite database"):
+    with pytest.raises(nb.errors.StoreError, match=r"notes\.txt.*no SQLite database"):
         nb.SQLiteStore(path)
     assert path.read_text() == "not a database, but " * 100
 
@@ -85,7 +85,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
         other.execute("create table theirs (x)")
     other.close()
     before = path.read_bytes()
-    with pytest.raises(nb.StoreError, match=r"other\.db.*another program"):
+    with pytest.raises(nb.errors.StoreError, match=r"other\.db.*another program"):
         nb.SQLiteStore(path)
     assert path.read_bytes() == before
 
@@ -93,7 +93,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     """The message names the path that was asked for."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(nb.StoreError, match=r"file/runs\.db"):
+    with pytest.raises(nb.errors.StoreError, match=r"file/runs\.db"):
         nb.SQLiteStore(tmp_path / "file" / "runs.db")
 
 
@@ -111,7 +111,7 @@ def test_a_file_that_takes_nothing_more_says_why_and_keeps_what_it_has(
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("run", [said("first")], 0)
         store._handle.connection.execute(break_it)
-        with pytest.raises(nb.StoreError, match=rf"runs\.db.*{reason}"):
+        with pytest.raises(nb.errors.StoreError, match=rf"runs\.db.*{reason}"):
             store.append("run", [said("x" * 5000), said("y" * 5000)], 1)
         assert store.read("run") == [said("first")]
 
@@ -121,7 +121,7 @@ def test_a_file_locked_for_too_long_says_so_and_works_again_afterwards(tmp_path:
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.05) as store:
         other = sqlite3.connect(store.path, isolation_level=None)
         other.execute("begin exclusive")
-        with pytest.raises(nb.StoreError, match="another process holds it locked"):
+        with pytest.raises(nb.errors.StoreError, match="another process holds it locked"):
             store.append("run", [said("late")], 0)
         other.execute("rollback")
         other.close()
@@ -134,7 +134,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
     store = nb.SQLiteStore(tmp_path / "runs.db")
     store.close()
     store.close()
-    with pytest.raises(nb.StoreError, match="closed"):
+    with pytest.raises(nb.errors.StoreError, match="closed"):
         store.run_ids()
 
 
@@ -145,7 +145,7 @@ def test_c126_tables_of_a_newer_version_are_refused_with_what_to_do(tmp_path: Pa
     with sqlite3.connect(path) as other:
         other.execute(f"pragma user_version = {sqlite.SCHEMA_VERSION + 1}")
     other.close()
-    with pytest.raises(nb.StoreError, match=r"version 2, .* up to 1; upgrade"):
+    with pytest.raises(nb.errors.StoreError, match=r"version 2, .* up to 1; upgrade"):
         nb.SQLiteStore(path)
 
 
@@ -155,7 +155,7 @@ def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Pat
         store.append("new", [said("a")], 0)
         store._handle.connection.execute("update events set version = ?, data = '?'", (7,))
         store.append("old", [said("b")], 0)
-        with pytest.raises(nb.StoreError, match=r"format 7, .* up to format 1; upgrade"):
+        with pytest.raises(nb.errors.StoreError, match=r"format 7, .* up to format 1; upgrade"):
             store.read("new")
         assert store.read("old") == [said("b")]
 
@@ -163,7 +163,7 @@ def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Pat
 def test_c126_a_journal_that_says_it_is_newer_is_refused() -> None:
     """Also where it comes as plain JSON, without a store."""
     started = RunStarted(at=1.0, version=2, agent="a", model="m", messages=[], max_turns=1)
-    with pytest.raises(nb.StoreError, match="format 2"):
+    with pytest.raises(nb.errors.StoreError, match="format 2"):
         parse(dump(started))
 
 
@@ -190,7 +190,7 @@ def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("run", [said("a")], 0)
         store._handle.connection.execute("update events set data = '{}'")
-        with pytest.raises(nb.StoreError, match="no event"):
+        with pytest.raises(nb.errors.StoreError, match="no event"):
             store.read("run")
 
 

@@ -51,8 +51,8 @@ def test_the_interrupt_signal_is_no_error():
 @pytest.mark.parametrize(
     ("ours", "builtin"),
     [
-        (nb.InvalidAnswer, ValueError),
-        (nb.NotPending, LookupError),
+        (nb.errors.InvalidAnswer, ValueError),
+        (nb.errors.NotPending, LookupError),
         (errors.MessagesError, ValueError),
     ],
 )

@@ -135,7 +135,7 @@ class Steps(Session):
             response = await self.agent.generate(
                 messages=self.messages, on_event=self.heard.append, **arguments
             )
-        except nb.RunError as error:
+        except nb.errors.RunError as error:
             self.messages = error.messages
             raise
         self.messages, self.text = response.messages, response.text
@@ -250,7 +250,7 @@ class Json(Steps):
         code = (self.model, self._define, self._options, found, self.heard, (verb, values, named))
         try:
             told = self._elsewhere.run(generated, code, self.messages)
-        except nb.RunError as error:
+        except nb.errors.RunError as error:
             self.messages = json.loads(json.dumps(error.messages))
             raise
         self.messages, self.text, self.status = told

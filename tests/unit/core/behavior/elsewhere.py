@@ -261,8 +261,8 @@ class _Pickler(cloudpickle.Pickler):
         return self._things.get(id(obj))
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, nb.PendingInterrupt) and obj.tool is not None:
-            return replace(obj, tool=None).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        if isinstance(obj, nb.PendingInterrupt) and obj._tool is not None:
+            return replace(obj, _tool=None).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         if isinstance(obj, types.CellType):
             return types.CellType, (), _inside(obj), None, None, _fill
         if isinstance(obj, types.FunctionType) and "<" in obj.__qualname__:

@@ -200,16 +200,16 @@ async def test_c80_what_is_no_decision_never_runs_a_tool(decision, tool):
 
     run = await agent.run("go").settled()
     before = run.journal
-    with pytest.raises(nb.InvalidAnswer):
+    with pytest.raises(nb.errors.InvalidAnswer):
         run.resolve(run.interrupts[0], decision)
-    with pytest.raises((TypeError, nb.NotPending)):
+    with pytest.raises((TypeError, nb.errors.NotPending)):
         run.resolve(decision, nb.Restart())
     if decision is not None:
         if not isinstance(decision, str):
-            with pytest.raises(nb.InvalidAnswer):
+            with pytest.raises(nb.errors.InvalidAnswer):
                 run.reject(run.interrupts[0], decision)
         if not isinstance(decision, dict):
-            with pytest.raises(nb.InvalidAnswer):
+            with pytest.raises(nb.errors.InvalidAnswer):
                 run.restart(run.interrupts[0], new_input=decision)
     assert run.journal == before
     assert (len(run.interrupts), run.status, ran) == (1, "interrupted", [])
@@ -229,10 +229,10 @@ async def test_c80_what_is_no_decision_is_refused_and_the_question_still_waits(p
     s = await play([call("stream"), "done"], define)
     before = json.dumps(s.messages)
     for where in ("tool_restarts", "tool_responses", "tool_rejections"):
-        with pytest.raises(nb.InvalidAnswer):
+        with pytest.raises(nb.errors.InvalidAnswer):
             await s.decide(decision, where)
     if not s.live:  # an answer of another kind than its list is a slip that must not run a tool
-        with pytest.raises(nb.InvalidAnswer, match="tool_responses"):
+        with pytest.raises(nb.errors.InvalidAnswer, match="tool_responses"):
             await s.generate(tool_responses=[nb.tool_restart(s.interrupts[0])])
     assert (json.dumps(s.messages), s.requests, ran) == (before, 1, [])
     await s.decide(nb.Restart(interrupt=s.interrupts[0]), "tool_restarts")
@@ -289,7 +289,7 @@ async def test_c89_a_required_answer_left_empty_is_an_error_at_its_field(play, e
         agent.add(nb.interrupt_tool("ask", output=Seat))
 
     s = await play([call("ask"), "done"], define)
-    with pytest.raises(nb.InvalidAnswer) as caught:
+    with pytest.raises(nb.errors.InvalidAnswer) as caught:
         await s.answer(respond={0: empty})
     fields = {error["loc"] for error in caught.value.errors}
     assert fields <= {(), ("seat",), ("price",)}
@@ -342,7 +342,7 @@ async def test_c93_code_may_replace_input_that_no_form_may_edit_and_it_is_valida
 
     s = await play([call("act", n=1), "done"], define)
     assert s.interrupts[0].editable is False
-    with pytest.raises(nb.InvalidAnswer):
+    with pytest.raises(nb.errors.InvalidAnswer):
         await s.answer(restart={0: {"new_input": {"n": "many"}}})
     assert did == []
     await s.answer(restart={0: {"new_input": {"n": 2}}})

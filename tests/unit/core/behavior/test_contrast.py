@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.core.base.interrupts import Resumed
 from tests.unit.core.usual import parts
 
 call = nb.ScriptedModel.call
@@ -17,7 +18,7 @@ call = nb.ScriptedModel.call
 async def test_contrast_a_wrong_answer_and_then_the_right_one(play, keeping):
     """The wrong one left no trace."""
     s = await play([call("ask"), "done"], keeping)
-    with pytest.raises(nb.InvalidAnswer):
+    with pytest.raises(nb.errors.InvalidAnswer):
         await s.answer(respond={0: 5})
     await s.answer(respond={0: "five"})
     assert s.results == ["five"]
@@ -38,7 +39,7 @@ async def test_contrast_a_rejected_call_cannot_be_run_by_middleware_that_keeps_t
     keeping(agent)
     run = await agent.run("go").settled()
     nxt, c = kept[0]
-    for resumed in (None, nb.Resumed({"approved": True})):
+    for resumed in (None, Resumed({"approved": True})):
         c.resumed = resumed
         with pytest.raises(RuntimeError, match="over"):
             await nxt(c)
@@ -151,7 +152,7 @@ async def test_contrast_a_resume_that_fails_leaves_the_pause_and_its_answers_int
     await run.settled()
     store.fails = True
     (i,) = run.interrupts
-    with pytest.raises(nb.StoreError, match="disk full"):
+    with pytest.raises(nb.errors.StoreError, match="disk full"):
         run.restart(i)
     assert (len(keeping.log), run.interrupts) == (1, [i])
     store.fails = False

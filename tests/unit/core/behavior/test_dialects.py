@@ -132,7 +132,7 @@ async def test_our_own_dialect_says_the_same():
     told = outputs(response.messages)
     assert told[:2] == ["b", "sent 1 1 x"]
     assert "sent 3 2 None" in told[2]
-    with pytest.raises(nb.InvalidAnswer, match="'ask'"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="'ask'"):
         send.respond(first, "x")
 
 

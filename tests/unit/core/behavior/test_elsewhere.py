@@ -26,7 +26,7 @@ async def look(code: Any, data: str) -> str:
 async def fail(code: Any, _data: str) -> str:
     """Raise as a run does, after a change."""
     code.append("changed")
-    error = nb.RunError("no luck", messages=[{"role": "user"}])
+    error = nb.errors.RunError("no luck", messages=[{"role": "user"}])
     raise error from ValueError("the cause")
 
 
@@ -67,7 +67,7 @@ def test_code_goes_there_and_what_it_holds_comes_back_in_place(elsewhere):
 def test_what_is_raised_there_is_raised_here(elsewhere):
     """The same type, text, attributes and cause, and the changes until then."""
     log: list[str] = []
-    with pytest.raises(nb.RunError, match="no luck") as caught:
+    with pytest.raises(nb.errors.RunError, match="no luck") as caught:
         elsewhere.run(fail, log, None)
     assert caught.value.messages == ({"role": "user"},)
     assert repr(caught.value.__cause__) == "ValueError('the cause')"

@@ -24,10 +24,10 @@ async def test_c51_c52_resuming_what_has_nothing_pending_is_an_error(play, tools
     answered = s.interrupts
     await s.answer(respond={0: "b"})
     s.interrupts = answered
-    with pytest.raises((nb.NotPending, nb.Conflict)):
+    with pytest.raises((nb.errors.NotPending, nb.Conflict)):
         await s.answer(respond={0: "b"})
     if not s.live:
-        with pytest.raises(nb.NotPending, match=r"nothing is pending.*hello"):
+        with pytest.raises(nb.errors.NotPending, match=r"nothing is pending.*hello"):
             await s.generate()
     assert s.requests == 2
 
@@ -39,7 +39,7 @@ async def test_c53_c54_a_call_left_without_an_answer_is_named_before_anything_ru
     if s.live:
         await s.answer(restart={0: {}}, partial=False)
     else:
-        with pytest.raises(nb.UnansweredInterrupts, match=f"'ask'.*{ask.id}") as caught:
+        with pytest.raises(nb.errors.UnansweredInterrupts, match=f"'ask'.*{ask.id}") as caught:
             await s.answer(restart={0: {}}, partial=False)
         assert ask in caught.value.interrupts
         assert (tools.log, len(s.interrupts)) == ([], 2)
@@ -65,7 +65,7 @@ async def test_c55_an_unknown_interrupt_id_runs_nothing(tools):
     tools(agent)
     run = await agent.run("go").settled()
     before = run.journal
-    with pytest.raises(nb.NotPending, match=f"nonsense.*{run.interrupts[0].id}"):
+    with pytest.raises(nb.errors.NotPending, match=f"nonsense.*{run.interrupts[0].id}"):
         run.respond("nonsense", "b")
     assert run.journal == before
     assert run.status == "interrupted"
@@ -80,7 +80,7 @@ async def test_c55_c94_an_unknown_interrupt_id_runs_nothing(play, tools, made_up
     never = nb.PendingInterrupt("nonsense", "plain", "call_99", {})
     s.interrupts = [replace(gate, id="nonsense") if made_up == "id" else never]
     for answer in ({"restart": {0: {}}}, {"reject": {0: None}}):
-        with pytest.raises(nb.NotPending, match="nonsense"):
+        with pytest.raises(nb.errors.NotPending, match="nonsense"):
             await s.answer(**answer)
     assert (json.dumps(s.messages), tools.log, s.requests) == (before, [], 1)
     s.interrupts = [ask, gate]
@@ -93,7 +93,7 @@ async def test_c55_an_unknown_interrupt_id_leaves_the_store_unchanged(play_store
     s = await play_stored([call("ask"), "done"], tools)
     ask, before = s.interrupts[0], s.journal()
     s.interrupts = [replace(ask, id="nonsense")]
-    with pytest.raises(nb.NotPending, match=f"nonsense.*{ask.id}"):
+    with pytest.raises(nb.errors.NotPending, match=f"nonsense.*{ask.id}"):
         await s.answer(respond={0: "b"})
     assert s.journal() == before
     await s.wait()
@@ -138,9 +138,9 @@ async def test_one_interrupt_answered_twice_in_one_call_is_refused(play_steps, t
     s = await play_steps([call("gate", amount=1), "done"], tools)
     (gate,) = s.interrupts
     restart, no = nb.tool_restart(gate), nb.tool_rejection(gate)
-    with pytest.raises(nb.InvalidAnswer, match="twice"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="twice"):
         await s.generate(tool_restarts=[restart], tool_rejections=[no])
-    with pytest.raises(nb.InvalidAnswer, match="twice"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="twice"):
         await s.generate(tool_restarts=[restart, restart])
     assert (tools.log, s.requests, s.interrupts) == ([], 1, [gate])
 

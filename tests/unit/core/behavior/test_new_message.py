@@ -21,7 +21,7 @@ async def test_c61_a_new_message_while_paused_is_refused_or_rejects(play, keepin
     """By default with the interrupts in the error; never a dangling call."""
     s = await play([OPEN, "never mind"], keeping)
     found, before = s.interrupts, json.dumps(s.messages)
-    with pytest.raises(nb.UnansweredInterrupts, match=r"ask.*gate.*wizard") as caught:
+    with pytest.raises(nb.errors.UnansweredInterrupts, match=r"ask.*gate.*wizard") as caught:
         await s.say("something else")
     assert list(caught.value.interrupts) == found
     assert (json.dumps(s.messages), s.requests) == (before, 1)
@@ -46,7 +46,7 @@ async def test_c61_pending_reject_ends_the_paused_run_live(keeping):
     assert keeping.log == [("plain", 2)]
     assert [e.resolution.type for e in run.journal if e.type == "resolved"] == ["reject"] * 3
     assert all("new message" in outputs(second.messages)[n] for n in (0, 1, 3))
-    with pytest.raises(nb.Cancelled):
+    with pytest.raises(nb.errors.Cancelled):
         await run
 
 
@@ -106,7 +106,7 @@ def test_c61_synchronous_code_may_reject_or_queue_as_well(keeping):
 
     assert agent.run_sync("never mind", after=paused(), pending="reject").text == "instead"
     run = paused()
-    with pytest.raises(nb.UnansweredInterrupts):
+    with pytest.raises(nb.errors.UnansweredInterrupts):
         agent.run_sync("and this", after=run)
     with pytest.raises(nb.HumanInputRequired):
         agent.run_sync("and this", after=run, pending="queue")

@@ -62,7 +62,7 @@ async def test_c27_the_model_may_ask_again_and_again(play, tools):
 async def test_c28_a_misfit_is_refused_where_the_answer_is_made(play, tools):
     """The error says where; the interrupt still waits."""
     s = await play([call("ask"), "done"], tools)
-    with pytest.raises(nb.InvalidAnswer, match="ask") as caught:
+    with pytest.raises(nb.errors.InvalidAnswer, match="ask") as caught:
         await s.answer(respond={0: 5})
     assert caught.value.errors[0]["msg"]
     await s.answer(respond={0: "five"})
@@ -72,7 +72,7 @@ async def test_c28_a_misfit_is_refused_where_the_answer_is_made(play, tools):
 async def test_c29_a_misfit_made_by_hand_is_refused_at_resume(play, tools):
     """Also when the helper is bypassed; nothing ran, and the question still waits."""
     s = await play([[call("ask"), call("gate", amount=1)], "done"], tools)
-    with pytest.raises(nb.InvalidAnswer, match="ask"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="ask"):
         await s.decide(nb.Respond(5, interrupt=s.interrupts[0]))
     assert (s.requests, len(s.interrupts), tools.log) == (1, 2, [])
     await s.answer(respond={0: "five"}, restart={1: {}})
@@ -99,9 +99,11 @@ async def test_every_helper_makes_the_same_resolution_that_knows_its_interrupt(p
 async def test_an_answer_that_names_no_interrupt_is_refused_by_generate(play_steps, tools):
     """Guessing which was meant could approve the wrong call."""
     s = await play_steps([[call("ask"), call("gate", amount=1)], "done"], tools)
-    with pytest.raises(nb.InvalidAnswer, match=r"this Restart names no interrupt.*interrupt="):
+    with pytest.raises(
+        nb.errors.InvalidAnswer, match=r"this Restart names no interrupt.*interrupt="
+    ):
         await s.generate(tool_restarts=[nb.Restart()])
-    with pytest.raises(nb.InvalidAnswer, match="tool_responses takes"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="tool_responses takes"):
         await s.generate(tool_responses=[(s.interrupts[0], nb.Respond("five"))])
     assert (s.requests, len(s.interrupts), tools.log) == (1, 2, [])
 
@@ -113,7 +115,7 @@ async def test_resolve_takes_a_resolution_that_knows_its_interrupt(tools):
     run = await agent.run("go").settled()
     one, two = run.interrupts
     for wrong in (lambda: run.resolve(two, one.restart()), lambda: run.resolve(nb.Restart())):
-        with pytest.raises(nb.InvalidAnswer):
+        with pytest.raises(nb.errors.InvalidAnswer):
             wrong()
     assert run.interrupts == [one, two]
     run.resolve(one.restart())
@@ -129,7 +131,7 @@ async def test_answers_may_be_made_with_the_interrupts_own_helpers(tools):
     tools(agent)
     assert (await agent.run("go", answers=lambda i: i.restart())).text == "done"
     assert tools.log == [("gate", 1.0)]
-    with pytest.raises(nb.InvalidAnswer, match="another"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="another"):
         await agent.run("go", answers={"gate": nb.Restart(interrupt="another")})
 
 
@@ -147,7 +149,7 @@ async def test_c30_another_runs_interrupt_is_not_pending_here(play, tools):
     one, two = await play([call("ask")], tools), await play([call("ask")], tools)
     assert one.interrupts[0].call_id == two.interrupts[0].call_id
     two.interrupts = one.interrupts
-    with pytest.raises(nb.NotPending, match=one.interrupts[0].id):
+    with pytest.raises(nb.errors.NotPending, match=one.interrupts[0].id):
         await two.answer(respond={0: "x"})
 
 
@@ -155,9 +157,9 @@ async def test_c30_a_tools_own_helper_takes_no_other_tools_interrupt(play, tools
     """It says which tool was asked, whatever way the interrupt came."""
     s = await play([[call("ask"), call("gate", amount=1)]], tools)
     ask, gate = s.interrupts
-    with pytest.raises(nb.InvalidAnswer, match="'ask'"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="'ask'"):
         s.agent.tools["gate"].respond(ask, "x")
-    with pytest.raises(nb.InvalidAnswer, match="'gate'"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="'gate'"):
         s.agent.tools["ask"].restart(gate)
     for given in (None, "x", 5):
         with pytest.raises(TypeError, match=type(given).__name__):
@@ -191,5 +193,5 @@ async def test_c35_an_answer_for_a_call_that_has_a_result_is_refused(play, tools
     first = s.interrupts[0]
     await s.answer(respond={0: "a"})
     s.interrupts = [first]
-    with pytest.raises((nb.NotPending, nb.Conflict), match=first.id):
+    with pytest.raises((nb.errors.NotPending, nb.Conflict), match=first.id):
         await s.answer(respond={0: "b"})

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.core.base.errors import ToolFailed
+from nbagent.core.base.interrupts import Resumed
 from tests.unit.core.usual import Tools, parts
 
 call = nb.ScriptedModel.call
@@ -54,7 +55,7 @@ async def test_c37_c38_a_restart_carries_typed_data(play, data, expected):
 
     s = await play([call("gate"), "done"], define)
     await s.answer(restart={0: {"data": data}})
-    assert seen == [(True, nb.Resumed, expected)]
+    assert seen == [(True, Resumed, expected)]
 
 
 class Amount(BaseModel):
@@ -92,7 +93,7 @@ async def test_c39_c40_new_input_is_used_and_the_old_one_stays_readable(play, ne
 async def test_c41_new_input_that_breaks_the_schema_runs_nothing(play, tools, new):
     """An error before anything runs; still paused."""
     s = await play([call("gate", amount=500), "done"], tools)
-    with pytest.raises(nb.InvalidAnswer):
+    with pytest.raises(nb.errors.InvalidAnswer):
         await s.answer(restart={0: {"new_input": new}})
     assert tools.log == []
     await s.answer(restart={0: {}})
@@ -263,7 +264,7 @@ async def test_c46_c47_a_gate_may_pause_again_in_every_round(play):
 async def test_c48_a_tool_without_a_body_cannot_be_restarted(play, tools):
     """A clear error, still paused."""
     s = await play([call("ask"), "done"], tools)
-    with pytest.raises(nb.InvalidAnswer, match="no body"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="no body"):
         await s.answer(restart={0: {}})
     await s.answer(respond={0: "b"})
     assert s.text == "done"

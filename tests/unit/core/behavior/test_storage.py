@@ -38,7 +38,7 @@ async def test_c102_after_a_failed_turn_the_last_good_state_is_where_a_retry_sta
     """Finished calls and answers are kept; only the model is asked again."""
     down = RuntimeError("model is down")
     s = await play([[call("ask"), call("plain", x=1)], down, call("plain", x=2), "done"], tools)
-    with pytest.raises(nb.RunError, match="model is down"):
+    with pytest.raises(nb.errors.RunError, match="model is down"):
         await s.answer(respond={0: "b"})
     await s.retry()
     assert (s.text, outputs(s.messages)) == ("done", ["b", {"x": 1}, {"x": 2}])
@@ -75,7 +75,7 @@ async def test_c128_cancel_during_a_tool_keeps_what_is_finished(tools):
     await run.cancel()
     assert (run.status, stopped) == ("cancelled", [True])
     assert run.calls["plain"][0].output == {"x": 1}
-    with pytest.raises(nb.Cancelled, match="by code"):
+    with pytest.raises(nb.errors.Cancelled, match="by code"):
         await run
     assert run.interrupts == []
     assert len(model.requests) == 1
@@ -226,7 +226,7 @@ async def test_c133_past_its_deadline_its_on_expire_is_applied_once(play, on_exp
     late.ahead = 3601
     look = s.wait if s.live else s.answer
     if on_expire == "fail":
-        with pytest.raises(nb.RunError, match="in time"):
+        with pytest.raises(nb.errors.RunError, match="in time"):
             await look()
     else:
         await look()
@@ -235,6 +235,6 @@ async def test_c133_past_its_deadline_its_on_expire_is_applied_once(play, on_exp
         assert (result["output"] == "b") == (on_expire != "reject")
         assert s.text == "done"
     s.interrupts = found
-    with pytest.raises((nb.Conflict, nb.NotPending, nb.RunError)):
+    with pytest.raises((nb.Conflict, nb.errors.NotPending, nb.errors.RunError)):
         await s.answer(restart={0: {}})
     assert late.ran == [None]

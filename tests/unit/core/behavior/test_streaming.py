@@ -87,9 +87,9 @@ async def test_c69_live_a_person_is_asked_whether_to_go_on(tools):
     (i,) = run.interrupts
     assert (run.status, i.kind, i.tool_name, i.call_id) == ("interrupted", "budget", "", "")
     for bad in (0, -1, "3", None, True, 1.5):
-        with pytest.raises(nb.InvalidAnswer):
+        with pytest.raises(nb.errors.InvalidAnswer):
             run.respond(i, bad)
-    with pytest.raises(nb.InvalidAnswer):
+    with pytest.raises(nb.errors.InvalidAnswer):
         run.restart(i)
     run.respond(i, 3)
     await run.settled()

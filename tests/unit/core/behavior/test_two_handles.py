@@ -82,7 +82,7 @@ async def test_a_cancel_that_comes_after_a_failure_does_not_stand_in_the_way_of_
     """It did nothing: the run had failed, and may be tried again by the same handle."""
     agent = nb.Agent(nb.ScriptedModel([RuntimeError("down"), "done"]))
     run = agent.run("go")
-    with pytest.raises(nb.ModelError):
+    with pytest.raises(nb.errors.ModelError):
         await run
     await run.cancel()
     assert run.status == "failed"

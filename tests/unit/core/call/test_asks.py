@@ -237,9 +237,9 @@ async def test_the_reply_type_is_derived_or_given_and_bad_answers_change_nothing
 
     s = await play([call("asks"), "done"], define)
     for wrong in bad:
-        with pytest.raises(nb.InvalidAnswer):
+        with pytest.raises(nb.errors.InvalidAnswer):
             await s.answer(respond={0: wrong})
-    with pytest.raises(nb.InvalidAnswer, match="respond"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="respond"):
         await s.answer(restart={0: {}})
     await s.answer(respond={0: good})
     assert s.results == [[good]]
@@ -442,7 +442,7 @@ async def test_an_answer_with_a_secret_is_refused_where_it_is_asked_for(play, na
 
 def test_a_tool_that_only_a_person_answers_takes_no_secret():
     """Its answers are written down too; a value or a name that says password is no secret."""
-    with pytest.raises(nb.ToolError, match="hold a secret"):
+    with pytest.raises(nb.errors.ToolError, match="hold a secret"):
         nb.interrupt_tool("login", output=dict[str, Account])
     nb.interrupt_tool("plain", output=Plain)
     assert not holds_secret(TypeAdapter(Plain).json_schema())
@@ -471,7 +471,7 @@ async def test_a_failing_sibling_does_not_hang_on_a_body_that_asks():
     for _ in range(20):
         await asyncio.sleep(0)
     go.set()
-    with pytest.raises(nb.RunError, match="line is down"):
+    with pytest.raises(nb.errors.RunError, match="line is down"):
         await asyncio.wait_for(run._wait(), 10)
     run.retry()
     await run.settled()

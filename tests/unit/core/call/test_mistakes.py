@@ -283,7 +283,7 @@ async def test_a_confirm_that_is_asked_is_approved_or_rejected(answers, ran, out
 async def test_a_confirm_takes_no_text_for_a_yes():
     """As any approval; and the interrupt says how to answer it."""
     seen: list[Any] = []
-    with pytest.raises(nb.InvalidAnswer, match="True to run it, False to refuse"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="True to run it, False to refuse"):
         await agent_with(wiper(seen)).run("go", answers={"wipe": "yes"})
     with pytest.raises(nb.HumanInputRequired, match="True} approves it"):
         await agent_with(wiper(seen)).run("go")

@@ -143,7 +143,7 @@ async def test_p11_a_failing_call_ends_the_run_while_an_agent_inside_works_and_a
     for _ in range(50):  # the failure waits for what works by now
         await asyncio.sleep(0)
     go.set()
-    with pytest.raises(nb.RunError, match="line is down"):
+    with pytest.raises(nb.errors.RunError, match="line is down"):
         await asyncio.wait_for(run._wait(), 10)
     await run.retry().settled()
     run.respond(run.interrupts[0], "well")

@@ -47,13 +47,13 @@ async def test_p10_live_a_person_is_asked_whether_to_go_on(budget, name, turns, 
     assert run.journal[-1].budget == name
     assert len(agent.model.requests) == turns
     for wrong in (0, -1, "3", None, True, [], 1.5 if name == "tokens" else "x"):
-        with pytest.raises(nb.InvalidAnswer):
+        with pytest.raises(nb.errors.InvalidAnswer):
             run.respond(i, wrong)
     run.respond(i, more)
     await run.settled()
     assert len(agent.model.requests) == turns + extra
     run.reject(run.interrupts[0])
-    with pytest.raises(nb.BudgetExceeded, match=name) as caught:
+    with pytest.raises(nb.errors.BudgetExceeded, match=name) as caught:
         await run
     assert caught.value.messages == run.messages
     assert run.status == "failed"
@@ -63,7 +63,7 @@ async def test_p10_live_a_person_is_asked_whether_to_go_on(budget, name, turns, 
 async def test_step_by_step_it_raises_with_the_history_so_far(budget, name, turns):
     """Nothing is lost, and nothing is open."""
     agent = loops(**budget)
-    with pytest.raises(nb.BudgetExceeded, match=name) as caught:
+    with pytest.raises(nb.errors.BudgetExceeded, match=name) as caught:
         await agent.generate("go")
     assert len(agent.model.requests) == turns
     assert caught.value.messages[-1]["role"] == "tool"
@@ -81,7 +81,7 @@ async def test_p10_a_budget_over_five_pauses_step_by_step(through_json):
             messages=messages, tool_restarts=[nb.tool_restart(i) for i in found]
         )
     assert response.usage.total_tokens == 55
-    with pytest.raises(nb.BudgetExceeded, match="tokens"):
+    with pytest.raises(nb.errors.BudgetExceeded, match="tokens"):
         await agent.generate(
             messages=response.messages,
             tool_restarts=[nb.tool_restart(i) for i in response.interrupts],
@@ -157,7 +157,7 @@ async def test_p10_time_before_a_failure_counts_after_a_retry_and_time_between_d
         return "slow"
 
     run = clocked(agent, clock).start([user("go")])
-    with pytest.raises(nb.ModelError):
+    with pytest.raises(nb.errors.ModelError):
         await run
     clock.now += 60 * 60 * 12
     assert (await run.retry()).text == "done"
@@ -171,7 +171,7 @@ async def test_time_is_counted_step_by_step_over_pauses():
     run = last[-1]["content"][0]["nbagent"]["run"]
     assert run["seconds"] >= 0
     run["seconds"] = 31.0
-    with pytest.raises(nb.BudgetExceeded, match="time"):
+    with pytest.raises(nb.errors.BudgetExceeded, match="time"):
         await agent.generate(
             messages=last, tool_restarts=[nb.tool_restart(i) for i in agent.interrupts(last)]
         )
@@ -201,7 +201,7 @@ async def test_p10_a_no_ends_the_run_while_an_agent_inside_asks_in_a_bodys_middl
     run = await agent.run("go").settled()
     (budget,) = [i for i in run.interrupts if i.kind == "budget"]
     run.reject(budget)
-    with pytest.raises(nb.BudgetExceeded, match="tokens"):
+    with pytest.raises(nb.errors.BudgetExceeded, match="tokens"):
         await asyncio.wait_for(run._wait(), 10)
     assert run.status == "failed"
 

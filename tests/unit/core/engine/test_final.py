@@ -88,7 +88,7 @@ async def test_a_final_output_fits_the_output_type():
     assert result.finish_reason == "stop"
     agent = nb.Agent(nb.ScriptedModel([call("finish", text="x")]), output_type=Plan)
     define(agent)
-    with pytest.raises(nb.ModelError, match="output_type"):
+    with pytest.raises(nb.errors.ModelError, match="output_type"):
         await agent.run("go")
 
 

@@ -183,7 +183,7 @@ async def test_partial_answers_of_nested_interrupts_step_by_step():
     family(agent)
     paused = await agent.generate("go")
     one, two = paused.interrupts
-    with pytest.raises(nb.UnansweredInterrupts, match=two.id):
+    with pytest.raises(nb.errors.UnansweredInterrupts, match=two.id):
         await agent.generate(messages=paused.messages, tool_responses=[nb.tool_response(one, "a")])
     half = await agent.generate(
         messages=paused.messages, tool_responses=[nb.tool_response(one, "a")], partial=True

@@ -22,7 +22,7 @@ async def test_inner_failures_are_that_calls_result_or_fail_the_run(play):
     family = Family(RuntimeError("model is down"))
     s = await play(outer(), family)
     assert "model is down" in s.results[0]
-    with pytest.raises(nb.RunError, match="model is down"):
+    with pytest.raises(nb.errors.RunError, match="model is down"):
         await play(outer(), Family(RuntimeError("model is down")), on_tool_error="raise")
 
 
@@ -40,7 +40,7 @@ async def test_run_retry_goes_on_inside():
     agent = nb.Agent(nb.ScriptedModel(outer()), on_tool_error="raise")
     family(agent)
     run = agent.run("go")
-    with pytest.raises(nb.RunError, match="model is down"):
+    with pytest.raises(nb.errors.RunError, match="model is down"):
         await run
     assert (await run.retry()).text == "done"
     assert family.log == [("look", 1)]
@@ -62,7 +62,7 @@ async def test_the_outer_budget_counts_what_inner_agents_use():
     await run.settled()
     assert run.usage.total_tokens == 77
     run.reject(run.interrupts[0])
-    with pytest.raises(nb.BudgetExceeded, match="tokens"):
+    with pytest.raises(nb.errors.BudgetExceeded, match="tokens"):
         await run
     assert len(family.log) == len(set(family.log))
 
@@ -72,7 +72,7 @@ async def test_the_outer_budget_stops_inner_agents_step_by_step_without_losing_t
     family = Family(call("look", n=1), call("look", n=2), call("look", n=3), "in")
     agent = nb.Agent(nb.ScriptedModel(outer(), usage=Usage(10, 1)), budget=nb.Budget(tokens=30))
     family(agent)
-    with pytest.raises(nb.BudgetExceeded, match="tokens") as caught:
+    with pytest.raises(nb.errors.BudgetExceeded, match="tokens") as caught:
         await agent.generate("go")
     assert family.log == [("look", 1), ("look", 2)]
     messages = json.loads(json.dumps(caught.value.messages))
@@ -141,7 +141,7 @@ async def test_cancel_goes_down_the_tree(short_grace):
     await asked(run)
     await run.cancel()
     assert (run.status, sorted(stopped), run.interrupts) == ("cancelled", ["asks", "slow"], [])
-    with pytest.raises(nb.Cancelled):
+    with pytest.raises(nb.errors.Cancelled):
         await run
 
 

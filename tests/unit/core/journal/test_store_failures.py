@@ -99,10 +99,10 @@ async def test_nothing_that_comes_of_such_a_run_does_it_again() -> None:
     agent = banker(Shaky(of("tool_finished")), sent)
     run = await approved(agent)
     assert (await run.fork()).text == "done"
-    with pytest.raises(nb.StoreError) as error:
+    with pytest.raises(nb.errors.StoreError) as error:
         await run
     for messages in (error.value.messages, run.messages):
-        with pytest.raises(nb.MessagesError, match="whether it took effect is not known"):
+        with pytest.raises(nb.errors.MessagesError, match="whether it took effect is not known"):
             await agent.generate(messages=list(messages))
     assert sent == [5.0]
 
@@ -114,7 +114,7 @@ async def test_another_process_does_not_run_again_what_may_have_been_done(
     sent: list[float] = []
     run = await approved(banker(Shaky(of("tool_finished")), sent))
     monkeypatch.setattr("nbagent.core.journal.journal.this_process", lambda: "elsewhere:1:1")
-    with pytest.raises(nb.UsageError, match="ran these calls: 'transfer'"):
+    with pytest.raises(nb.errors.UsageError, match="ran these calls: 'transfer'"):
         run.retry()
     assert (run.status, sent) == ("failed", [5.0])
 
@@ -134,7 +134,7 @@ async def test_a_store_that_was_down_takes_the_run_up_where_it_was(
     await run.settled()
     assert run.status == "failed"
     assert types(run)[-1] == "run_failed"
-    with pytest.raises(nb.StoreError, match="no space left"):
+    with pytest.raises(nb.errors.StoreError, match="no space left"):
         run.retry()
     assert run.status == "failed"
     store.down = False
@@ -183,13 +183,13 @@ async def test_c121_what_a_tool_does_and_cannot_be_stored_fails_the_run(
         try:
             await ctx.step("pay", lambda: done.append("paid"))
             return str(await ctx.ask("Which account?", reply=str))
-        except nb.StoreError:
+        except nb.errors.StoreError:
             if swallows:
                 return "never mind"
             raise
 
     run = agent.run("go", attended=True)
-    with pytest.raises(nb.StoreError, match="no space left"):
+    with pytest.raises(nb.errors.StoreError, match="no space left"):
         await run
     assert (run.status, len(model.requests)) == ("failed", 1)
     run.retry()
@@ -206,7 +206,7 @@ async def test_c121_a_run_inside_a_call_fails_the_run_around_it() -> None:
         model, tools=[inner.as_tool()], store=Shaky(of("model_responded", inside=True))
     )
     run = agent.run("go")
-    with pytest.raises(nb.StoreError, match="no space left"):
+    with pytest.raises(nb.errors.StoreError, match="no space left"):
         await run
     assert [e.error for e in run.journal if isinstance(e, RunFailed)] == ["StoreError"] * 2
     assert (await run.retry()).text == "done"
@@ -219,7 +219,7 @@ async def test_a_store_error_of_the_tools_own_is_its_own_failure() -> None:
 
     @agent.tool
     def archive() -> str:
-        raise nb.StoreError("the archive is closed")
+        raise nb.errors.StoreError("the archive is closed")
 
     result = await agent.run("go")
     assert "The tool archive failed: StoreError: the archive is closed" in str(result.messages)
@@ -263,7 +263,7 @@ async def test_an_answer_of_which_it_was_not_known_that_it_is_stored_is_found_la
     sent: list[float] = []
     run = banker(Cut(of("resolved"), "after"), sent).run("go", attended=True)
     await run.settled()
-    with pytest.raises(nb.StoreError, match="the connection broke"):
+    with pytest.raises(nb.errors.StoreError, match="the connection broke"):
         run.restart(run.interrupts[0])
     assert (await run).text == "done"
     assert sent == [5.0]

@@ -77,7 +77,7 @@ async def test_c121_c123_whichever_append_fails_nothing_happens_that_is_not_stor
             run.restart(run.interrupts[0])
         await run
 
-    with pytest.raises(nb.StoreError, match="no space left"):
+    with pytest.raises(nb.errors.StoreError, match="no space left"):
         await go()
     stored = [e for run_id in store.run_ids() for e in store.read(run_id)]
     assert len(done) <= sum(isinstance(e, ToolStarted) for e in stored)
@@ -92,7 +92,7 @@ async def test_c123_an_answer_that_could_not_be_stored_leaves_the_question_open(
     store = FailingStore(6)
     run = make_agent(done).run("go", store=store, attended=True)
     await run.settled()
-    with pytest.raises(nb.StoreError, match="no space left"):
+    with pytest.raises(nb.errors.StoreError, match="no space left"):
         run.restart(run.interrupts[0])
     assert run.status == "interrupted"
     assert "gate" not in done

@@ -83,7 +83,7 @@ async def test_c133_a_deadline_may_fail_the_run_and_a_retry_waits_as_long_again(
     agent.add(nb.tool(name="plain")(lambda: plain.append(1)))
     run = await clocked(agent, clock).settled()
     clock.now += 61
-    with pytest.raises(nb.Expired, match="'gate'") as caught:
+    with pytest.raises(nb.errors.Expired, match="'gate'") as caught:
         await run
     assert (run.status, ran, plain) == ("failed", [], [1])
     assert caught.value.messages[-1]["role"] == "assistant"
@@ -119,7 +119,7 @@ async def test_a_failing_deadline_waits_for_calls_that_still_run():
     with pytest.raises(nb.Conflict, match="expired"):
         run.restart(run.interrupts[0])
     go.set()
-    with pytest.raises(nb.Expired):
+    with pytest.raises(nb.errors.Expired):
         await asyncio.wait_for(run._wait(), 10)
     assert run.calls["slow"][0].output == "slow"
     run.retry()
@@ -148,7 +148,7 @@ async def test_the_deadline_of_a_question_in_the_middle_of_a_body(on_expire):
     run = await clock.on(agent).run("go", attended=True, show=False).settled()
     await clock.go_on(61)
     if on_expire == "fail":
-        with pytest.raises(nb.Expired):
+        with pytest.raises(nb.errors.Expired):
             await asyncio.wait_for(run._wait(), 10)
     else:
         await asyncio.wait_for(run._wait(), 10)
@@ -254,7 +254,7 @@ async def test_step_by_step_an_expired_call_never_runs(on_expire):
     with pytest.raises(nb.Conflict, match="expired"):
         await agent.generate(messages=messages, tool_restarts=[nb.tool_restart(i)])
     if on_expire == "fail":
-        with pytest.raises(nb.Expired, match="'gate'"):
+        with pytest.raises(nb.errors.Expired, match="'gate'"):
             await agent.generate(messages=messages)
     else:
         done = await agent.generate(messages=messages)

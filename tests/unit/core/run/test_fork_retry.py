@@ -68,7 +68,7 @@ async def test_c99_a_fork_at_an_interrupt_is_an_independent_run():
     assert fork.id != run.id
     assert [i.input for i in fork.interrupts] == [{"n": 2}, {"n": 3}]
     assert not {i.id for i in fork.interrupts} & {gate2.id, gate3.id}
-    with pytest.raises(nb.NotPending):
+    with pytest.raises(nb.errors.NotPending):
         fork.restart(gate2)
     before = run.journal
     fork.restart(fork.interrupts[0])
@@ -174,7 +174,7 @@ async def test_a_fork_is_refused_while_calls_run():
     shop.go.set()
     await run.settled()
     assert run.fork().interrupts
-    with pytest.raises(nb.NotPending, match="nonsense"):
+    with pytest.raises(nb.errors.NotPending, match="nonsense"):
         run.fork(at="nonsense")
 
 
@@ -246,7 +246,7 @@ async def test_c102_a_model_that_failed_is_asked_again():
     shop(agent)
     run = agent.run("go")
     for _ in range(2):
-        with pytest.raises(nb.ModelError):
+        with pytest.raises(nb.errors.ModelError):
             await run
         run.retry()
     assert (await run).text == "done"
@@ -286,7 +286,7 @@ async def test_a_retried_run_whose_agent_inside_asks_about_its_budget_waits_for_
 
     model = nb.ScriptedModel([call("inner", prompt="p"), "done"])
     run = nb.Agent(model, tools=[inner.as_tool()], on_tool_error="raise").run("go")
-    with pytest.raises(nb.RunError, match="line is down"):
+    with pytest.raises(nb.errors.RunError, match="line is down"):
         await asyncio.wait_for(run._wait(), 10)
     await asyncio.wait_for(run.retry().settled(), 10)
     assert [i.kind for i in run.interrupts] == ["budget"]
@@ -313,7 +313,7 @@ async def test_c102_step_by_step_the_errors_messages_are_the_starting_point():
     agent = nb.Agent(nb.ScriptedModel([call("plain"), RuntimeError("down"), "done"]))
     shop = Shop()
     shop(agent)
-    with pytest.raises(nb.ModelError) as caught:
+    with pytest.raises(nb.errors.ModelError) as caught:
         await agent.generate("go")
     assert (await agent.generate(messages=caught.value.messages)).text == "done"
     assert shop.log == [("plain", 0)]

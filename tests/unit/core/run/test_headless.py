@@ -85,7 +85,7 @@ async def test_p7_a_bad_prepared_answer_is_raised_where_the_run_is_awaited(answe
         return "slow"
 
     run = agent.run("go", answers=answers)
-    with pytest.raises((nb.InvalidAnswer, ZeroDivisionError)):
+    with pytest.raises((nb.errors.InvalidAnswer, ZeroDivisionError)):
         await run
     assert run.calls["slow"][0].output == "slow"
     assert run.status == "interrupted"

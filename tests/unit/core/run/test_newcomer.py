@@ -69,7 +69,7 @@ def test_options_that_cannot_be_meant_are_refused():
     agent, _ = banker()
     with pytest.raises(UsageError, match="on_rerun"):
         agent.run("go", on_rerun="kep")
-    with pytest.raises(UsageError, match="takes no 'answer'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'answer'"):
         agent.run_sync("go", answer=[True])
     with pytest.raises(UsageError, match="after= takes a run"):
         agent.run("go", after="abc")

@@ -20,6 +20,7 @@ from nbagent.core.call import threads
 from nbagent.core.call.threads import MAX_THREADS, private_loop, run_in_thread
 from nbagent.core.run import session as drive_module
 from nbagent.core.run.host import ScriptHost
+from nbagent.core.run.result import Result
 
 call = nb.ScriptedModel.call
 
@@ -102,7 +103,7 @@ def test_an_answer_given_as_the_loop_ends_is_not_lost():
     assert asyncio.run(finish(run)) == "done"
 
 
-async def _wait(run: nb.Run) -> nb.Result:
+async def _wait(run: nb.Run) -> Result:
     return await run
 
 
@@ -124,7 +125,7 @@ def test_a_run_whose_loop_stops_under_it_says_so():
         await asyncio.wait_for(_wait(run), 10)
 
     run = asyncio.run(begin())
-    with pytest.raises(nb.RunError, match="loop"):
+    with pytest.raises(nb.errors.RunError, match="loop"):
         asyncio.run(wait(run))
 
 
@@ -271,7 +272,7 @@ async def test_whoever_awaits_a_cancelled_run_is_told(short_grace):
     waiting = asyncio.ensure_future(_wait(run))
     await entered.wait()
     await asyncio.gather(run.cancel(by="ada"), run.cancel(by="bob"))
-    with pytest.raises(nb.Cancelled, match=r"by (ada|bob)"):
+    with pytest.raises(nb.errors.Cancelled, match=r"by (ada|bob)"):
         await waiting
     assert [e.type for e in run.journal].count("run_cancelled") == 1
 
@@ -345,7 +346,7 @@ async def test_a_tool_may_cancel_its_own_run():
         return "unreachable"
 
     run = agent.run("go")
-    with pytest.raises(nb.Cancelled, match="its own tool"):
+    with pytest.raises(nb.errors.Cancelled, match="its own tool"):
         await asyncio.wait_for(_wait(run), 10)
 
 
@@ -394,7 +395,7 @@ async def test_a_conversation_goes_on_after_a_run():
     model = nb.ScriptedModel(["one", "two"])
     agent = nb.Agent(model)
     first = agent.run("a")
-    with pytest.raises(nb.RunNotFinished):
+    with pytest.raises(nb.errors.RunNotFinished):
         agent.run("b", after=first)
     await first
     second = agent.run("b", after=first)
@@ -432,10 +433,10 @@ async def test_a_conversation_after_a_cancelled_run_knows_what_was_done():
 async def test_a_result_before_the_end_says_what_to_do():
     """With Run All the next cell runs at once."""
     run = asking().run("go")
-    with pytest.raises(nb.RunNotFinished, match="await run"):
+    with pytest.raises(nb.errors.RunNotFinished, match="await run"):
         _ = run.result
     await run.settled()
-    with pytest.raises(nb.RunNotFinished, match="interrupted"):
+    with pytest.raises(nb.errors.RunNotFinished, match="interrupted"):
         _ = run.result
 
 
@@ -450,7 +451,7 @@ async def test_a_typed_answer_is_an_instance_of_its_type():
     agent = nb.Agent(nb.ScriptedModel(['{"dish": "x"}', '{"dish": "y"}', "soup"]), output_type=Plan)
     assert (await agent.run("go")).output == Plan(dish="x")
     assert (await agent.generate("go")).output == Plan(dish="y")
-    with pytest.raises(nb.ModelError, match="output_type"):
+    with pytest.raises(nb.errors.ModelError, match="output_type"):
         await agent.run("go")
 
 

@@ -74,7 +74,7 @@ class AnySchedule(Promises):
     def _p10_a_refused_budget_fails_the_run(self, branch: Branch) -> None:
         if branch.run.status == "running":
             return  # a slow call may still end
-        with pytest.raises(nb.RunError) as caught:
+        with pytest.raises(nb.errors.RunError) as caught:
             self.loop.run_until_complete(asyncio.wait_for(branch.run._wait(), 30))
         assert branch.run.status == "failed"
         assert caught.value.messages == branch.run.messages
@@ -130,7 +130,7 @@ class AnySchedule(Promises):
             lambda: seat.run.respond(i, {"not": "a text"}),
             lambda: seat.run.restart(i, new_input={"m": 1}),
         ):
-            with pytest.raises(nb.InvalidAnswer):
+            with pytest.raises(nb.errors.InvalidAnswer):
                 attempt()
         assert branch.journal == before
 
@@ -143,7 +143,9 @@ class AnySchedule(Promises):
         asked = [i for i in self.asked_in(branch) if i not in open_]
         i = one_of(data, [*asked, "call_1", ""], "id")
         for again in (nb.Respond(output="x"), nb.Restart(), nb.Reject()):
-            with pytest.raises(nb.Conflict if i in self.given else (nb.Conflict, nb.NotPending)):
+            with pytest.raises(
+                nb.Conflict if i in self.given else (nb.Conflict, nb.errors.NotPending)
+            ):
                 run.resolve(i, again)
         assert branch.journal == before
 
@@ -156,7 +158,7 @@ class AnySchedule(Promises):
         before = {b.number: b.journal for b in self.branches}
         waits = [(b, e) for b in self.branches for e in b.run.open_events if e.external == digest]
         if not waits:
-            with pytest.raises((nb.Conflict, nb.NotPending)):
+            with pytest.raises((nb.Conflict, nb.errors.NotPending)):
                 nb.answer_external(token, "paid")
             assert before == {b.number: b.journal for b in self.branches}
             return

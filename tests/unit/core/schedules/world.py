@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import nbagent as nb
+from nbagent.core.tools.tool import Tool
 
 EDIT = 5000
 """What an edit adds to a call's number, which tells calls apart at every depth."""
@@ -195,7 +196,7 @@ class World:
 
 
 ASK = nb.interrupt_tool("ask", output=str)
-MADE: dict[str, nb.Tool[..., Any]] = {}
+MADE: dict[str, Tool[..., Any]] = {}
 """Each tool as it was first made: what it takes is worked out once, and not for each agent."""
 
 

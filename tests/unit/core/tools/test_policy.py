@@ -115,9 +115,9 @@ async def test_c73_c74_c75_c87_the_first_rule_that_matches_decides(
 @pytest.mark.parametrize("when", [later, Asynchronous(), True], ids=["async", "object", "bool"])
 def test_a_condition_that_is_no_plain_function_is_refused_at_the_door(make, when):
     """What must be awaited is always true as a condition: an allow would let everything run."""
-    with pytest.raises(nb.UsageError, match=r"when= must be a plain function"):
+    with pytest.raises(nb.errors.UsageError, match=r"when= must be a plain function"):
         make("send", when=when)
-    with pytest.raises(nb.UsageError, match="plain function"):
+    with pytest.raises(nb.errors.UsageError, match="plain function"):
         nb.tool(approval=later)
 
 
@@ -447,7 +447,7 @@ async def test_only_an_unchanged_approval_can_be_remembered(kind, answer):
         ctx.interrupt()
 
     run = await agent.run("go").settled()
-    with pytest.raises(nb.InvalidAnswer, match="remember"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="remember"):
         run.resolve(run.interrupts[0], answer)
     assert (len(run.interrupts), agent.remembered) == (1, [])
 

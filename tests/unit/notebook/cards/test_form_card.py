@@ -101,13 +101,13 @@ async def test_what_was_typed_is_in_the_next_snapshot() -> None:
 
 @pytest.mark.parametrize("way", ["button", "stop"])
 async def test_cancelling_raises_where_the_form_is_awaited(way: str) -> None:
-    """``FormCancelled``, which is a person's no."""
+    """``Rejected``, which is a person's no."""
     card = Played()
     if way == "button":
         assert card.press("reject")["ok"]
     else:
         card._handle({"type": "stop"})
-    with pytest.raises(nb.FormCancelled, match="'Log in'") as raised:
+    with pytest.raises(nb.Rejected, match="'Log in'") as raised:
         await card.future
     assert isinstance(raised.value, nb.Rejected)
     assert "cancelled" in card.bundle()["text/plain"]
@@ -162,7 +162,7 @@ async def test_an_unattended_answer_is_validated_as_a_persons_is() -> None:
     assert typed.password.get_secret_value() == "pw"
     assert await nb.form({"type": "integer"}, unattended=4) == 4
     assert await nb.form(bool, unattended=False) is False
-    with pytest.raises(nb.InvalidAnswer, match="tries") as raised:
+    with pytest.raises(nb.errors.InvalidAnswer, match="tries") as raised:
         await nb.form(Login, unattended={"user": "a", "tries": 0, "password": "p"})
     assert raised.value.errors[0]["loc"] == ("tries",)
 

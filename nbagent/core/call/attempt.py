@@ -340,7 +340,9 @@ class Attempt:
             if isinstance(error, Exception) and not isinstance(error, Rejected):
                 questions.check_awaited()
             pause = found_in(error)
-            if pause is not None:  # raised by hand; one of the context's has stopped the call before
+            if (
+                pause is not None
+            ):  # raised by hand; one of the context's has stopped the call before
                 self._stop.by(Pause("tool", pause))
             raise
         finally:

@@ -339,6 +339,11 @@ class Attempt:
         except BaseException as error:
             if isinstance(error, Exception) and not isinstance(error, Rejected):
                 questions.check_awaited()
+            pause = found_in(error)
+            if (
+                pause is not None
+            ):  # raised by hand; one of the context's has stopped the call before
+                self._stop.by(Pause("tool", pause))
             raise
         finally:
             questions.close()

@@ -24,6 +24,17 @@ def gated(agent: nb.Agent, ran: list[Any]) -> None:
         return f"did {n}"
 
 
+def raising(agent: nb.Agent, ran: list[Any]) -> None:
+    """The same, by ``raise`` and not through its context."""
+
+    @agent.tool
+    def gate(n: int, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            raise nb.Interrupt({"n": n})
+        ran.append(n)
+        return f"did {n}"
+
+
 class Swallow:
     """Takes whatever comes for success."""
 
@@ -64,13 +75,14 @@ async def _as_task(nxt: Any, c: nb.ToolCall) -> Any:
 HOSTILE = [Swallow(), Again(), Elsewhere()]
 
 
+@pytest.mark.parametrize("gate", [gated, raising])
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
-async def test_a_pause_is_sticky_whatever_surrounds_it(play, hostile):
+async def test_a_pause_is_sticky_whatever_surrounds_it(play, hostile, gate):
     """It stays a pause, the body acts once after the answer, and its result counts once."""
     ran: list[Any] = []
     s = await play(
         [[call("gate", n=1), call("act", n=2)], "done"],
-        lambda a: (gated(a, ran), acting(a, ran))[1],
+        lambda a: (gate(a, ran), acting(a, ran))[1],
         middleware=[hostile],
     )
     assert [i.kind for i in s.interrupts] == ["tool", "approval"]

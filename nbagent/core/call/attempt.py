@@ -321,8 +321,21 @@ class Attempt:
     async def _execute(self, tool: Tool[..., Any], typed: Any) -> Any:
         started = self._claim()
         self._body = body = Body(tool, self._output)
-        if not tool.takes_context:
-            return await body.run(tool.arguments(typed, None))
+        try:
+            if not tool.takes_context:
+                return await body.run(tool.arguments(typed, None))
+            return await self._with_context(tool, typed, body, started)
+        except BaseException as error:
+            pause = found_in(error)
+            if (
+                pause is not None
+            ):  # raised by hand; one of the context's has stopped the call before
+                self._stop.by(Pause("tool", pause))
+            raise
+
+    async def _with_context(
+        self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted
+    ) -> Any:
         questions = self._questions = Questions(
             self._journal, self._stop, self._setup, self._events, tool, started
         )
@@ -339,11 +352,6 @@ class Attempt:
         except BaseException as error:
             if isinstance(error, Exception) and not isinstance(error, Rejected):
                 questions.check_awaited()
-            pause = found_in(error)
-            if (
-                pause is not None
-            ):  # raised by hand; one of the context's has stopped the call before
-                self._stop.by(Pause("tool", pause))
             raise
         finally:
             questions.close()

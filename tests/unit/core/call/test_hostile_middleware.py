@@ -149,3 +149,17 @@ async def test_p3_next_called_twice_at_once_runs_the_body_once(asks):
     run = agent.run("go", answers=["told"])
     await asyncio.wait_for(run, 20)
     assert (ran, run.calls["act"][0].output) == ([1], "told")
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
+async def test_a_pause_of_a_tool_that_takes_no_context_is_sticky_too(hostile):
+    """It can only raise one by hand."""
+    model = nb.ScriptedModel([call("gate"), "done"])
+    agent = nb.Agent(model, middleware=[hostile])
+
+    @agent.tool
+    def gate() -> str:
+        raise nb.Interrupt({"why": "by hand"})
+
+    response = await agent.generate("go")
+    assert [i.metadata for i in response.interrupts] == [{"why": "by hand"}]

@@ -113,7 +113,7 @@ async def test_another_process_does_not_run_again_what_may_have_been_done(
     """There it is not known what the body came to, and the refusal names it."""
     sent: list[float] = []
     run = await approved(banker(Shaky(of("tool_finished")), sent))
-    monkeypatch.setattr("nbagent.core.journal.journal.this_process", lambda: "elsewhere:1:1")
+    monkeypatch.setattr("nbagent.core.state.retry.this_process", lambda: "elsewhere:1:1")
     with pytest.raises(nb.errors.UsageError, match="ran these calls: 'transfer'"):
         run.retry()
     assert (run.status, sent) == ("failed", [5.0])

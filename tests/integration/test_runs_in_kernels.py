@@ -308,3 +308,33 @@ def test_an_ended_run_gives_way_to_html_that_needs_no_kernel() -> None:
         assert sorted(updates()[-1]) == ["text/html", "text/plain"]
         assert "hi there" in updates()[-1]["text/html"]
         assert kernel.must_run(count) == before, "every widget and layout of the card is closed"
+
+
+LEAVERS = """
+failed = []
+for error in (SystemExit, KeyboardInterrupt, GeneratorExit):
+    @nb.tool
+    async def on_the_loop() -> str:
+        raise error("out")
+    @nb.tool(thread=False)
+    def without_thread() -> str:
+        raise error("out")
+    @nb.tool
+    def in_thread() -> str:
+        raise error("out")
+    @nb.tool
+    async def in_pieces():
+        yield "a piece"
+        raise error("out")
+    for tool in (on_the_loop, without_thread, in_thread, in_pieces):
+        model = nb.ScriptedModel([call(tool.name), "went on"])
+        result = await nb.Agent(model, tools=[tool]).run("go", show=False)
+        failed.append((result.calls[tool.name][0].failed, result.text))
+print(len(failed), set(failed))
+"""
+
+
+def test_a_tool_that_exits_ends_neither_the_kernel_nor_later_runs(page: Page) -> None:
+    """Its body runs on the kernel's own loop, or in a thread: its call fails, and that is all."""
+    assert page.kernel.must_run(LEAVERS) == "12 {(True, 'went on')}\n"
+    assert page.kernel.must_run("print('alive')") == "alive\n"

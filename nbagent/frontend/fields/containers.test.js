@@ -418,7 +418,6 @@ test("nothing inside is drawn again by a message: rows, shapes, levels", () => {
   made.pick("Code");
   const inputs = [...made.el.querySelectorAll(".nba-fields input")];
   made.named("Tags, item 4").focus();
-  made.patch({ op: "put", index: 0, item: form(root, { answering: true }) });
   made.patch({ op: "put", index: 0, item: form(root, { drafts: null }) });
   expect([...made.el.querySelectorAll(".nba-fields input")]).toEqual(inputs);
   expect(document.activeElement).toBe(made.named("Tags, item 4"));

@@ -72,8 +72,6 @@ class Attempt:
         self._input = call.input
         """What reached the gate last."""
         self._success: list[Any] = []
-        self._turn: asyncio.Lock | None = None
-        """A middleware may call ``next`` twice at once: the second waits, and gets what the first got."""
         self._over = False
 
     @property
@@ -235,14 +233,15 @@ class Attempt:
         if not middleware:
             return await self._pass(tool, typed, self.call.input)
         before = canonical(to_json(typed))
-        self._turn = asyncio.Lock()
+        # a middleware may call ``next`` twice at once: the second waits, and gets what the first got
+        one_at_a_time = asyncio.Lock()
 
         async def innermost(call: ToolCall) -> Any:
             if self._over:
                 raise RuntimeError(f"the call of {tool.name!r} is over: `next` runs it no more")
             changed = to_json(call.input)
             is_same = canonical(changed) == before
-            async with self._turn or asyncio.Lock():
+            async with one_at_a_time:
                 if is_same:
                     return await self._pass(tool, typed, self.call.input)
                 return await self._pass(tool, tool.parse(changed), changed)

@@ -8,7 +8,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, WebSocket, expect
+from playwright.sync_api import (
+    BrowserContext,
+    ConsoleMessage,
+    Error,
+    Locator,
+    Page,
+    WebSocket,
+    expect,
+)
 
 from tests.browser.server import JupyterServer
 
@@ -43,9 +51,11 @@ VIEWPORT = {"width": 1100, "height": 900}
 JUPYTERS_OWN_ERRORS = (
     "Cannot read properties of undefined (reading 'schema')",  # Notebook 7.6, at every start
     "Command 'filebrowser:open-path' not registered.",  # Notebook 7.6, at every start
-    # JupyterLab 4.6 takes its splash away twice where it starts fast; no source of ours removes a child
-    "Failed to execute 'removeChild' on 'Node': The node to be removed is not a child of this node.",
 )
+SPLASH = (
+    "Failed to execute 'removeChild' on 'Node': The node to be removed is not a child of this node."
+)
+"""JupyterLab 4.6 takes its splash away twice where it starts fast; known by where it was thrown."""
 
 
 class App(StrEnum):
@@ -73,7 +83,7 @@ class NotebookPage:
         self._sockets: list[WebSocket] = []
         self.page.on("websocket", self._note_socket)
         self.page.on("console", self._note_console)
-        self.page.on("pageerror", lambda error: self._note(str(error)))
+        self.page.on("pageerror", self._note_thrown)
 
     def open(self, name: str, *, kernel: bool = True) -> NotebookPage:
         """Open the notebook; with ``kernel=False`` as on a machine that has no kernel to offer."""
@@ -232,6 +242,10 @@ class NotebookPage:
     def _note_console(self, message: ConsoleMessage) -> None:
         if message.type == "error":
             self._note(f"{message.text} ({message.location.get('url', '')})")
+
+    def _note_thrown(self, error: Error) -> None:
+        if error.message != SPLASH or "/static/lab/jlab_core." not in (error.stack or ""):
+            self._note(str(error))
 
     def _note(self, error: str) -> None:
         if error not in JUPYTERS_OWN_ERRORS:

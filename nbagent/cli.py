@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from nbagent import __version__
+from nbagent.core.base.controls import escaped
 
 NOTEBOOK = "01_quickstart.ipynb"
 HOST = "127.0.0.1"
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return demo(options.dir, port=options.port, open_browser=options.browser)
     except DemoError as error:
-        print(f"nbagent: {error}", file=sys.stderr)
+        print(escaped(f"nbagent: {error}"), file=sys.stderr)
         return 1
 
 
@@ -62,7 +63,8 @@ def demo(folder: Path, *, port: int, open_browser: bool) -> int:
     """
     _need_jupyter()
     copy, kept = copy_quickstart(folder)
-    print(f"{'Kept your' if kept else 'Copied the quickstart to'} {copy}", flush=True)
+    done = "Kept your" if kept else "Copied the quickstart to"
+    print(escaped(f"{done} {copy}"), flush=True)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with tempfile.TemporaryDirectory(prefix="nbagent-demo-", ignore_cleanup_errors=True) as scratch:
         environment = jupyter_environment(Path(scratch), os.environ)
@@ -70,7 +72,7 @@ def demo(folder: Path, *, port: int, open_browser: bool) -> int:
         server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
         try:
             url = _wait_for_url(server, environment["JUPYTER_TOKEN"])
-            print(f"Quickstart: {url}\nStop with Ctrl+C.", flush=True)
+            print(escaped(f"Quickstart: {url}\nStop with Ctrl+C."), flush=True)
             return server.wait()
         except KeyboardInterrupt:
             return 0

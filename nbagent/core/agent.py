@@ -18,6 +18,7 @@ from .arguments import (
     checked_text,
     checked_turns,
 )
+from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
 from .base.messages import load
@@ -31,12 +32,12 @@ from .run.generate import Pending, Response, replies_of, response_of, say, settl
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
-from .run.start import Options, check_pending, checked_prompt, launch, take_up
+from .run.start import Options, check_pending, checked_prompt, launch, launch_and_wait, take_up
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.middleware import Middleware
 from .tools.policy import Rule
-from .tools.spec import Budget, Inner, RunSpec, new_id
+from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, new_id
 from .tools.tool import Tool
 
 P = ParamSpec("P")
@@ -54,6 +55,9 @@ class Agent:
         instructions: the system prompt.
         tools: tools, or plain functions.
         max_turns: how many times the model may answer before a person is asked whether to go on.
+        max_calls: how many calls of one model response are run; the model is told of those that are not.
+        max_questions: how many questions of one turn wait at a time, those of inner agents included; a
+            call that would ask one more ends, and the model is told.
         output_type: a type that the final answer must fit; it comes as ``result.output``.
         policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``); the
             first that matches counts, and without one a tool's own ``approval=``.
@@ -72,6 +76,8 @@ class Agent:
         instructions: str | None = None,
         tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
         max_turns: int = 20,
+        max_calls: int = MAX_CALLS,
+        max_questions: int = MAX_QUESTIONS,
         output_type: Any = None,
         policy: Iterable[Rule] | Rule = (),
         middleware: Iterable[Middleware] = (),
@@ -83,6 +89,8 @@ class Agent:
         self.model = _model(model)
         self.instructions = checked_text("instructions", instructions, optional=True)
         self.max_turns = checked_turns(max_turns)
+        self.max_calls = checked_turns(max_calls, "max_calls")
+        self.max_questions = checked_turns(max_questions, "max_questions")
         self.output_type = output_type
         if on_tool_error not in ("tell", "raise"):
             raise UsageError(f"on_tool_error is 'tell' or 'raise', not {on_tool_error!r}")
@@ -100,7 +108,7 @@ class Agent:
             self.add(as_tool(one, local_names))
 
     def __repr__(self) -> str:
-        return f"<Agent {self.name} on {self.model.name}>"
+        return escaped(f"<Agent {self.name} on {self.model.name}>")
 
     # --- tools
 
@@ -173,7 +181,7 @@ class Agent:
             RunNotFinished: the run before has not ended.
         """
         given = Options(after, pending, store, answers, attended, show, on_rerun)
-        return self._launch(prompt, given)
+        return launch(self._spec(self.tools), prompt, self._stored(given))
 
     def run_sync(
         self,
@@ -192,12 +200,11 @@ class Agent:
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
         given = Options(after, pending, store, answers, attended, show, on_rerun)
-        return self._launch(prompt, given, blocking=True).wait()
+        return launch_and_wait(self._spec(self.tools), prompt, self._stored(given))
 
-    def _launch(self, prompt: str, options: Options, *, blocking: bool = False) -> Run:
-        if options.store is None:
-            options = replace(options, store=self.store)
-        return launch(self._spec(self.tools), prompt, options, blocking=blocking)
+    def _stored(self, options: Options) -> Options:
+        """The options with this agent's store, where they name none."""
+        return options if options.store is not None else replace(options, store=self.store)
 
     def _take_up(self, journal: Journal, **options: Any) -> Run:
         """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
@@ -276,6 +283,8 @@ class Agent:
             tools=tools,
             instructions=self.instructions,
             max_turns=self.max_turns,
+            max_calls=self.max_calls,
+            max_questions=self.max_questions,
             raise_errors=self.on_tool_error == "raise",
             output_type=self.output_type,
             policy=self.policy,

@@ -25,15 +25,15 @@ def checked_text(name: str, value: Any, *, optional: bool = False) -> Any:
     raise UsageError(f"{name} is a text{' or None' if optional else ''}, not {value!r:.80}")
 
 
-def checked_turns(value: Any) -> int:
-    """How many turns are allowed.
+def checked_turns(value: Any, name: str = "max_turns") -> int:
+    """How many turns, or calls or questions of one, are allowed.
 
     Raises:
         UsageError: it is no whole number from 1 on.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
-    raise UsageError(f"max_turns is a whole number and must be at least 1, not {value!r:.80}")
+    raise UsageError(f"{name} is a whole number and must be at least 1, not {value!r:.80}")
 
 
 def checked_budget(value: Any) -> Budget:
@@ -125,11 +125,25 @@ def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None
     _check_rules(spec, registered, set())
 
 
+def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> set[str]:
+    """The names of the tools of inner agents, and their paths, which rules that deny may name too."""
+    names: set[str] = set()
+    for name, tool in tools.items():
+        inner = tool.options.inner
+        if inner is not None and id(inner.tools) not in seen:
+            within = {*inner.tools, *_names_inside(inner.tools, (*seen, id(inner.tools)))}
+            names |= within | {f"{name}/{one}" for one in within}
+    return names
+
+
 def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: set[int]) -> None:
     names = {*spec.tools, *registered}
     inner = {name: tool.options.inner for name, tool in spec.tools.items() if tool.options.inner}
-    for rule in spec.policy:
-        if rule.pattern not in names and not set(rule.pattern) & set("*?["):
+    for n, rule in enumerate(spec.policy, 1):
+        reaches = "deny" in (rule.verdict, *(r.verdict for r in spec.policy[n:]))
+        inside = _names_inside(spec.tools) if reaches and rule.verdict != "review" else set()
+        known = names | inside
+        if rule.pattern not in known and not set(rule.pattern) & set("*?["):
             raise UsageError(_unknown(spec.agent, rule, names, inner))
     for one in inner.values():
         if id(one.tools) not in seen:

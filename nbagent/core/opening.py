@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hmac
+from contextlib import suppress
 from typing import Any
 
 from .agent import Agent
-from .base.errors import Conflict, InvalidAnswer, NotPending, StoreError
+from .arguments import checked_store
+from .base.errors import Conflict, InvalidAnswer, NotPending, StoreError, UsageError
 from .base.events import Interrupted, StoredEvent
 from .base.interrupts import Respond, token_digest
 from .call.threads import run_in_thread
@@ -65,9 +67,15 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
 
 def _stored(agent: Agent, store: Store | None, known: set[str]) -> list[Journal]:
     place = agent.store if store is None else store
-    journals = [Journal(run_id, place) for run_id in place.run_ids() if run_id not in known]
-    for journal in journals:
-        journal.catch_up()
+    journals = []
+    for run_id in place.run_ids():
+        if run_id not in known:
+            journal = Journal(run_id, place)
+            with suppress(
+                StoreError, UsageError
+            ):  # a damaged run has no say in another one's token
+                journal.catch_up()
+                journals.append(journal)
     return journals
 
 
@@ -110,7 +118,7 @@ async def open_run(
 
     What waits for a person goes on waiting. What only the engine is needed for goes on here, unless
     another process is at it; then the handle follows what that one does. A call that was started by
-    a process that is gone is not run again: awaiting the run says so.
+    a process that is gone is run again only if its tool is idempotent; else a person is asked about it.
 
     Args:
         run_id: ``run.id`` of the run.
@@ -125,7 +133,7 @@ async def open_run(
         ToolError: an answer restarts a tool that the agent does not have.
         StoreError: the journal cannot be read, or a newer nbagent has written it.
     """
-    journal = Journal(run_id, agent.store if store is None else store)
+    journal = Journal(run_id, agent.store if store is None else checked_store(store))
     await run_in_thread(journal.catch_up)
     options = {"answers": answers, "attended": attended, "show": show}
     return agent._take_up(journal, **options)  # noqa: SLF001 - the engine's own door

@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from nbagent.core.call.threads import private_loop
 from nbagent.core.run.run import Run, session_of
@@ -22,8 +22,8 @@ class NotebookHost:
     def __init__(self) -> None:
         self._started: dict[str, list[tuple[str | None, Run]]] = {}
         """By cell: the runs it started, with the execution that did."""
-        self._displays: dict[str, Any] = {}
-        """By run id: where and how it is shown."""
+        self._displays: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        """By run id: where and how it is shown, while it is shown live; its run listens, and keeps it."""
         self._before: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
         """The runs of the same cell that still went on when a run was started."""
 
@@ -88,11 +88,11 @@ class NotebookHost:
         """A mime bundle of a value that shows richer than its JSON, or None."""
         return capture.present(value)
 
-    def _stop(self, run: Run) -> None:
+    def _stop(self, run: Run) -> Future[None]:
         shown = self._displays.get(run.id)
         if shown is not None:
             shown.stopping()
-        session_of(run).stop(by=TEXTS["kernel_stop"])
+        return session_of(run).stop(by=TEXTS["kernel_stop"])
 
     def _wait_settled(self, run: Run) -> None:
         kernel.pump(session_of(run).when_settled())

@@ -8,6 +8,9 @@ How a form is answered while its cell runs: shell messages reach the main thread
 While somebody waits, a gate stands in for that stream's callback: comm messages are handled at
 once, in the context of the cell that waits, and everything else goes where it would have gone, in
 its order. ``wait`` leaves the reading to the loop; ``pump`` blocks the loop and reads by itself.
+
+ipykernel 7.0 to 7.3 may stop hearing a front end for good; whoever finds the kernel here mends that
+(``_hear_all``).
 """
 
 from __future__ import annotations
@@ -87,12 +90,13 @@ def kernel_loop() -> asyncio.AbstractEventLoop | None:
 async def wait(
     future: asyncio.Future[T] | concurrent.futures.Future[T],
     *,
-    on_kernel_interrupt: Callable[[], object] | None,
+    on_kernel_interrupt: Callable[[], concurrent.futures.Future[None] | None] | None,
 ) -> T:
     """Await a future in a cell, with widget messages handled meanwhile.
 
     The future itself is never cancelled. When the cell is (the Stop button of Jupyter),
-    ``on_kernel_interrupt`` is called and the ``CancelledError`` goes on; None only stops waiting.
+    ``on_kernel_interrupt`` is called, and the ``CancelledError`` goes on when the future that it may
+    give is done; None only stops waiting.
     An asyncio future must belong to the running loop; for one that doesn't, pass a concurrent one.
 
     Raises:
@@ -109,8 +113,9 @@ async def wait(
             while not inner.done():
                 await asyncio.wait((inner,), timeout=TICK)
         except (asyncio.CancelledError, KeyboardInterrupt):
-            if on_kernel_interrupt is not None:
-                on_kernel_interrupt()
+            stopped = on_kernel_interrupt() if on_kernel_interrupt is not None else None
+            if stopped is not None:
+                await asyncio.wait((asyncio.wrap_future(stopped),))
             raise
     return inner.result()
 
@@ -309,7 +314,40 @@ def _kernel() -> Any | None:
     ipython = sys.modules.get("IPython")
     if ipython is None:
         return None
-    return getattr(ipython.get_ipython(), "kernel", None)
+    kernel = getattr(ipython.get_ipython(), "kernel", None)
+    if kernel is not None:
+        _hear_all(kernel)
+    return kernel
+
+
+def _hear_all(kernel: Any) -> None:
+    """Keep ipykernel 7.0 to 7.3 from missing requests; done once, from any thread.
+
+    They send replies on the very socket that a stream reads. Such a send uses up the wake-up of a
+    request that arrives meanwhile, and neither that one nor any later one of that client is ever read.
+    So the stream looks again after each; from 7.4 on replies go through the stream, which does.
+    """
+    stream: Any = getattr(kernel, "shell_stream", None)
+    channel: Any = getattr(kernel, "shell_channel_thread", None)
+    manager: Any = getattr(channel, "manager", None)
+    parts = ("_shell_socket", "_send_on_shell_channel", "_main_to_shell_channel", "_cache")
+    if stream is None or not all(hasattr(manager, each) for each in parts):
+        return
+    if "_send_on_shell_channel" in vars(manager):
+        return
+    usual = manager._send_on_shell_channel  # noqa: SLF001 - where ipykernel keeps it
+
+    def send(frames: list[Any]) -> None:
+        usual(frames)
+        stream._update_handler(stream._state)  # noqa: SLF001 - pyzmq's own way to look again
+
+    def replace() -> None:
+        subshells = (each.subshell_to_shell_channel for each in manager._cache.values())  # noqa: SLF001
+        for pair in (manager._main_to_shell_channel, *subshells):  # noqa: SLF001
+            pair.on_recv(channel.io_loop, send)
+
+    manager._send_on_shell_channel = send  # noqa: SLF001 - for the subshells to come
+    channel.io_loop.add_callback(replace)  # streams belong to the thread of their loop
 
 
 def _request() -> dict[str, Any]:

@@ -34,6 +34,10 @@ class Fact(_Wire):
     """Whether it is shown in monospace."""
     changed_from: str | None = None
     """The value before a person changed it."""
+    parts: list[str] = Field(default_factory=list)
+    """The value in pieces, where something in it is marked: every second one is."""
+    remark: str = ""
+    """What is marked, or what else to know of the value, in words."""
     whole: Any = Field(default=None, exclude=True)
     """The value itself, where the static view draws it nested; it is never sent."""
 

@@ -6,23 +6,26 @@ run's number and the event's position. An append is one transaction and writes t
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
+import stat
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.errors import Busy, StoreError, UsageError
 from nbagent.core.base.events import FORMAT_VERSION, StoredEvent, dump, parse
 from nbagent.core.journal.journal import moved_on
 
 T = TypeVar("T")
+logger = logging.getLogger("nbagent")
 
 APPLICATION_ID = 0x6E626167
 """Marks the file as nbagent's ("nbag"), in its header."""
@@ -32,25 +35,39 @@ SCHEMA = """
 create table runs (number integer primary key, id text not null unique);
 create table events (key integer primary key, version integer not null, data text not null)
 """
+BEATS = "create table if not exists beats (process text primary key, count integer not null)"
+"""Made when the file is opened, also in one that was made without it."""
 CHECKPOINT = 4_000_000
 """Bytes in the write-ahead log from which it is carried over to the file, in a thread."""
 
+PAUSE = 0.01
+"""Seconds between tries while another process writes."""
+_DAMAGED = (
+    "the file is damaged: bring back a copy, or save what is left with `sqlite3 FILE .recover`"
+)
 _REASONS = {
     sqlite3.SQLITE_BUSY: "another process holds it locked",
     sqlite3.SQLITE_LOCKED: "another process holds it locked",
-    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only",
     sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database: give the store a path of its own",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables are not as they were made
+    sqlite3.SQLITE_IOERR: "it cannot be read or written: is it a file, and is the disk all right?",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened: is its folder there, and may you write to it?",
 }
+_BROKEN = (sqlite3.Error, UnicodeDecodeError)
+"""What sqlite3 raises; the latter where it tells of damage in the damaged bytes themselves."""
 _POSITIONS = 32
 """Bits of a key that hold the position in the run."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class _Handle:
-    """One process's connection. It must not be used, nor closed, in a process forked from it."""
+    """One process's connection to a file, which all its stores of that file share.
+
+    It must not be used, nor closed, in a process forked from it.
+    """
 
     connection: sqlite3.Connection
     pid: int
@@ -61,6 +78,8 @@ class _Handle:
 
 class SQLiteStore:
     """Journals in the SQLite file at ``path``, which is made, private to you, if it is missing.
+
+    One that is there is made private too. A link stands for the file it leads to.
 
     Usable from any thread, from processes forked from this one, and by several processes at once.
     A commit survives the end of the process at any point; a power failure may undo the last ones.
@@ -77,12 +96,27 @@ class SQLiteStore:
         self._given = os.fspath(path)
         if self._given in ("", ":memory:"):
             raise UsageError("SQLiteStore keeps a file; for runs in memory use nb.MemoryStore()")
-        self.path = Path(self._given).expanduser().absolute()
+        self.path = Path(os.path.realpath(Path(self._given).expanduser()))
         self._timeout = timeout
+        self._local = threading.local()
+        """Whether this thread asks for what can be done at once."""
         self._numbers: dict[str, int] = {}
         self._closed = False
-        self._is_new = not self.path.exists()
-        self._handle = self._opened()
+        self._is_new = False
+        self._handle: _Handle | None = self._opened()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Within it, on this thread, ``append`` raises ``Busy`` where it would wait for another writer."""
+        before, self._local.at_once = self._at_once, True
+        try:
+            yield
+        finally:
+            self._local.at_once = before
+
+    @property
+    def _at_once(self) -> bool:
+        return getattr(self._local, "at_once", False)
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, in one transaction.
@@ -93,6 +127,9 @@ class SQLiteStore:
             ValueError: an event holds what is no JSON; nothing was added.
         """
         rows = [dump(event) for event in events]
+        self._patiently(lambda: self._append(run_id, rows, expected))
+
+    def _append(self, run_id: str, rows: list[str], expected: int) -> None:
         with self._used() as handle, _transaction(handle.connection) as connection:
             number = self._number(connection, run_id)
             there = 0 if number is None else _length(connection, number)
@@ -118,29 +155,55 @@ class SQLiteStore:
             UsageError: there is no such run.
             StoreError: the file cannot be read, or a newer nbagent has written these events.
         """
+        first, rows = self._patiently(lambda: self._rows(run_id, start))
+        return [
+            self._parsed(run_id, key, first + i, data, version)
+            for i, (key, data, version) in enumerate(rows)
+        ]
+
+    def _rows(self, run_id: str, start: int) -> tuple[int, list[tuple[int, Any, Any]]]:
         with self._used() as handle:
             number = self._number(handle.connection, run_id)
             if number is None:
                 why = ": there was no such file, so this one is new; is the path right?"
                 raise UsageError(f"{self!r} has no run {run_id!r}{why if self._is_new else ''}")
             first = number << _POSITIONS
-            rows = handle.connection.execute(
-                "select data, version from events where key >= ? and key < ? order by key",
+            return first + start, handle.connection.execute(
+                "select key, data, version from events where key >= ? and key < ? order by key",
                 (first + start, first + (1 << _POSITIONS)),
             ).fetchall()
-        return [parse(data, version) for data, version in rows]
 
     def run_ids(self) -> list[str]:
         """The runs it holds, oldest first."""
+        return [run_id.decode(errors="replace") for (run_id,) in self._patiently(self._ids)]
+
+    def _ids(self) -> list[tuple[bytes]]:
         with self._used() as handle:
-            rows = handle.connection.execute("select id from runs order by number").fetchall()
-        return [run_id for (run_id,) in rows]
+            return handle.connection.execute("select id from runs order by number").fetchall()
+
+    def beat(self, process: str) -> None:
+        """Count one more beat of this process."""
+        self._patiently(lambda: self._beat(process))
+
+    def _beat(self, process: str) -> None:
+        with self._used() as handle:
+            handle.connection.execute(
+                "insert into beats values (?, 1) on conflict do update set count = count + 1",
+                (process,),
+            )
+
+    def beats(self, process: str) -> int:
+        """How many beats this process has left."""
+        with self._used() as handle:
+            found = handle.connection.execute(
+                "select count from beats where process = ?", (process,)
+            ).fetchone()
+        return int(found[0]) if found else 0
 
     def close(self) -> None:
         """Close the file; runs that still use this store fail from then on."""
         self._closed = True
-        with self._handle.lock:
-            _close(self._handle.connection, self._handle.pid)
+        self._handle = None  # the connection ends with the last store of this file
 
     def __enter__(self) -> Self:
         return self
@@ -165,6 +228,8 @@ class SQLiteStore:
         row = connection.execute("select number from runs where id = ?", (run_id,)).fetchone()
         if row is None:
             return None
+        if not isinstance(row[0], int):  # as only damage can make it
+            raise self._damaged()
         if not connection.in_transaction:  # in one, this may still be undone
             self._numbers[run_id] = row[0]
         return int(row[0])
@@ -178,62 +243,119 @@ class SQLiteStore:
             "select data, version from events where key = ?",
             ((number << _POSITIONS) + position,),
         ).fetchone()
-        return None if row is None else parse(*row)
+        if row is None:
+            return None
+        with suppress(StoreError):  # whoever reads the run is told
+            return self._parsed("", 0, 0, *row)
+        return None
+
+    def _parsed(self, run_id: str, key: int, expected: int, data: Any, version: Any) -> StoredEvent:
+        """The event in a row.
+
+        Raises:
+            StoreError: it is damaged, an earlier one is missing, or a newer nbagent has written it.
+        """
+        if key != expected:
+            raise self._unreadable(run_id, expected, "an event is missing before it")
+        if not isinstance(version, int) or version < 1 or not isinstance(data, bytes):
+            why = f"it is no event, but {data!r:.80} of version {version!r:.80}"
+            raise self._unreadable(run_id, expected, why)
+        try:
+            return parse(data, version)
+        except StoreError as error:
+            raise self._unreadable(run_id, expected, str(error)) from error
+
+    def _unreadable(self, run_id: str, key: int, why: str) -> StoreError:
+        return StoreError(
+            f"event {key & ((1 << _POSITIONS) - 1)} of run {run_id!r} in the store at "
+            f"{str(self.path)!r} cannot be read; other runs can: {why}"
+        )
 
     # --- the connection
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        """Act, again while another process holds the file locked; others may act in between."""
+        until = time.monotonic() + self._timeout
+        while True:
+            try:
+                return act()
+            except Busy:
+                if self._at_once or time.monotonic() >= until:
+                    raise
+            time.sleep(PAUSE)
 
     @contextmanager
     def _used(self) -> Iterator[_Handle]:
         """This process's connection, for this thread alone."""
-        if self._handle.pid != os.getpid():
-            _abandoned.append(self._handle)
-            self._handle = self._opened()
         handle = self._handle
+        if handle is None or self._closed:
+            raise StoreError(f"{self!r} is closed")
+        if handle.pid != os.getpid():
+            _abandoned.append(handle)
+            handle = self._handle = self._opened()
         with handle.lock:
-            if self._closed:
-                raise StoreError(f"{self!r} is closed")
             try:
                 yield handle
-            except sqlite3.Error as error:
+            except _BROKEN as error:
                 raise self._failure(error) from error
 
-    def _failure(self, error: sqlite3.Error) -> StoreError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest tells kinds of one error
+    def _damaged(self) -> StoreError:
+        return StoreError(f"the store at {str(self.path)!r} cannot be used: {_DAMAGED}")
+
+    def _failure(self, error: Exception) -> StoreError:
+        known = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+        code = known & 0xFF  # the rest tells kinds of one error
         reason = _REASONS.get(code)
         told = f"{reason} ({error})" if reason else str(error)
-        return StoreError(f"the store at {str(self.path)!r} cannot be used: {told}")
+        kind = Busy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
+        return kind(f"the store at {str(self.path)!r} cannot be used: {told}")
 
     def _opened(self) -> _Handle:
         try:
-            _make_private(self.path)
+            self._is_new = _make_private(self.path)
         except OSError as error:
             raise StoreError(
-                f"the store at {str(self.path)!r} cannot be made: {error.strerror}"
+                f"the store at {str(self.path)!r} cannot be made or used: {error.strerror}; give a path "
+                "in a folder that you may write to"
             ) from error
+        found = self.path.stat()
+        place = (found.st_dev, found.st_ino, os.getpid())
+        with _opening:
+            handle = _shared.get(place)
+            if handle is None:
+                handle = _shared[place] = self._connected()
+        return handle
+
+    def _connected(self) -> _Handle:
         try:
             connection = sqlite3.connect(
-                self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+                self.path, timeout=0, isolation_level=None, check_same_thread=False
             )
         except sqlite3.Error as error:
             raise self._failure(error) from error
-        weakref.finalize(self, _close, connection, os.getpid())
         try:
             self._set_up(connection)
         except BaseException as error:
             connection.close()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, _BROKEN):
                 raise self._failure(error) from error
             raise
-        return _Handle(connection, os.getpid(), _size_of_log(self.path))
+        handle = _Handle(connection, os.getpid(), _size_of_log(self.path))
+        weakref.finalize(handle, _close, connection, os.getpid())
+        return handle
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
+        connection.text_factory = bytes  # what is no text is told of with the run it is in
         connection.execute("pragma page_size = 1024")  # counts for a new file alone
+        connection.execute("pragma cell_size_check = on")
+        connection.execute("pragma trusted_schema = off")
         patiently(lambda: self._check_kind(connection), self._timeout)
         patiently(lambda: connection.execute("pragma journal_mode = wal"), self._timeout)
         connection.execute("pragma synchronous = normal")
         connection.execute("pragma wal_autocheckpoint = 0")
         if _pragma(connection, "user_version") == 0:
             patiently(lambda: self._create(connection), self._timeout)
+        patiently(lambda: connection.execute(BEATS), self._timeout)
 
     def _check_kind(self, connection: sqlite3.Connection) -> None:
         with _transaction(connection, "deferred"):  # another process may be making it
@@ -245,6 +367,8 @@ class SQLiteStore:
                 f"the file {str(self.path)!r} is the SQLite database of another program: "
                 "give the store a file of its own"
             )
+        if kind and not version:
+            raise self._damaged()
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"the store at {str(self.path)!r} was made by a newer nbagent: it has version "
@@ -272,6 +396,9 @@ class SQLiteStore:
         ).start()
 
 
+_shared: weakref.WeakValueDictionary[tuple[int, int, int], _Handle] = weakref.WeakValueDictionary()
+"""By file and process: the connection that is open."""
+_opening = threading.Lock()
 _abandoned: list[_Handle] = []
 """Connections of a parent process: closing one here would break the parent's."""
 
@@ -281,15 +408,48 @@ def _close(connection: sqlite3.Connection, pid: int) -> None:
         connection.close()
 
 
-def _make_private(path: Path) -> None:
-    """Make the file, and folders that are missing, for their owner alone; what is there stays."""
+def _make_private(path: Path) -> bool:
+    """Make the file, and folders that are missing, for their owner alone; whether it is new.
+
+    What is there is made private with what SQLite keeps beside it; folders stay as they are.
+
+    Raises:
+        OSError: it cannot be made, or looked at.
+        StoreError: it is no file, or others may read it and it is not yours to change.
+    """
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
+        for suffix in ("", "-wal", "-shm"):
+            _tighten(path.with_name(path.name + suffix))
+        return path.stat().st_size == 0
+    return True
+
+
+def _tighten(path: Path) -> None:
+    """Take the rights of others from a file. It is not opened: closing it would drop SQLite's locks."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
         return
+    if not stat.S_ISREG(status.st_mode):
+        raise StoreError(f"the store at {str(path)!r} is no file: give a path of its own")
+    if os.name == "nt" or not status.st_mode & 0o077:
+        return
+    is_mine = status.st_uid == os.geteuid()
+    try:
+        path.chmod(status.st_mode & 0o700)
+    except OSError as error:
+        if is_mine:  # a disk that keeps no rights
+            return
+        raise StoreError(
+            f"the store at {str(path)!r} may be read by others and belongs to another user: give the "
+            "store a file of your own"
+        ) from error
+    logger.warning("the store at %r could be read by others; it is private to you now", str(path))
 
 
 def _size_of_log(path: Path) -> int:
@@ -332,7 +492,7 @@ def patiently(act: Callable[[], T], timeout: float) -> T:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
                 raise
-        time.sleep(0.01)
+        time.sleep(PAUSE)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from nbagent.forms.form import Error, Form
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Action, FieldError, FormItem, Head, Receipt, Snapshot, View
+from nbagent.notebook.wire import Action, FieldError, FormItem, Head, Item, Receipt, Snapshot, View
 
 PACKAGE = Path(__file__).parents[2] / "nbagent"
 AXE = Path(
@@ -97,10 +97,10 @@ class FormPage:
 
     def ask(self, *, approval: bool = False, title: str = "A question") -> FormPage:
         """Send the question."""
-        self._asked += 1
+        number = self._asked + 1
         item = FormItem(
-            key=f"f{self._asked}",
-            interrupt=f"i{self._asked}",
+            key=f"f{number}",
+            interrupt=f"i{number}",
             call="",
             tool="tool",
             title=title,
@@ -108,12 +108,18 @@ class FormPage:
             actions=APPROVE if approval else SEND,
             approval=approval,
         )
+        self.show(item)
+        return self
+
+    def show(self, *items: Item) -> View:
+        """Send these items as all there is."""
+        self._asked += 1
         head = Head(
             run="r", agent="agent", prompt="p", status="interrupted", status_text="", started_at=0
         )
-        view = View(head=head, items=[item])
+        view = View(head=head, items=list(items))
         self._tell(Snapshot(seq=self._asked, view=view, now=0, texts=TEXTS))
-        return self
+        return view
 
     def refuse(self, answer: dict[str, Any], errors: list[Error]) -> None:
         """Send an answer back with what is wrong with it."""

@@ -135,3 +135,40 @@ def test_a_kernel_that_goes_is_noticed_without_a_press(how, opened):
     if how != "shut down":
         notebook.wait_for_kernel()
     notebook.shot(f"kernel-{how.replace(' ', '-')}", notebook.page.locator(".jp-Notebook"))
+
+
+LOST = """
+import subprocess, sys
+from nbagent.core.base.events import ToolStarted
+
+says = "from nbagent.core.base.process import this_process; print(this_process())"
+gone = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True).stdout.strip()
+go.set()
+before = agent([S.call("transfer", amount=200.0)], "x").run("Transfer $200", show=False)
+await before
+begun = next(n for n, e in enumerate(before.journal) if isinstance(e, ToolStarted))
+*kept, claim = before.journal[: begun + 1]
+store = nb.MemoryStore()
+for n in range(2):
+    store.append(f"r{n}", [*kept, claim.model_copy(update={"owner": gone})], 0)
+"""
+OPENED = "r{n} = await nb.open_run('r{n}', agent=agent('All done.'), store=store)"
+
+
+def test_a_lost_call_is_run_again_or_given_its_result_in_its_form(opened):
+    """One form with three buttons; Enter in its field runs nothing again."""
+    notebook = opened(LOST, OPENED.format(n=0), OPENED.format(n=1))
+    again, given = Card(notebook.output(2)), Card(notebook.output(3))
+    form = again.wait_for_question("which ran transfer, is gone")
+    expect(form).to_contain_text("200")
+    notebook.shot("lost-call", again.root)
+    again.press("Run again")
+    again.wait_until("completed")
+    expect(again.records.first).to_contain_text("run again")
+    given.wait_for_question("which ran transfer, is gone")
+    given.form.locator("textarea, input").first.fill("sent, says the bank")
+    given.form.locator("textarea, input").first.press("Enter")
+    expect(given.root).to_have_attribute("data-status", "interrupted")
+    given.press("Give its result")
+    given.wait_until("completed")
+    expect(given.root).to_contain_text("sent, says the bank")

@@ -19,6 +19,7 @@ import nbagent as nb
 from nbagent.core.base.events import Resolved, RunCompleted, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.journal import Store
+from nbagent.core.run.heartbeat import Beating
 from tests.integration.test_extending import page_names
 
 numbers = itertools.count()
@@ -142,6 +143,22 @@ def test_an_append_at_another_position_is_refused_and_changes_nothing(
     with pytest.raises(nb.Conflict):
         store.append("new", [said("early")], expected or 1)
     assert store.read("run") == [said("a"), said("b")]
+    assert store.run_ids() == ["run"]
+
+
+def test_beats_are_counted_process_by_process(store: Store) -> None:
+    """Where a store takes them: each one changes what others read, from any thread, beside any run."""
+    if not isinstance(store, Beating):
+        return
+    assert store.beats("a:1:1:host") == 0
+    store.append("run", [said("a")], 0)
+    threads = [threading.Thread(target=store.beat, args=("a:1:1:host",)) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    store.beat("b:1:1:host")
+    for thread in threads:
+        thread.join()
+    assert (store.beats("a:1:1:host"), store.beats("b:1:1:host")) == (5, 1)
     assert store.run_ids() == ["run"]
 
 

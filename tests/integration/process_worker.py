@@ -1,8 +1,8 @@
 """One process of the tests across processes: told what to do on its standard input, a line each.
 
-    python -m tests.integration.process_worker STORE EFFECTS
+    python -m tests.integration.process_worker STORE EFFECTS [MACHINE]
 
-It answers every line with one line of JSON. Each body that runs writes a line to the file EFFECTS.
+MACHINE is what it takes its machine for, so that other processes cannot see it. It answers every line with one line of JSON. Each body that runs writes a line to the file EFFECTS.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import nbagent as nb
+from nbagent.core.base import process
 from nbagent.core.base.messages import results_of
 from nbagent.core.base.model import Finished, ModelDelta, Request, TextDelta, ToolCallDelta
+from nbagent.core.run import heartbeat
 
 
 class Caller:
@@ -111,6 +113,14 @@ def add_tools(agent: nb.Agent, note: Callable[[str], None]) -> None:
         await go_on.wait()
         return "slept"
 
+    @agent.tool(idempotent=True)
+    def steady() -> str:
+        """Take as long as the test wants, and do the same however often."""
+        note("steady")
+        while not go_on.is_set():
+            time.sleep(0.01)
+        return "set"
+
     @agent.tool
     async def asker(ctx: nb.ToolContext) -> str:
         """Ask at a line, and go on there."""
@@ -118,6 +128,11 @@ def add_tools(agent: nb.Agent, note: Callable[[str], None]) -> None:
         color = await ctx.ask("Which color?", reply=str)
         note("after")
         return color
+
+    @agent.tool
+    async def twice(ctx: nb.ToolContext) -> list[str]:
+        """Ask at two lines."""
+        return [await ctx.ask(f"Which {what}?", reply=str) for what in ("color", "size")]
 
 
 async def _moment(at: float) -> None:
@@ -143,9 +158,9 @@ class Worker:
             await run.settled()
         return self._told(run)
 
-    async def open(self, run_id: str) -> Any:
+    async def open(self, run_id: str, *, attended: bool = True) -> Any:
         """Open a run."""
-        self._keep(await nb.open_run(run_id, agent=self.agent, attended=True))
+        self._keep(await nb.open_run(run_id, agent=self.agent, attended=attended))
         return self._told(self.runs[run_id])
 
     async def answer(self, run_id: str, interrupt: str, at: float, **answer: Any) -> Any:
@@ -184,9 +199,10 @@ class Worker:
         run = self.runs[run_id]
         try:
             text = (await run).text
-        except nb.errors.RunError as error:
+        except nb.NbagentError as error:
             text = f"{type(error).__name__}: {error}"
-        return {**self._told(run), "text": text, "heard": self.heard[run_id]}
+        kept = [event.type for event in run.journal]
+        return {**self._told(run), "text": text, "heard": self.heard[run_id], "journal": kept}
 
     async def settle(self, run_id: str) -> Any:
         """Wait until nothing can go on without an answer."""
@@ -195,6 +211,10 @@ class Worker:
     async def tell(self, run_id: str) -> Any:
         """Where the run stands."""
         return self._told(self.runs[run_id])
+
+    async def shown(self, run_id: str) -> Any:
+        """The run as it is printed."""
+        return repr(self.runs[run_id])
 
     def _keep(self, run: nb.Run) -> None:
         self.runs[run.id] = run
@@ -209,11 +229,18 @@ class Worker:
             "id": run.id,
             "status": run.status,
             "interrupts": {i.tool_name: i.id for i in run.interrupts},
+            "messages": {i.tool_name: asked_of(i) for i in run.interrupts},
             "states": {i.tool_name: i.state for i in run.interrupts},
             "inputs": {i.tool_name: i.input for i in run.interrupts},
             "deadlines": {i.tool_name: i.expires_at for i in run.interrupts},
             "paths": [[*i.path, i.id] for i in run.interrupts],
         }
+
+
+def asked_of(interrupt: nb.PendingInterrupt) -> Any:
+    """What an interrupt says."""
+    metadata = interrupt.metadata
+    return metadata.get("message") if isinstance(metadata, dict) else metadata
 
 
 async def serve(worker: Worker) -> None:
@@ -230,7 +257,10 @@ async def serve(worker: Worker) -> None:
 
 def main() -> None:
     """Serve until standard input ends."""
-    store, effects = sys.argv[1:]
+    store, effects, *machine = sys.argv[1:]
+    if machine:
+        process._machine = lambda: machine[0]
+    heartbeat.BEAT = 0.5
     with suppress(KeyboardInterrupt), nb.SQLiteStore(store) as opened:
         asyncio.run(serve(Worker(opened, make_agent(opened, Path(effects)))))
 

@@ -19,8 +19,9 @@ ROOT = Path(__file__).parents[2]
 class Process:
     """A worker process, spoken to in lines."""
 
-    def __init__(self, folder: Path) -> None:
-        command = ["-m", "tests.integration.process_worker", folder / "runs.db", folder / "effects"]
+    def __init__(self, folder: Path, *machine: str) -> None:
+        files = (folder / "runs.db", folder / "effects")
+        command = ["-m", "tests.integration.process_worker", *files, *machine]
         self._process = subprocess.Popen(
             [sys.executable, *map(str, command)],
             cwd=ROOT,
@@ -56,16 +57,16 @@ class Process:
             self._process.send_signal(signal.SIGKILL)
 
 
-Begin: TypeAlias = Callable[[], Process]
+Begin: TypeAlias = Callable[..., Process]
 
 
 @contextmanager
 def beginning(folder: Path) -> Iterator[Begin]:
-    """Begins processes on the store in a folder; they are ended afterwards."""
+    """Begins processes on the store in a folder, on this machine or one so called, and ends them."""
     begun: list[Process] = []
 
-    def new() -> Process:
-        begun.append(Process(folder))
+    def new(*machine: str) -> Process:
+        begun.append(Process(folder, *machine))
         return begun[-1]
 
     yield new

@@ -276,3 +276,13 @@ def test_a_kernel_that_lost_a_private_name_says_which() -> None:
         request = attached.started(AWAIT)
         page.answer(attached.comm_id, {"value": "natively"})
         assert page.finish(request).stdout.endswith("got natively\n"), page.errors()
+
+
+@pytest.mark.parametrize("subshell", [False, True], ids=["main", "subshell"])
+@pytest.mark.parametrize("version", ["7.0.1", "7.3.0"])
+def test_a_request_that_comes_as_a_reply_leaves_is_heard(version: str, subshell: bool) -> None:
+    """These kernels miss one in some hundred, and then all that follow: nothing answers any more."""
+    with front_end(version, subshell=subshell, mended=False) as page:
+        page.must_run("from nbagent.notebook import kernel; kernel.in_kernel()")
+        for each in range(300):
+            assert page.is_heard(after=each % 40 * 0.0001), f"round {each}"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import nbagent as nb
 from tests.integration.processes import Begin, beginning, effects, wait_for
 
 
@@ -146,6 +147,9 @@ def test_a_process_killed_between_two_inner_steps_leaves_them_to_whoever_opens_t
     first = begin()
     run = first.ask("start", calls=nested(LOOK, [GATE]), settle=False)
     wait_for("hangs", tmp_path)
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:  # beside it, another call may still end
+        while sum(event.type == "tool_finished" for event in store.read(run["id"])) < 2:
+            pass
     first.kill()
     hang.unlink()
     second = begin()
@@ -158,18 +162,21 @@ def test_a_process_killed_between_two_inner_steps_leaves_them_to_whoever_opens_t
     assert sorted(effects(tmp_path)) == ["gate", "hangs", "look:inside", "look:outside"]
 
 
-def test_c136_an_inner_call_whose_process_was_killed_is_not_run_again(
+def test_c136_an_inner_call_whose_process_was_killed_is_asked_about(
     begin: Begin, tmp_path: Path
 ) -> None:
-    """As with an outer one: whoever opens the run is told which call it is."""
+    """As with an outer one: on the outermost run, with the path there."""
     first, second = begin(), begin()
     run = first.ask("start", calls=nested([["slow", {}]]), settle=False)
     wait_for("slow", tmp_path)
     first.kill()
     second.ask("open", run_id=run["id"])
-    end = second.ask("finish", run_id=run["id"])
-    assert end["status"] == "running"
-    assert "'slow' (by process" in end["text"]
+    asked = second.ask("settle", run_id=run["id"])
+    [[*path, interrupt]] = asked["paths"]
+    assert path == ["agent", "manager", "banker", "slow"]
+    answer = {"interrupt": interrupt, "output": "slept, says the log"}
+    second.ask("answer", run_id=run["id"], at=0, **answer)
+    assert said(second.ask("finish", run_id=run["id"])) == ["slept, says the log"]
     assert effects(tmp_path).count("slow") == 1
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import nbagent as nb
+from nbagent.core.run import heartbeat
 from tests.integration.processes import Begin, beginning, effects, wait_for
 
 GATE = [["gate", {"amount": 100}]]
@@ -113,20 +115,136 @@ def test_a_slow_call_of_another_process_is_waited_for_and_not_run_again(
     assert effects(tmp_path) == ["slow"]
 
 
-def test_c136_a_call_whose_process_was_killed_is_not_run_again_and_awaiting_says_so(
+LOST = [
+    ({"output": "as the bank says"}, '["as the bank says"]', 1),
+    ({}, '["slept"]', 2),
+    ({"reason": "too late now"}, "whether it took effect is not known", 1),
+]
+
+
+@pytest.mark.parametrize(("answer", "text", "times"), LOST, ids=["result", "again", "fail"])
+def test_c136_a_person_says_what_becomes_of_a_call_whose_process_was_killed(
+    begin: Begin, tmp_path: Path, answer: dict[str, str], text: str, times: int
+) -> None:
+    """It is asked once, whoever opens the run; nothing is repeated in silence."""
+    first, others = begin(), [begin(), begin()]
+    run = first.ask("start", calls=[["slow", {}]], settle=False)
+    wait_for("slow", tmp_path)
+    first.kill()
+    for other in others:
+        other.tell("open", run_id=run["id"])
+    for other in others:
+        other.hear()
+        other.ask("let_go")
+    asked = [other.ask("settle", run_id=run["id"]) for other in others]
+    assert asked[0] == asked[1]
+    assert asked[0]["status"] == "interrupted"
+    assert "which ran slow, is gone" in asked[0]["messages"]["slow"]
+    [interrupt] = asked[0]["interrupts"].values()
+    assert effects(tmp_path) == ["slow"]
+    said = others[1].ask("answer", run_id=run["id"], interrupt=interrupt, at=0, **answer)
+    assert said == "won"
+    ends = [other.ask("finish", run_id=run["id"]) for other in others]
+    assert ends[0]["text"] == ends[1]["text"]
+    assert text in ends[0]["text"]
+    assert ends[0]["journal"].count("interrupted") == 1
+    assert effects(tmp_path) == ["slow"] * times
+
+
+def test_c136_where_nobody_is_attached_awaiting_names_the_lost_call(
     begin: Begin, tmp_path: Path
 ) -> None:
-    """Whether it took effect is not known; a person may look, but nothing is repeated in silence."""
+    """And says what answers it."""
     first, second = begin(), begin()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
     first.kill()
-    assert second.ask("open", run_id=run["id"])["status"] == "running"
+    second.ask("open", run_id=run["id"], attended=False)
     end = second.ask("finish", run_id=run["id"])
-    assert end["status"] == "running"
-    assert "'slow' (by process" in end["text"]
-    assert "not run again" in end["text"]
+    assert end["status"] == "interrupted"
+    assert "HumanInputRequired" in end["text"]
+    assert "which ran slow, is gone" in end["text"]
+    assert "nb.Restart()} runs it again" in end["text"]
     assert effects(tmp_path) == ["slow"]
+
+
+@pytest.mark.parametrize("attended", [True, False])
+def test_c136_a_lost_call_beside_a_body_that_waits_here_is_asked_about_too(
+    begin: Begin, tmp_path: Path, *, attended: bool
+) -> None:
+    """P7: settled is when nothing goes on without a person, and a call whose process died does not."""
+    first, second = begin(), begin()
+    run = first.ask("start", calls=[["slow", {}], ["twice", {}]], settle=False)
+    wait_for("slow", tmp_path)
+    while not first.ask("tell", run_id=run["id"])["interrupts"]:
+        pass
+    first.kill()
+    opened = second.ask("open", run_id=run["id"], attended=attended)
+    color = opened["interrupts"]["twice"]
+    second.ask("answer", run_id=run["id"], interrupt=color, at=0, output="blue")
+    while "slow" not in second.ask("tell", run_id=run["id"])["interrupts"]:
+        pass
+    settled = second.ask("settle", run_id=run["id"])
+    assert list(settled["interrupts"]) == ["slow", "twice"]
+    assert settled["interrupts"]["twice"] != color
+    size, lost = settled["interrupts"]["twice"], settled["interrupts"]["slow"]
+    assert second.ask("answer", run_id=run["id"], interrupt=size, at=0, output="L") == "won"
+    assert list(second.ask("settle", run_id=run["id"])["interrupts"]) == ["slow"]
+    second.ask("answer", run_id=run["id"], interrupt=lost, at=0, output="slept")
+    assert "slept" in second.ask("finish", run_id=run["id"])["text"]
+    assert effects(tmp_path).count("slow") == 1
+
+
+def test_a_slow_call_on_another_machine_is_waited_for_while_its_heart_beats(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """What cannot be seen is heard: longer than silence is borne, and the run says whom it waits for."""
+    first, second = begin("another machine"), begin()
+    run = first.ask("start", calls=[["slow", {}]], settle=False)
+    wait_for("slow", tmp_path)
+    second.ask("open", run_id=run["id"])
+    while "running, waits for process" not in second.ask("shown", run_id=run["id"]):
+        pass
+    second.tell("finish", run_id=run["id"])
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        owner = store.read(run["id"])[-1].owner
+        before = store.beats(owner)
+        while store.beats(owner) < before + 2 * heartbeat.MISSED:
+            time.sleep(0.05)
+    first.ask("let_go")
+    assert second.hear()["text"] == '["slept"]'
+
+
+def test_c136_a_call_on_another_machine_is_lost_when_its_heart_has_stopped(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """A container that was started anew is another machine: nobody waits for its calls for ever."""
+    first, second = begin("another machine"), begin()
+    run = first.ask("start", calls=[["slow", {}]], settle=False)
+    wait_for("slow", tmp_path)
+    first.kill()
+    second.ask("open", run_id=run["id"], attended=False)
+    end = second.ask("finish", run_id=run["id"])
+    assert "which ran slow, is gone" in end["text"]
+    assert effects(tmp_path) == ["slow"]
+
+
+def test_c136_an_idempotent_call_whose_process_was_killed_runs_again(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """In one of the processes that take the run over, and nobody is asked."""
+    first, others = begin(), [begin(), begin()]
+    run = first.ask("start", calls=[["steady", {}]], settle=False)
+    wait_for("steady", tmp_path)
+    first.kill()
+    for other in others:
+        other.ask("let_go")
+        other.tell("open", run_id=run["id"])
+    for other in others:
+        other.hear()
+    ends = [other.ask("finish", run_id=run["id"]) for other in others]
+    assert [end["text"] for end in ends] == ['["set"]'] * 2
+    assert effects(tmp_path) == ["steady"] * 2
 
 
 def test_a_killed_process_leaves_its_answered_call_to_whoever_opens_the_run(

@@ -18,6 +18,7 @@ NbagentError
 │   ├── Expired                a question's time ran out, and that fails the run
 │   ├── Cancelled              somebody stopped the run
 │   └── StoreError             the journal could not be written
+│       └── Busy               the store would have to wait
 ├── Conflict                   somebody else answered first
 ├── Rejected                   a person said no, raised where a tool or ``nb.form`` asked
 └── HumanInputRequired         nobody is there to answer
@@ -30,6 +31,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .controls import escaped
+
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'danger'?`` for a name that is near to a known one, else nothing."""
@@ -41,7 +44,10 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 class NbagentError(Exception):
-    """Root of everything nbagent raises."""
+    """Root of everything nbagent raises; names and values of others in its text are without controls."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(escaped(message))
 
 
 class UsageError(NbagentError):
@@ -64,7 +70,7 @@ class InvalidAnswer(UsageError, ValueError):
 
     def __init__(self, message: str, *, errors: Sequence[dict[str, Any]] = ()) -> None:
         super().__init__(message)
-        self.errors = tuple(errors)
+        self.errors = tuple({**each, "msg": escaped(str(each.get("msg", "")))} for each in errors)
 
 
 class NotPending(UsageError, LookupError):
@@ -126,6 +132,10 @@ class Cancelled(RunError):
 
 class StoreError(RunError):
     """The journal could not be written or read, so nothing that depends on it was done."""
+
+
+class Busy(StoreError):
+    """The store would have to wait, and was asked not to; nothing was done."""
 
 
 class Conflict(NbagentError):

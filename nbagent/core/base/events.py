@@ -22,7 +22,7 @@ from pydantic_core import core_schema
 
 from .errors import StoreError
 from .interrupts import Expects, InterruptKind, OnExpire, Resolution, digest_of
-from .messages import dumps
+from .messages import check_depth, dumps, written_out
 
 FORMAT_VERSION = 1
 """Of the journal; a newer one is refused, an older one is migrated."""
@@ -62,7 +62,7 @@ class RunStarted(Event):
     after: str | None = None
     """The id of the run whose conversation this one goes on with."""
     owner: str = ""
-    """The process that drives it to begin with: host, process id and process start."""
+    """The process that drives it to begin with, as ``this_process`` names it."""
 
 
 class CallRequested(BaseModel):
@@ -167,6 +167,10 @@ class Interrupted(Event):
     printed: str = ""
     displays: list[dict[str, Any]] = Field(default_factory=list)
 
+    def is_late(self, now: float) -> bool:
+        """Whether its time is over: it takes no answer any more, and what its tool said comes instead."""
+        return self.expires_at is not None and now >= self.expires_at
+
 
 def question_digest(event: Interrupted) -> str:
     """What the answer to a question of ``ctx.ask`` is bound to: what was asked, and for what."""
@@ -191,7 +195,7 @@ class Resolved(Event):
     by: str
     """Who answered: ``form``, ``code``, a user name where one is known."""
     owner: str = ""
-    """The process that took the answer, and goes on with the run: host, process id and start."""
+    """The process that took the answer, and goes on with the run."""
 
 
 class RunCompleted(Event):
@@ -334,6 +338,32 @@ def dump(event: StoredEvent) -> str:
         return event.model_dump_json(exclude_none=True)
     text = event.model_dump_json(exclude_defaults=True)
     return f'{{"type":"{event.type}",{text[1:]}'  # never empty: ``at`` has no default
+
+
+def kept(event: StoredEvent) -> StoredEvent:
+    """The event as every journal can keep it and any later process read it.
+
+    Raises:
+        ValueError: there is no such; the message says why.
+    """
+    try:
+        text = dump(event)
+    except ValueError:
+        mended = written_out(event.model_dump())
+        event = slim(type(event).model_validate(mended))
+        text = dump(event)
+    check_depth(text.encode(), _READABLE)
+    if len(text) > MAX_SIZE:
+        raise ValueError(
+            f"{event.type!r} has {len(text):,} characters; a journal keeps up to {MAX_SIZE:,} at once"
+        )
+    return event
+
+
+MAX_SIZE = 200_000_000
+"""Characters of one event; SQLite keeps a billion bytes in one row."""
+_READABLE = 200
+"""Levels of lists and objects, the event itself included."""
 
 
 def _check_version(version: int) -> None:

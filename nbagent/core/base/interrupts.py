@@ -19,8 +19,13 @@ from pydantic import (
 )
 from pydantic_core import to_jsonable_python
 
+from .amounts import amount
 from .errors import InvalidAnswer
-from .messages import Json, canonical, dumps, freeze
+from .messages import Json, canonical, dumps, freeze, storable
+from .secrets import sealed_json
+
+MAX_EXPIRY = 100 * 365.25 * 86400
+"""Seconds that a question may wait at most: a clock must be able to tell when that is."""
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -55,16 +60,19 @@ class InPlace(BaseModel):
 T = TypeVar("T")
 A = TypeVar("A", bound="Respond | Restart")
 
-InterruptKind = Literal["tool", "question", "approval", "ask", "budget"]
+InterruptKind = Literal["tool", "question", "approval", "ask", "lost", "budget"]
 """``tool``: a body paused and can be re-run. ``question``: a tool with no body, only an answer settles
 it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with ``ctx.ask`` and goes on
-with the answer at that line. ``budget``: the run reached a limit (no call)."""
+with the answer at that line. ``lost``: the process that ran a body is gone, and nobody knows what that
+came to. ``budget``: the run reached a limit (no call)."""
 
-Expects = Literal["approval", "edit", "confirmation", "choice", "value", "external", "budget"]
+Expects = Literal[
+    "approval", "edit", "confirmation", "choice", "value", "external", "outcome", "budget"
+]
 """What answers a question. ``approval``: whether a tool runs. ``edit``: the same, with input that may be
 changed. ``confirmation``: whether a body goes on in its middle. ``choice``: one or several of what the
 metadata offers. ``value``: a value in the tool's place, or at the line of ``ctx.ask``. ``external``: an
-outside system's value. ``budget``: how much more a run may use. ``metadata.expected`` decides it."""
+outside system's value. ``outcome``: whether a call runs again, or what it came to. ``budget``: how much more a run may use. ``metadata.expected`` decides it."""
 
 OnExpire = Literal["reject", "answer", "fail"]
 """What the end of its time does to an interrupt: refuse it, answer it with a default, fail the run."""
@@ -83,6 +91,12 @@ ASKED_AGAIN = (
 
 SCHEMA_CHANGED = "The tool's parameters changed since this was approved, so it is asked again."
 """The note of an interrupt whose approval was for the tool as it was defined before."""
+
+SECRET_GONE = "A secret is not kept, and it is not in this process (any more), so it is asked for."
+"""The note of an interrupt that asks for a secret which was given before."""
+
+CODE_CHANGED = "The tool's code changed since this was always allowed, so it is asked again."
+"""The note of an interrupt whose approval was remembered for another function of that name."""
 
 
 class Interrupt(BaseException):
@@ -131,9 +145,12 @@ class Expiry(NamedTuple):
         """
         if expires_in is None:
             return None
-        seconds = expires_in.total_seconds() if isinstance(expires_in, timedelta) else expires_in
-        if seconds <= 0:
-            raise ValueError(f"expires_in must be positive, not {expires_in!r}")
+        given = expires_in.total_seconds() if isinstance(expires_in, timedelta) else expires_in
+        seconds = amount(given)
+        if not seconds or seconds > MAX_EXPIRY:
+            raise ValueError(
+                f"expires_in must be positive and at most a hundred years, not {expires_in!r:.80}"
+            )
         if isinstance(on_expire, Respond):
             return cls(seconds, "answer", on_expire.output)
         if on_expire in (None, "reject"):
@@ -248,7 +265,7 @@ class PendingInterrupt:
     @property
     def restartable(self) -> bool:
         """Whether the tool has a body that an answer can run."""
-        return self.kind in ("tool", "approval")
+        return self.kind in ("tool", "approval", "lost")
 
     def metadata_as(self, type_: type[T]) -> T | None:
         """The metadata as ``type_``, or None where there is none or it has another shape."""
@@ -301,9 +318,7 @@ def to_json(value: Any) -> Json:
     """
     if value is None:
         return None
-    plain = to_jsonable_python(value)
-    dumps(plain)
-    return freeze(plain)
+    return freeze(storable(to_jsonable_python(value)))
 
 
 def restart_of(
@@ -315,7 +330,7 @@ def restart_of(
         InvalidAnswer: they are no JSON, or the input is no mapping.
     """
     try:
-        return Restart(input_json(new_input), data=to_json(data), interrupt=interrupt)
+        return Restart(input_json(new_input), data=sealed_json(data), interrupt=interrupt)
     except (TypeError, ValueError) as error:
         raise InvalidAnswer(f"new_input and data must be JSON-able: {error}") from error
 
@@ -327,13 +342,13 @@ def reject_of(reason: Any, interrupt: PendingInterrupt | str | None = None) -> R
         InvalidAnswer: the reason is no text.
     """
     if reason is not None and not isinstance(reason, str):
-        raise InvalidAnswer(f"a reason is a text or None, not {reason!r:.80}")
+        raise InvalidAnswer(f"a reason is a text or None, not a {type(reason).__name__}")
     return Reject(reason, interrupt=interrupt)
 
 
 def input_json(value: Any) -> dict[str, Any] | None:
     """A replacement input (a model, a mapping) as a JSON object, or None for no replacement."""
-    plain = to_json(value)
+    plain = sealed_json(value)
     if plain is not None and not isinstance(plain, dict):
         raise TypeError(f"new_input must be a mapping or a model, not {type(value).__name__}")
     return plain

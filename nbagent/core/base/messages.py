@@ -19,6 +19,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Never, TypeAlias
 
+from pydantic_core import from_json
+
 from .errors import MessagesError
 
 Json: TypeAlias = Any
@@ -158,7 +160,7 @@ def _load_one(index: int, value: Any) -> Message:
     for part in content:
         _check_part(index, part)
     try:
-        dumps(content)
+        content = _readable(content)
     except (TypeError, ValueError, RecursionError) as error:
         raise MessagesError(f"messages[{index}] is no JSON: {error}") from error
     return Message({"role": value["role"], "content": freeze(list(content))})
@@ -174,7 +176,7 @@ _NEEDS: dict[Any, dict[str, type]] = {
 
 def _check_part(index: int, part: Json) -> None:
     kind = part.get("type") if isinstance(part, Mapping) else None
-    if kind not in _NEEDS:
+    if not isinstance(kind, str) or kind not in _NEEDS:
         raise MessagesError(
             f"messages[{index}] has the part {part!r:.80}: its 'type' must be one of "
             f"{', '.join(map(repr, _NEEDS))}"
@@ -216,6 +218,70 @@ def dumps(value: Json) -> str:
         TypeError, ValueError: the value is no JSON (NaN and infinity included).
     """
     return _encode(value)
+
+
+def _readable(content: Json) -> Json:
+    """Content that a journal can keep, with the records that nested runs put around values."""
+    try:
+        check_depth(dumps(content).encode(), _READABLE - 10)
+    except UnicodeEncodeError:
+        return _readable(written_out(content))
+    return content
+
+
+MAX_DEPTH = 100
+"""Levels of lists and objects in one value; what reads a journal knows 200, with what is around it."""
+
+
+def storable(value: Json) -> Json:
+    """JSON as a journal keeps it, so that it can be read again; text that is no Unicode is written out.
+
+    Raises:
+        TypeError, ValueError: it is no JSON, or nested too deep; the message says which.
+    """
+    try:
+        data = dumps(value).encode()
+    except UnicodeEncodeError:
+        return storable(written_out(value))
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    check_depth(data, MAX_DEPTH)
+    return value
+
+
+def check_depth(data: bytes, depth: int) -> None:
+    """Refuse JSON that is nested deeper.
+
+    Raises:
+        ValueError: it is; or it has a number that is out of range.
+    """
+    if data.count(b"[") + data.count(b"{") > depth or len(data) > _SHORT:
+        around = _READABLE - depth
+        try:
+            from_json(b"[" * around + data + b"]" * around)
+        except ValueError as error:
+            raise ValueError(_TOO_DEEP if "recursion" in str(error) else str(error)) from None
+
+
+def written_out(value: Json) -> Json:
+    """The value with what is no Unicode (half a surrogate pair) in its texts as an escape."""
+    match value:
+        case str():
+            mended = value.encode(errors="backslashreplace").decode()
+            return value if mended == value else mended
+        case Mapping():
+            return {written_out(key): written_out(part) for key, part in value.items()}
+        case list() | tuple():
+            return [written_out(part) for part in value]
+        case _:
+            return value
+
+
+_READABLE = 201
+"""Levels that pydantic's parser reads."""
+_SHORT = 4_000
+"""Bytes that hold no number which Python does not read."""
+_TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 
 
 def _check_role(index: int, item: Message) -> None:

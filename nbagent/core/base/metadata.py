@@ -194,6 +194,8 @@ def expected(
     match kind:
         case "budget":
             return "budget"
+        case "lost":
+            return "outcome"
         case "approval":
             return "edit" if editable else "approval"
         case "ask" if isinstance(metadata, Confirm) and _is_yes_or_no(reply_schema):

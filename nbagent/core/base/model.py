@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from .amounts import MOST, amount
 from .messages import Message
+
+logger = logging.getLogger("nbagent")
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
 
@@ -22,18 +26,30 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one response or of several; ``cost`` is in US dollars where it is known."""
+    """Tokens of one response or of several; ``cost`` is in US dollars where it is known.
+
+    What is no finite number of at least 0 is not known, whoever said it, and that is logged.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = None
 
+    def __post_init__(self) -> None:
+        for name, unknown in (("input_tokens", 0), ("output_tokens", 0), ("cost", None)):
+            said = getattr(self, name)
+            known = None if said is None else amount(said)
+            if known is None and said is not None:
+                logger.warning("a model said that %s is %.80r: that is not counted", name, said)
+            sound = unknown if known is None else known
+            object.__setattr__(self, name, sound if name == "cost" else int(sound or 0))
+
     def __add__(self, other: Usage) -> Usage:
         known = [c for c in (self.cost, other.cost) if c is not None]
         return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            sum(known) if known else None,
+            min(self.input_tokens + other.input_tokens, int(MOST)),
+            min(self.output_tokens + other.output_tokens, int(MOST)),
+            min(sum(known), MOST) if known else None,
         )
 
     @property

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import sys
 import time
-from functools import lru_cache
+import uuid
+from functools import cache, lru_cache
 from pathlib import Path
 
 _imported = int(time.time())
 
 
 def this_process() -> str:
-    """This process: ``host:pid:start``."""
+    """This process: ``machine:pid:start:host``; the host's name is there for people alone."""
     return _owner(os.getpid())  # by id, since a fork is another process
 
 
 def describe_process(word: str) -> str:
     """An owner as people read it."""
-    host, pid, _ = _parts(word)
+    _, pid, _, host = _parts(word)
     return f"process {pid} on {host}"
 
 
 def has_ended(word: str) -> bool | None:
     """Whether that process has ended; None where it cannot be known, as on another machine."""
-    host, pid, start = _parts(word)
-    if host != socket.gethostname() or not pid.isdigit():
+    machine, pid, start, _ = _parts(word)
+    if not machine or machine != _machine() or not pid.isdecimal():
         return None
     if int(pid) == os.getpid():
-        return word != this_process()
+        return start != _parts(this_process())[2]
     if not _alive(int(pid)):
         return True
     now = _start(int(pid))
@@ -38,13 +40,33 @@ def has_ended(word: str) -> bool | None:
 
 @lru_cache(maxsize=1)
 def _owner(pid: int) -> str:
-    return f"{socket.gethostname()}:{pid}:{_start(pid) or _imported}"
+    return f"{_machine()}:{pid}:{_start(pid) or _imported}:{socket.gethostname()}"
 
 
-def _parts(word: str) -> tuple[str, str, str]:
-    host, _, rest = word.partition(":")
-    pid, _, start = rest.partition(":")
-    return host, pid, start
+def _parts(word: str) -> tuple[str, str, str, str]:
+    """Machine, pid, start, host; a word of three parts, as they once were, names no machine."""
+    parts = word.split(":", 3)
+    if len(parts) == 4:
+        return parts[0], parts[1], parts[2], parts[3]
+    host, pid, start = (*parts, "", "")[:3]
+    return "", pid, start, host
+
+
+@cache
+def _machine() -> str:
+    """Where a process id means one process: this boot, and on Linux this container; else the hardware.
+
+    Names of machines change while they run, and two may have the same one. Empty where nothing tells.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        place = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except (OSError, UnicodeDecodeError):
+        number = uuid.getnode()
+        if number >> 40 & 1:  # a random one, as there is no network card
+            return ""
+        place = f"{number}"
+    return hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
 def _start(pid: int) -> str | None:
@@ -61,7 +83,7 @@ def _alive(pid: int) -> bool:
         return _alive_on_windows(pid)
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:  # it is there, and somebody else's
         return True

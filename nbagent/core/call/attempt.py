@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, assert_never
 
 from pydantic import BaseModel, ValidationError
@@ -19,12 +20,15 @@ from nbagent.core.base.events import Interrupted, ToolFinished, ToolStarted, mad
 from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
     SCHEMA_CHANGED,
+    SECRET_GONE,
     Interrupt,
+    Resumed,
     digest_of,
     to_json,
 )
-from nbagent.core.base.messages import Json, canonical
+from nbagent.core.base.messages import MAX_DEPTH, Json, canonical
 from nbagent.core.base.process import this_process
+from nbagent.core.base.secrets import cut, has_lost, plain_json, revealed
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.context import Carried, ToolContext
@@ -33,10 +37,10 @@ from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.values import describe
 
-from .body import Body, Raised, found_in, log_failed, log_late
+from .body import Body, Raised, found_in, log_failed, log_late, none_runs
 from .call_events import CallEvents
 from .gate import Gate
-from .questions import Questions
+from .questions import TOO_MANY_QUESTIONS, Questions
 from .setup import (
     CallDenied,
     CallJournal,
@@ -46,6 +50,9 @@ from .setup import (
     Stop,
     SubrunWaits,
 )
+
+MAX_RAW = 2_000
+"""Characters of arguments that are no JSON, in what the model is told of them."""
 
 Ending = Sequence[ToolFinished | Interrupted]
 """What an attempt is written down as; nothing where somebody else goes on with the call."""
@@ -73,11 +80,18 @@ class Attempt:
         """What reached the gate last."""
         self._success: list[Any] = []
         self._over = False
+        self._is_left = False
+        """Whether the attempt was cancelled while its claim waited to be written."""
 
     @property
     def body_runs(self) -> bool:
         """Whether the body is still executing, in its thread or task."""
         return self._body is not None and self._body.runs
+
+    @property
+    def body_is_left(self) -> bool:
+        """Whether the body was abandoned in its thread, which may have ended since, or still executes."""
+        return self.body_runs or (self._body is not None and self._body.is_given_up)
 
     def wake(self) -> None:
         """An answer came: it may be one that the body waits for."""
@@ -100,7 +114,9 @@ class Attempt:
             self._output.close()
         if not events:
             return
-        written = self._journal.commit(lambda state: events if self._is_ours(state) else [])
+        written = await self._journal.write(
+            lambda state: self._within_bounds(events) if self._is_ours(state) else []
+        )
         if not written:
             log_late(self.call.name)
         for event in written:
@@ -116,22 +132,44 @@ class Attempt:
             return current is self.call  # so it must be untouched
         return current.attempt == self._bodies
 
+    def _within_bounds(self, events: Ending) -> Ending:
+        """What is written down; not more questions than may wait."""
+        asked = sum(isinstance(event, Interrupted) for event in events)
+        if not asked or self._setup.has_room(asked):
+            return events
+        went = "it ended where it asked" if self._bodies else "it was not run"
+        return self._failed(f"{TOO_MANY_QUESTIONS}; {went}.")
+
     @property
     def _has_claimed(self) -> bool:
         return self._bodies != self.call.attempt
 
     async def _ending(self) -> Ending:
         call, tools = self.call, self._setup.spec.tools
+        if self._is_beyond():
+            most = self._setup.spec.max_calls
+            return self._failed(
+                f"One turn runs {most} calls at most, and this was one more: it was not run. Ask for what "
+                "is still needed in the next turn."
+            )
         tool = tools.get(call.name)
         if tool is None:
             known = ", ".join(sorted(tools)) or "none"
             return self._failed(f"There is no tool {call.name!r}. The tools are: {known}.")
         if call.raw is not None:
-            return self._failed(f"The arguments are no JSON object: {call.raw}")
+            shown = call.raw if len(call.raw) <= MAX_RAW else f"{call.raw[:MAX_RAW]}…"
+            return self._failed(
+                f"The arguments are no JSON object of at most {MAX_DEPTH} levels: {shown}"
+            )
+        gone = tool.lost(call.input)
+        answer_gone = call.resumed is not None and has_lost(call.resumed.data)
+        if (gone or answer_gone) and tool.fn is not None:
+            return [self._asked_for(tool, gone)]
         try:
             typed = tool.parse(call.input)
         except ValidationError as error:
-            return self._failed(f"The arguments do not fit {call.name}: {describe(error)}")
+            why = cut(describe(error), call.input)
+            return self._failed(f"The arguments do not fit {call.name}: {why}")
         except BaseException as error:  # a validator of the tool's own that breaks
             return self._raised(error)
         outdated = self._outdated(tool)
@@ -141,6 +179,13 @@ class Attempt:
             return [self._events.paused(tool, pause, call.input, note=SCHEMA_CHANGED)]
         return await self._surrounded(tool, typed)
 
+    def _is_beyond(self) -> bool:
+        """Whether the turn had its number of calls before this one, of which nothing has begun."""
+        call, calls = self.call, self._journal.state.calls
+        if call.attempt or call.pause is not None or call.id not in calls:
+            return False
+        return calls.place(call.id) >= self._setup.spec.max_calls
+
     def _outdated(self, tool: Tool[..., Any]) -> Interrupted | None:
         """The pause that was approved, if the tool's schema is another by now."""
         pause = self.call.pause
@@ -148,6 +193,16 @@ class Attempt:
             return None
         current = digest_of(tool.name, pause.input, tool.input_schema)
         return pause if pause.digest != current else None
+
+    def _asked_for(self, tool: Tool[..., Any], gone: list[str]) -> Interrupted:
+        """The question for secrets of its input that are not in this process."""
+        pause = self.call.pause
+        asked = Interrupt() if pause is None else Interrupt(pause.metadata, state=pause.state)
+        editable = False if pause is None else pause.editable
+        asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *gone]))
+        kind = "approval" if pause is None else pause.kind
+        event = self._events.paused(tool, Pause(kind, asked), self.call.input, note=SECRET_GONE)
+        return event.model_copy(update={"expects": "edit"}) if gone else event
 
     async def _surrounded(self, tool: Tool[..., Any], typed: BaseModel) -> Ending:
         """Take the call through the middleware to its body, and read what comes back."""
@@ -173,7 +228,10 @@ class Attempt:
         try:
             return self._finished(value)
         except BaseException as error:  # a result whose own methods break
-            return self._raised(error)
+            told = (
+                f"{self.call.name} ran and returned a {type(value).__name__}, which cannot be told"
+            )
+            return self._failed(f"{told}: {type(error).__name__}: {error}")
 
     def _stopped(self, tool: Tool[..., Any]) -> Ending:
         """What a call comes to that something has stopped, whatever surrounded it made of that.
@@ -232,19 +290,20 @@ class Attempt:
         middleware = self._setup.spec.middleware
         if not middleware:
             return await self._pass(tool, typed, self.call.input)
-        before = canonical(to_json(typed))
+        told = to_json if tool.secrets is None else plain_json
+        before = canonical(told(typed))
         # a middleware may call ``next`` twice at once: the second waits, and gets what the first got
         one_at_a_time = asyncio.Lock()
 
         async def innermost(call: ToolCall) -> Any:
             if self._over:
                 raise RuntimeError(f"the call of {tool.name!r} is over: `next` runs it no more")
-            changed = to_json(call.input)
-            is_same = canonical(changed) == before
-            async with one_at_a_time:
-                if is_same:
-                    return await self._pass(tool, typed, self.call.input)
-                return await self._pass(tool, tool.parse(changed), changed)
+            changed = told(call.input)
+            sealed = self.call.input
+            async with one_at_a_time:  # made anew: what middleware holds, it may change in place
+                if canonical(changed) != before:
+                    sealed = self._changed(tool, changed)
+                return await self._pass(tool, _parsed(tool, sealed), sealed)
 
         carried = self._carried()
         view = ToolCall(
@@ -255,8 +314,39 @@ class Attempt:
             original_input=carried.original_input,
             state=carried.state,
             waited=self._waited,
+            still_runs=lambda: self.body_runs,
+            may_repeat=partial(self._may_repeat, tool),
         )
         return await chain(middleware, innermost)(view)
+
+    def _may_repeat(self, tool: Tool[..., Any]) -> bool:
+        """Whether ``next`` may be called again: no body has begun that is not declared safe."""
+        current = self._journal.state.calls.get(self.call.id, self.call)
+        if current.child is not None:
+            return _none_began(current.child, tool.options.inner.tools)
+        return tool.options.idempotent or not self._has_claimed
+
+    def _changed(self, tool: Tool[..., Any], changed: Json) -> dict[str, Any]:
+        """What middleware made of the input, sealed.
+
+        Raises:
+            Misuse: it took the mask of a secret for the secret.
+        """
+        sealed: dict[str, Any] = tool.sealed(changed, like=self._known_inputs())
+        gone = tool.lost(sealed)
+        if gone:
+            misuse = Misuse(
+                f"middleware around {tool.name!r} gave the mask of a secret in {', '.join(gone)}: "
+                "give the SecretStr itself, as in call.input.model_copy(update=…)"
+            )
+            self._stop.by(misuse)
+            raise misuse
+        return sealed
+
+    def _known_inputs(self) -> list[Json]:
+        """What the call was given and shown with: a secret that is the same has the same mask."""
+        call = self.call
+        return [call.input, call.cleared, None if call.pause is None else call.pause.input]
 
     def _waited(self) -> float:
         """Seconds that the call has waited for a person, up to now."""
@@ -310,7 +400,7 @@ class Attempt:
         if current is None:
             raise CallTakenOver
         if current.child is None:
-            self._claim()
+            await self._claim()
         try:
             return await self._setup.inside(current, tool, typed)
         except StoreError as error:  # it has the same journal
@@ -318,9 +408,13 @@ class Attempt:
             raise
 
     async def _execute(self, tool: Tool[..., Any], typed: Any) -> Any:
-        started = self._claim()
-        self._body = body = Body(tool, self._output)
         try:
+            if self._body is not None and self._body.is_given_up:
+                return await self._body.late()
+            place = (self._journal.run_id, *self._setup.scope, self.call.id)
+            await none_runs(place)
+            started = await self._claim()
+            self._body = body = Body(tool, self._output, place)
             if not tool.takes_context:
                 return await body.run(tool.arguments(typed, None))
             return await self._with_context(tool, typed, body, started)
@@ -343,7 +437,7 @@ class Attempt:
             tool_name=tool.name,
             attempt=self._bodies,
             output=self._output,
-            carried=self._carried(),
+            carried=self._carried()._replace(resumed=_told(self.call.resumed)),
             asker=questions,
         )
         try:
@@ -358,7 +452,7 @@ class Attempt:
         self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
         return value
 
-    def _claim(self) -> ToolStarted:
+    async def _claim(self) -> ToolStarted:
         """Write that the body starts.
 
         Raises:
@@ -380,13 +474,32 @@ class Attempt:
             current = state.calls.get(call.id)
             if state.outcome is not None or current is None or current.attempt != number:
                 return []
+            if self._is_left:  # it waited for the store, and nobody would start the body any more
+                return []
             again = number > call.attempt and current.owner == me  # a middleware's second try
             return [started] if current.status == "ready" or again else []
 
-        if not self._journal.commit(decide):
+        try:
+            written = await self._journal.write(decide)
+        except asyncio.CancelledError:
+            self._is_left = True
+            raise
+        if not written:
             raise CallTakenOver
         self._bodies = number + 1
         return started
+
+
+def _none_began(state: RunState, tools: Mapping[str, Tool[..., Any]]) -> bool:
+    """Whether no body of a run that failed would be started again that is not declared safe."""
+    for call in state.calls.values():
+        tool = tools.get(call.name)
+        if call.status == "running" and (tool is None or not tool.options.idempotent):
+            return False
+        inner = None if tool is None else tool.options.inner
+        if call.child is not None and not (inner and _none_began(call.child, inner.tools)):
+            return False
+    return True
 
 
 def _same_question(earlier: Interrupted | None, event: Interrupted) -> bool:
@@ -395,6 +508,26 @@ def _same_question(earlier: Interrupted | None, event: Interrupted) -> bool:
         return False
     asked = ([e.input, e.metadata, e.state] for e in (earlier, event))
     return len({canonical(each) for each in asked}) == 1
+
+
+def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
+    """What middleware made of the input, typed.
+
+    Raises:
+        ValueError: it does not fit; pydantic's own error would tell the secrets in it.
+    """
+    try:
+        return tool.parse(sealed)
+    except ValidationError as error:
+        if tool.secrets is None:
+            raise
+        why = cut(describe(error), sealed)
+    raise ValueError(f"what middleware made of the input does not fit {tool.name}: {why}")
+
+
+def _told(resumed: Resumed | None) -> Resumed | None:
+    """What the body gets of a restart's data, its secrets among it."""
+    return None if resumed is None else Resumed(revealed(resumed.data))
 
 
 async def _question(tool: Tool[..., Any], typed: Any, input_: Json) -> Any:

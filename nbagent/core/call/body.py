@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import traceback
+from collections.abc import Callable
 from contextlib import aclosing, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
+from nbagent.core.base.controls import escaped
 from nbagent.core.base.interrupts import Interrupt
 from nbagent.core.base.messages import dumps
 from nbagent.core.hooks import hooks
@@ -17,12 +21,15 @@ from nbagent.core.tools.output import CallOutput, current_call
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.values import for_model
 
+from .setup import CallTakenOver
 from .threads import run_in_thread
 
 MAX_FRAMES = 8
 """The last frames that are told, of the error and of each that led to it."""
 MAX_TEXT = 4_000
 """Characters of a traceback that are kept, from its end."""
+LOOK = 0.02
+"""Seconds between looks at whether a body that was given up has ended."""
 
 _ENGINE = str(Path(__file__).parents[1])
 
@@ -41,21 +48,54 @@ class Raised(NamedTuple):
         told = traceback.TracebackException(
             type(error), error, first or error.__traceback__, limit=-MAX_FRAMES
         )
-        text = "".join(told.format()).strip()
+        text = escaped("".join(told.format()).strip())
         return cls(text if len(text) <= MAX_TEXT else f"…{text[-MAX_TEXT:]}")
 
 
 logger = logging.getLogger("nbagent")
 
 
+Place: TypeAlias = tuple[str, ...]
+"""Run id, and the ids of the calls that lead to a call."""
+
+_threads: WeakValueDictionary[Place, Body] = WeakValueDictionary()
+"""The last body of each call that has a thread; those that run are all among them."""
+
+
+async def none_runs(place: Place) -> None:
+    """Wait for the end of a body of this call, of an attempt before, that was given up and still runs."""
+    earlier = _threads.get(place)
+    while earlier is not None and earlier.runs:  # noqa: ASYNC110 - it may be of another loop
+        await asyncio.sleep(LOOK)
+
+
 class Body:
     """One execution of a tool's function."""
 
-    def __init__(self, tool: Tool[..., Any], output: CallOutput) -> None:
+    def __init__(self, tool: Tool[..., Any], output: CallOutput, place: Place) -> None:
         self.runs = False
-        """Whether it is still executing, also after it was abandoned."""
+        """Whether it is still executing, also after it was given up."""
         self._tool = tool
         self._output = output
+        self._place = place
+        self._thread: asyncio.Future[Any] | None = None
+        """What its thread comes to, until somebody has it."""
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether nobody waited for the end of its thread."""
+        return self._thread is not None
+
+    async def late(self) -> Any:
+        """What a body that was given up comes to, once it has ended."""
+        thread = self._thread
+        assert thread is not None
+        await asyncio.wait([thread])
+        self._thread = None
+        try:
+            return await _awaited(thread.result())
+        except CallTakenOver as error:
+            raise RuntimeError(f"{self._tool.name!r} was given up while it ran") from error
 
     async def run(self, arguments: dict[str, Any]) -> Any:
         """What the function returns; a generator's pieces come joined."""
@@ -65,11 +105,21 @@ class Body:
             if tool.is_async or inspect.isasyncgenfunction(fn):
                 return await self._async(fn, arguments)
             body = partial(self._sync, fn, arguments)
-            value = await run_in_thread(body) if tool.options.thread else body()
-            return await value if inspect.isawaitable(value) else value
+            return await _awaited(await self._threaded(body) if tool.options.thread else body())
         finally:
             current_call.reset(token)
             hooks.call_ended(self._output)
+
+    async def _threaded(self, body: Callable[[], Any]) -> Any:
+        def begun(thread: asyncio.Future[Any]) -> None:
+            self.runs, self._thread = True, thread
+            _threads[self._place] = self
+
+        try:
+            return await run_in_thread(body, begun)
+        finally:
+            if self._thread is not None and self._thread.done():
+                self.runs, self._thread = False, None
 
     async def _async(self, fn: Any, arguments: dict[str, Any]) -> Any:
         self.runs = True
@@ -99,6 +149,11 @@ class Body:
             self.runs = False
             if self._output.closed:
                 log_late(self._tool.name)
+
+
+async def _awaited(value: Any) -> Any:
+    """The value, or what it gives where a plain function returned something to be awaited."""
+    return await value if inspect.isawaitable(value) else value
 
 
 class _Pieces:

@@ -8,14 +8,15 @@ from pydantic_core import PydanticSerializationError
 
 from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
 from nbagent.core.base.events import Interrupted, ToolFinished, made
-from nbagent.core.base.interrupts import Interrupt, digest_of, to_json, token_digest
+from nbagent.core.base.interrupts import Interrupt, digest_of, token_digest
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Choose, Edit, expected
+from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Tool, ToolResult
-from nbagent.core.tools.values import for_model
+from nbagent.core.tools.values import MAX_OUTPUT, cut, for_model
 
 from .setup import CallSetup, Pause
 
@@ -34,7 +35,8 @@ class CallEvents(NamedTuple):
             plain = value.value
             shown = value.display if value.display is not None else value.value
         display = self.setup.hooks.present(shown)
-        return self._event(for_model(plain), verdict, display=display)
+        limit = None if self.call.final else self._limit  # a run's answer is whole
+        return self._event(for_model(plain, limit), verdict, display=display)
 
     def raised(self, error: BaseException, verdict: str | None) -> ToolFinished:
         """The event of an attempt that raised.
@@ -54,7 +56,13 @@ class CallEvents(NamedTuple):
 
     def failed(self, text: str, verdict: str | None) -> ToolFinished:
         """The event of a call that came to nothing."""
-        return self._event(text, verdict, error=True)
+        return self._event(cut(text, self._limit), verdict, error=True)
+
+    @property
+    def _limit(self) -> int | None:
+        """Characters that the model is told of the result."""
+        tool = self.setup.spec.tools.get(self.call.name)
+        return MAX_OUTPUT if tool is None else tool.options.max_output
 
     def _event(
         self,
@@ -101,7 +109,7 @@ class CallEvents(NamedTuple):
             "kind": pause.kind,
             "input": input_,
             "metadata": stored(interrupt.metadata, "metadata", tool.name),
-            "state": stored(interrupt.state, "state", tool.name),
+            "state": stored(interrupt.state, "state", tool.name, comes_back=True),
             "expects": expected(
                 pause.kind,
                 interrupt.metadata,
@@ -119,7 +127,7 @@ class CallEvents(NamedTuple):
         if expiry is not None:
             fields["expires_at"] = now + expiry.seconds
             fields["on_expire"] = expiry.then
-            fields["expire_output"] = stored(expiry.output, "answer", tool.name)
+            fields["expire_output"] = stored(expiry.output, "answer", tool.name, comes_back=True)
         return Interrupted(**(fields | more))
 
     def asked(self, tool: Tool[..., Any], inquiry: Inquiry, input_: dict[str, Any]) -> Interrupted:
@@ -135,7 +143,7 @@ class CallEvents(NamedTuple):
             Pause("ask", interrupt),
             input_,
             reply_schema=inquiry.schema,
-            prefill=stored(inquiry.prefill, "value", tool.name),
+            prefill=_prefill(inquiry, stored(inquiry.prefill, "value", tool.name)),
             ask=inquiry.number,
         )
 
@@ -147,18 +155,29 @@ def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}{hint}"
 
 
-def stored(value: Any, what: str, tool_name: str) -> Json:
-    """A tool's value as the JSON that the journal keeps.
+def _prefill(inquiry: Inquiry, value: Json) -> Json:
+    places = SecretPlaces.of(inquiry.schema)
+    return value if places is None else places.masked(value)
+
+
+def stored(value: Any, what: str, tool_name: str, *, comes_back: bool = False) -> Json:
+    """A tool's value as the JSON that the journal keeps; secrets in what is only shown are masked.
 
     Raises:
-        Misuse: it is no JSON.
+        Misuse: it is no JSON, or comes back to the tool and has a secret in it, which nothing keeps.
     """
     try:
-        return to_json(value)
+        sealed = sealed_json(value)
     except (PydanticSerializationError, TypeError, ValueError) as error:
         raise Misuse(
             f"the tool {tool_name!r} interrupted with {what} that is no JSON: {value!r:.200}"
         ) from error
+    if comes_back and has_secret(sealed):
+        raise Misuse(
+            f"the tool {tool_name!r} interrupted with {what} that has a secret in it, and no secret is "
+            "kept: ask for it again when the tool goes on"
+        )
+    return shown(sealed)
 
 
 def _editable(pause: Interrupt) -> bool | tuple[str, ...]:

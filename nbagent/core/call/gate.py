@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbagent.core.base.interrupts import SCHEMA_CHANGED, Interrupt
+from nbagent.core.base.interrupts import CODE_CHANGED, SCHEMA_CHANGED, Interrupt
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.state.state import CallState
-from nbagent.core.tools.policy import Judgement, asks, judge, up_to_denials
+from nbagent.core.tools.policy import Judgement, asks, denial, judge
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -33,7 +33,8 @@ class Gate:
         Raises:
             CallDenied: a rule refuses the call.
         """
-        if not self._spec.policy and not tool.options.approval and self._call.cleared is None:
+        spec = self._spec
+        if not (spec.policy or spec.above or tool.options.approval or self._call.cleared):
             return None
         key = canonical(input_)
         if key not in self._judged:
@@ -51,32 +52,30 @@ class Gate:
         return Interrupt(metadata, editable=judgement.editable)
 
     def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
-        if self._is(input_, self._call.cleared):
-            return self._refused(tool, typed, input_)
-        judgement = judge(self._spec.policy, tool.name, typed)
+        cleared = self._is(input_, self._call.cleared)
+        if cleared and self._is(input_, self._call.judged):
+            return None
+        for rules, path in self._spec.above:
+            names = (tool.name, f"{path}/{tool.name}")
+            refused = denial(rules, names, typed, reviewed=False)
+            if refused is not None:
+                return refused
+        if cleared:  # by a person, or elsewhere: that stands for a review, never for what is denied
+            return denial(self._spec.policy, (tool.name,), typed, reviewed=True)
+        judgement = judge(self._spec.policy, (tool.name,), typed)
         if judgement is None and tool.fn is not None and asks(tool.options.approval, typed):
             judgement = Judgement("review", f"approval= of {tool.name}", tool.options.editable)
         if judgement is not None and judgement.verdict == "review":
             return self._eased(judgement, tool, input_)
         return judgement
 
-    def _refused(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
-        """The refusal of an input that is approved, or passed before, but was not judged in this run.
-
-        A person's answer, or messages from elsewhere, stand for a review, never for what is denied.
-        """
-        if self._is(input_, self._call.judged):
-            return None
-        rules = up_to_denials(self._spec.policy, tool.name)
-        judgement = judge(rules, tool.name, typed)
-        return judgement if judgement is not None and judgement.verdict == "deny" else None
-
     def _eased(self, judgement: Judgement, tool: Tool[..., Any], input_: Json) -> Judgement:
         """A review, or what became of it since a person said that such calls need no question."""
         such = [rule for rule in self._remembered if rule.covers_input(tool.name, input_)]
-        if any(rule.is_for(tool.name, tool.input_schema) for rule in such):
+        same = [rule for rule in such if rule.is_for(tool.name, tool.input_schema)]
+        if same and any(rule.code in (None, tool.code) for rule in same):
             return Judgement("allow", f"remembered, instead of {judgement.rule}")
-        self.note = SCHEMA_CHANGED if such else None
+        self.note = CODE_CHANGED if same else SCHEMA_CHANGED if such else None
         return judgement
 
     @staticmethod

@@ -18,19 +18,28 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from nbagent.core.base.errors import Misuse, Rejected, ToolError
-from nbagent.core.base.events import Interrupted, StepFinished, ToolStarted, question_digest
-from nbagent.core.base.interrupts import Interrupt, to_json
-from nbagent.core.base.messages import Json, dumps
+from nbagent.core.base.events import (
+    Interrupted,
+    StepFinished,
+    StoredEvent,
+    ToolStarted,
+    question_digest,
+)
+from nbagent.core.base.interrupts import SECRET_GONE, Interrupt
+from nbagent.core.base.messages import dumps
+from nbagent.core.base.secrets import SecretPlaces, has_secret, revealed, sealed_json
+from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import holds_secret
 
 from .call_events import CallEvents
 from .setup import CallJournal, CallSetup, CallTakenOver, Pause, Stop
 from .threads import in_slot, running_loop, without_slot
 
 T = TypeVar("T")
+
+TOO_MANY_QUESTIONS = "As many questions of this turn wait for an answer as may at a time"
 
 reply_types: WeakValueDictionary[str, TypeAdapter[Any]] = WeakValueDictionary()
 """Types of the answers that bodies wait for in this process, by interrupt id."""
@@ -156,11 +165,11 @@ class Questions:
             reason = answer["rejected"]
             raise Rejected("a person said no" + (f": {reason}" if reason else ""))
         try:
-            return inquiry.reply.validate_json(dumps(answer["output"]))
-        except ValidationError as error:
+            return inquiry.reply.validate_json(dumps(revealed(answer["output"])))
+        except ValidationError:  # which would tell a secret in it
             raise ToolError(
                 f"the stored answer to question {inquiry.number} does not fit what is asked there"
-            ) from error
+            ) from None
 
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
         """The value of a step, done once."""
@@ -169,7 +178,10 @@ class Questions:
         value = work()
         if inspect.isawaitable(value):
             value = await value
-        return self._keep(name, value)
+        event = self._step(name, value)
+        if self._over or not await self._journal.write(self._if_mine(event)):
+            raise CallTakenOver
+        return event.value
 
     def ask_sync(self, inquiry: Inquiry) -> Any:
         """``ask`` in a thread."""
@@ -188,27 +200,30 @@ class Questions:
         if inspect.iscoroutine(value):
             value.close()
             raise self._misused(f"step {name!r}: async work needs `await ctx.step(...)`")
-        return self._keep(name, value)
+        event = self._step(name, value)
+        if self._over or not self._journal.commit(self._if_mine(event)):
+            raise CallTakenOver
+        return event.value
 
-    def _keep(self, name: str, value: Any) -> Json:
+    def _step(self, name: str, value: Any) -> StepFinished:
         try:
-            plain = to_json(value)
+            plain = sealed_json(value)
         except (PydanticSerializationError, TypeError, ValueError) as error:
             raise self._misused(
                 f"the value of step {name!r} in {self._call.name!r} is no JSON: {value!r:.200}"
             ) from error
-        event = StepFinished(
+        if has_secret(plain):
+            raise self._misused(
+                f"the value of step {name!r} in {self._call.name!r} has a secret in it, and no secret "
+                "is kept: do it outside of a step"
+            )
+        return StepFinished(
             at=self._setup.spec.clock(),
             scope=self._started.scope,
             call_id=self._started.call_id,
             name=name,
             value=plain,
         )
-        if self._over or not self._journal.commit(
-            lambda state: [event] if self._is_mine(state) else []
-        ):
-            raise CallTakenOver
-        return plain
 
     def _misused_here(self, text: str) -> Misuse:
         return self._misused(f"in the tool {self._call.name!r}: {text}")
@@ -244,11 +259,6 @@ class Questions:
 
     def _event(self, inquiry: Inquiry) -> Interrupted:
         """The question: as it stands open already after a restart, or as it would be asked now."""
-        if holds_secret(inquiry.schema):
-            raise self._misused_here(
-                "the answer would hold a secret, and answers are written to the journal; "
-                "ask with `await nb.form(...)`, which keeps none"
-            )
         try:
             event = self._events.asked(self._tool, inquiry, self._started.input)
         except Misuse as error:
@@ -257,7 +267,8 @@ class Questions:
         for earlier in self._call.asked.values():
             if earlier.ask == event.ask and question_digest(earlier) == question_digest(event):
                 return earlier
-        return event
+        is_gone = _given(self._call, event) is not None
+        return event.model_copy(update={"note": SECRET_GONE}) if is_gone else event
 
     async def _wait(self, inquiry: Inquiry, event: Interrupted, *, slot: bool) -> dict[str, Any]:
         is_open = event.id in self._call.asked
@@ -265,27 +276,39 @@ class Questions:
             self._stop.asked += [] if is_open else [event]
             self._stop.by(Pause("ask", pause := AskPause()))
             raise pause
+        if not (is_open or self._setup.has_room(1)):
+            raise ToolError(f"{TOO_MANY_QUESTIONS}: this one is not asked")
         reply_types[event.id] = inquiry.reply
         if not is_open:
-            self._open(event)
+            await self._open(event)
         if slot:
             async with without_slot(self._loop):
                 return await self._answered(event)
         return await self._answered(event)
 
-    def _open(self, event: Interrupted) -> None:
-        if not self._journal.commit(lambda state: [event] if self._is_mine(state) else []):
+    async def _open(self, event: Interrupted) -> None:
+        if not await self._journal.write(self._if_mine(event)):
             raise CallTakenOver
         self._setup.hooks.paused(event)
 
     async def _answered(self, event: Interrupted) -> dict[str, Any]:
         while (answer := _answer(self._call, event)) is None:
+            if _given(self._call, event) is not None and event.id not in self._call.asked:
+                # another process took the answer, and the secret in it stayed there
+                again = {"id": self._setup.spec.new_id(), "note": SECRET_GONE}
+                reply, event = reply_types[event.id], event.model_copy(update=again)
+                reply_types[event.id] = reply
+                await self._open(event)
+                continue
             self._changed.clear()
             await self._changed.wait()
             if self._over:
                 raise asyncio.CancelledError
-        self._claim()
+        await self._claim()
         return answer
+
+    def _if_mine(self, event: StoredEvent) -> Decide:
+        return lambda state: [event] if self._is_mine(state) else []
 
     def _is_mine(self, state: RunState) -> bool:
         """Whether this body still is the one that runs the call."""
@@ -294,7 +317,7 @@ class Questions:
             return False
         return (call.owner, call.attempt) == (started.owner, started.attempt)
 
-    def _claim(self) -> None:
+    async def _claim(self) -> None:
         """Write that this body goes on, unless another process has taken the call over."""
         started = self._started.model_copy(update={"at": self._setup.spec.clock()})
 
@@ -303,12 +326,20 @@ class Questions:
                 raise CallTakenOver
             return [started] if state.calls[started.call_id].status == "ready" else []
 
-        self._journal.commit(decide)
+        await self._journal.write(decide)
 
 
-def _answer(call: CallState, event: Interrupted) -> dict[str, Any] | None:
+def _given(call: CallState, event: Interrupted) -> dict[str, Any] | None:
     """The answer to this question, where it was given; another question's does not count."""
     answer = call.answers.get(event.ask or 0)
     if answer is None or answer.get("question") != question_digest(event):
         return None
     return answer
+
+
+def _answer(call: CallState, event: Interrupted) -> dict[str, Any] | None:
+    """The answer, unless a secret in it is not in this process (any more)."""
+    answer, places = _given(call, event), SecretPlaces.of(event.reply_schema)
+    if answer is None or places is None or "output" not in answer:
+        return answer
+    return None if places.lost(answer["output"]) else answer

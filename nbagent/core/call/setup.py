@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from nbagent.core.base.errors import Misuse, StoreError
 from nbagent.core.base.events import Interrupted, StoredEvent
 from nbagent.core.base.interrupts import Interrupt, InterruptKind
-from nbagent.core.journal.journal import AnyJournal
+from nbagent.core.journal.journal import AnyJournal, Decide
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Presenter, Tool
@@ -39,6 +39,8 @@ class CallSetup(NamedTuple):
     """Whether bodies wait at the line where they ask."""
     inside: Callable[[CallState, Tool[..., Any], Any], Awaitable[Any]]
     """Drives the run inside a call whose tool is an agent; gives its answer, or raises ``SubrunWaits``."""
+    has_room: Callable[[int], bool]
+    """Whether so many more questions may wait in the run, and in those around it."""
     hooks: Hooks = Hooks()
 
 
@@ -103,8 +105,16 @@ class CallJournal:
         """The run's state."""
         return self._journal.state
 
-    def commit(self, decide: Callable[[RunState], Sequence[StoredEvent]]) -> Sequence[StoredEvent]:
-        """See ``Journal.commit``."""
+    async def write(self, decide: Decide) -> Sequence[StoredEvent]:
+        """See ``Journal.write``."""
+        try:
+            return await self._journal.write(decide)
+        except StoreError as error:
+            self._stop.by(error)
+            raise
+
+    def commit(self, decide: Decide) -> Sequence[StoredEvent]:
+        """The same for a thread."""
         try:
             return self._journal.commit(decide)
         except StoreError as error:

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import itertools
 import logging
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -32,10 +33,13 @@ _private: list[asyncio.AbstractEventLoop] = []
 _private_lock = threading.Lock()
 
 
-async def run_in_thread(fn: Callable[[], T]) -> T:
+async def run_in_thread(
+    fn: Callable[[], T], begun: Callable[[asyncio.Future[T]], object] = lambda _: None
+) -> T:
     """Run ``fn`` in a thread of its own with this task's context, and give back what it returns.
 
-    Cancelling abandons the thread: it runs on, and what it returns is dropped.
+    Cancelling abandons the thread: it runs on, and what it returns is in the future that ``begun``
+    was told of.
     """
     loop = asyncio.get_running_loop()
     slot = _slots.get(loop)
@@ -43,11 +47,19 @@ async def run_in_thread(fn: Callable[[], T]) -> T:
         slot = _slots[loop] = asyncio.Semaphore(MAX_THREADS)
     async with slot:
         future: asyncio.Future[T] = loop.create_future()
+        future.add_done_callback(_look_at)
+        begun(future)
         context = contextvars.copy_context()
         context.run(in_slot.set, True)  # noqa: FBT003 - a ContextVar's own
         work = partial(_work, partial(context.run, fn), loop, future)
-        threading.Thread(target=work, name=f"nbagent-tool-{next(_numbers)}", daemon=True).start()
-        return await future
+        thread = threading.Thread(target=work, name=f"nbagent-tool-{next(_numbers)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no more
+            future.cancel()
+            raise
+        await asyncio.wait([future])  # cancelled, it leaves the future be
+        return future.result()
 
 
 @asynccontextmanager
@@ -75,6 +87,12 @@ def _work(fn: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.
 def _set(put: Callable[[Any], None], value: Any, future: asyncio.Future[Any]) -> None:
     if not future.done():
         put(value)
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """An error that nobody waits for any more needs no warning."""
+    if not future.cancelled():
+        future.exception()
 
 
 class ThreadStopped(RuntimeError):
@@ -115,3 +133,15 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def interruption() -> Callable[[], bool]:
+    """Tells later whether Ctrl+C has ended the ``asyncio.run`` that runs the loop of this thread.
+
+    It cancels all tasks then, as it does at any end of its own, and says nowhere else which of them it is.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    runner = getattr(getattr(handler, "func", None), "__self__", None)
+    if not isinstance(runner, asyncio.Runner) or runner.get_loop() is not running_loop():
+        return bool
+    return lambda: getattr(runner, "_interrupt_count", 0) > 0

@@ -27,10 +27,10 @@ from nbagent.core.base.events import (
     RunStarted,
     StoredEvent,
 )
-from nbagent.core.base.messages import Json, dumps, user
+from nbagent.core.base.messages import Json, dumps, storable, user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
-from nbagent.core.call.setup import CallSetup, Hooks, SubrunWaits
+from nbagent.core.call.setup import CallSetup, CallTakenOver, Hooks, SubrunWaits
 from nbagent.core.journal.journal import AnyJournal, InnerJournal
 from nbagent.core.state.next_step import (
     CallModel,
@@ -51,7 +51,7 @@ from nbagent.core.tools.values import describe
 from .response import respond
 
 
-def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str) -> None:
+async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str) -> None:
     """Start the run inside; one that failed goes on from its last good state."""
     now = spec.clock()
     started = RunStarted(
@@ -70,11 +70,11 @@ def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: 
             return [started]
         return [again] if isinstance(state.outcome, RunFailed) else []
 
-    journal.commit(decide)
+    await journal.write(decide)
 
 
 def answer_of(state: RunState) -> Any:
-    """What the run inside a call gives as the call's result."""
+    """What the run inside a call gives as the call's result; raises where it has none, as when it was settled elsewhere."""
     match state.outcome:
         case RunCompleted(text=text, output=output):
             return text if output is None else output
@@ -83,7 +83,7 @@ def answer_of(state: RunState) -> Any:
         case None:
             raise SubrunWaits
         case _:
-            raise asyncio.CancelledError
+            raise CallTakenOver
 
 
 _TEXTS = {
@@ -175,7 +175,15 @@ class Driver:
         """What a run inside found: this run's budget is used up, and nobody is asked."""
         self._at: tuple[Step | None, int] = (None, 0)
         """The step under way, and how long the history was when it began."""
-        self._setup = CallSetup(spec, scope, self.bodies_wait, self._inside, hooks)
+        self._setup = CallSetup(spec, scope, self.bodies_wait, self._inside, self.has_room, hooks)
+
+    @property
+    def left_bodies(self) -> tuple[str, ...]:
+        """The calls of which nobody knows what they came to, as their bodies were abandoned."""
+        calls = self.journal.state.calls
+        left = (i for i, attempt in self._attempts.items() if attempt.body_is_left)
+        own = tuple(i for i in left if i in calls and calls[i].status == "running")
+        return own + tuple(i for inner in self._inner.values() for i in inner.left_bodies)
 
     @property
     def running_bodies(self) -> tuple[str, ...]:
@@ -214,7 +222,7 @@ class Driver:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # SystemExit too: past here it would end the loop
-            failure = self._failed(error)
+            failure = await self._failed(error)
             if failure is error:
                 raise
             raise failure from error
@@ -226,6 +234,12 @@ class Driver:
         """Whether a body that asks waits at that line."""
         outer = self._outer
         return self._live and not self._failing and (outer is None or outer.bodies_wait())
+
+    def has_room(self, questions: int) -> bool:
+        """Whether so many more questions may wait in this run, and in those around it."""
+        if self.journal.state.questions + questions > self._spec.max_questions:
+            return False
+        return self._outer is None or self._outer.has_room(questions)
 
     @property
     def is_blocked(self) -> bool:
@@ -246,9 +260,9 @@ class Driver:
             case Wait():
                 return await self._wait()
             case LimitReached():
-                self.limit("turns")
+                await self.limit("turns")
             case Finish() as finish:
-                self._write(self._completed(finish))
+                await self._write(self._completed(finish))
             case Done():
                 return False
             case never:
@@ -355,10 +369,12 @@ class Driver:
         """
         inner: Inner = tool.options.inner
         spec = inner.spec()
-        spec = replace(spec, clock=self._spec.clock, new_id=self._spec.new_id)
+        around = ((rules, f"{path}/{tool.name}") for rules, path in self._spec.above)
+        above = ((self._spec.policy, tool.name), *around)
+        spec = replace(spec, above=above, clock=self._spec.clock, new_id=self._spec.new_id)
         scope = (*self._scope, call.id)
         journal = InnerJournal(self.journal, call.id)
-        begin(journal, spec, scope, inner.prompt(typed))
+        await begin(journal, spec, scope, inner.prompt(typed))
         driver = Driver(
             spec,
             journal,
@@ -380,15 +396,15 @@ class Driver:
     async def _within_budget(self) -> None:
         limited = self.used_up()
         if limited is None:
-            self._write(await respond(self._spec, self.journal, self._scope))
+            await self._write(await respond(self._spec, self.journal, self._scope))
         else:
             driver, name = limited
-            driver.limit(name)
+            await driver.limit(name)
 
-    def _write(self, event: StoredEvent) -> None:
+    async def _write(self, event: StoredEvent) -> None:
         """Add what came of the step under way, unless somebody else has taken it meanwhile."""
         at = self._at
-        self.journal.commit(
+        await self.journal.write(
             lambda state: [event] if (next_step(state), len(state.messages)) == at else []
         )
 
@@ -407,7 +423,7 @@ class Driver:
         name = used_up(self.journal.state, self._spec)
         return None if name is None else (self, name)
 
-    def limit(self, name: str) -> None:
+    async def limit(self, name: str) -> None:
         """Ask whether to go on past a limit, or note that nobody is asked and the run is over."""
         state = self.journal.state
         if not self._live or state.refused:
@@ -417,16 +433,20 @@ class Driver:
             self._wake.set()
             return
         event = question(name, state, self._spec, self._scope)
-        asked = self.journal.commit(
+        asked = await self.journal.write(
             lambda state: [event] if state.outcome is None and state.budget is None else []
         )
         if asked:
             self._hooks.paused(event)
 
-    def _failed(self, error: BaseException) -> NbagentError:
+    async def _failed(self, error: BaseException) -> NbagentError:
         """Write the failure down, and make it an error that carries the history so far."""
         state = self.journal.state
         name = type(error).__name__
+        if isinstance(
+            error, StoreError
+        ):  # what it found is for the message: a retry goes by this name
+            name = StoreError.__name__
         failure = RunFailed(
             at=self._spec.clock(),
             scope=self._scope,
@@ -434,7 +454,7 @@ class Driver:
             message=str(error) or name,
             owner=this_process(),
         )
-        self.journal.end(failure)
+        await asyncio.shield(asyncio.wrap_future(self.journal.submit_end(failure)))
         return with_history(error, state)
 
 
@@ -449,11 +469,12 @@ def _final_output(spec: RunSpec, finish: Finish) -> Json:
     adapter = TypeAdapter(spec.output_type)
     text = dumps(finish.output) if finish.by_tool else finish.text
     try:
-        return adapter.dump_python(adapter.validate_json(text), mode="json")
-    except ValidationError as error:
+        return storable(adapter.dump_python(adapter.validate_json(text), mode="json"))
+    except ValueError as error:  # pydantic's too
+        why = describe(error) if isinstance(error, ValidationError) else str(error)
         whose = "tool's" if finish.by_tool else "model's"
         raise ModelError(
-            f"the {whose} final answer does not fit output_type: {describe(error)}; "
+            f"the {whose} final answer does not fit output_type: {why}; "
             f"it was {text[:MAX_QUOTED]!r}{'…' if len(text) > MAX_QUOTED else ''}"
         ) from error
 

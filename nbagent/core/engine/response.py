@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from typing import Any, assert_never
 
 from nbagent.core.base.errors import ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, ModelResponded, made
-from nbagent.core.base.messages import dumps, freeze
+from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze
 from nbagent.core.base.model import (
     Discarded,
     Finished,
@@ -20,8 +20,10 @@ from nbagent.core.base.model import (
     TextDelta,
     ToolCallDelta,
 )
+from nbagent.core.base.secrets import MASK
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.tools.spec import RunSpec
+from nbagent.core.tools.tool import Tool
 
 
 async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) -> ModelResponded:
@@ -37,56 +39,78 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
         output_schema=spec.output_schema(),
         stream=bool(journal.listeners),
     )
-    collected = Collected()
+    collected = Collected(spec.tools)
     try:
         stream: Any = spec.model.stream(request)
         async with aclosing(stream):
             async for delta in stream:
                 collected.add(delta)
-                journal.emit(delta)
+                journal.emit(collected.public(delta))
     except NbagentError:
         raise
     except Exception as error:
         raise ModelError(f"{type(error).__name__}: {error}") from error
-    final = {tool.name for tool in spec.tools.values() if tool.options.final}
-    return collected.event(spec.clock(), journal.state.used_ids, scope=scope, final=final)
+    return collected.event(spec.clock(), journal.state.used_ids, scope=scope)
+
+
+MAX_RESPONSE = 16_000_000
+"""Characters of a response, those of its calls included."""
+CALL_SIZE = 500
+"""What a call counts beside its arguments."""
 
 
 class Collected:
-    """A model response as it comes together from deltas."""
+    """A model response as it comes together from deltas; ``tools`` are those that it may call."""
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Mapping[str, Tool[..., Any]]) -> None:
+        self._tools = tools
+        self._size = 0
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, list[Any]] = {}
         self._finished: Finished | None = None
 
     def add(self, delta: ModelDelta) -> None:
-        """Take one more delta."""
+        """Take one more delta.
+
+        Raises:
+            ModelError: the response is longer than ``MAX_RESPONSE``.
+        """
         match delta:
             case TextDelta(text=text):
                 self._text.append(text)
+                self._size += len(text)
             case ReasoningDelta(text=text):
                 self._reasoning.append(text)
+                self._size += len(text)
             case ToolCallDelta():
+                if delta.index not in self._calls:
+                    self._size += CALL_SIZE
+                self._size += len(delta.arguments)
                 call = self._calls.setdefault(delta.index, [None, None, []])
                 call[0] = call[0] or delta.id
                 call[1] = call[1] or delta.name
                 call[2].append(delta.arguments)
             case Discarded():
-                self.__init__()  # type: ignore[misc]
+                self.__init__(self._tools)  # type: ignore[misc]
             case Finished():
                 self._finished = delta
             case never:
                 assert_never(never)
+        if self._size > MAX_RESPONSE:
+            raise ModelError(f"the model's response is longer than {MAX_RESPONSE:,} characters")
+
+    def public(self, delta: ModelDelta) -> ModelDelta:
+        """The delta as listeners are told it: without what may be a secret of a call under way."""
+        if not isinstance(delta, ToolCallDelta) or not delta.arguments:
+            return delta
+        name = self._calls[delta.index][1]
+        called = [self._tools.get(name)] if name else self._tools.values()
+        is_plain = all(tool is None or tool.secrets is None for tool in called)
+        return delta if is_plain else delta._replace(arguments="")
 
     def event(
-        self,
-        at: float,
-        used_ids: Collection[str],
-        *,
-        scope: tuple[str, ...],
-        final: Collection[str],
+        self, at: float, used_ids: Collection[str], *, scope: tuple[str, ...]
     ) -> ModelResponded:
         """The whole response.
 
@@ -94,7 +118,6 @@ class Collected:
             at: when it was whole, in Unix seconds.
             used_ids: the call ids that the history has already.
             scope: the calls that lead to the run.
-            final: names of the tools whose answer ends the run.
 
         Raises:
             ModelError: the stream ended without ``Finished``.
@@ -108,16 +131,14 @@ class Collected:
             scope=scope,
             text="".join(self._text),
             reasoning="".join(self._reasoning),
-            calls=self._requested(used_ids, final),
+            calls=self._requested(used_ids),
             finish_reason=self._finished.reason,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cost=usage.cost,
         )
 
-    def _requested(
-        self, used_ids: Collection[str], final: Collection[str]
-    ) -> tuple[CallRequested, ...]:
+    def _requested(self, used_ids: Collection[str]) -> tuple[CallRequested, ...]:
         seen = set(used_ids)
         requested = []
         for _, (call_id, name, pieces) in sorted(self._calls.items()):
@@ -125,7 +146,10 @@ class Collected:
                 call_id = f"call_{secrets.token_hex(8)}"  # noqa: PLW2901 - made unique here
             seen.add(call_id)
             raw = "".join(pieces)
-            input_ = _object(raw)
+            input_, tool = _object(raw), self._tools.get(name or "")
+            if tool is not None:
+                input_ = tool.sealed(input_)
+                raw = raw if tool.secrets is None else MASK
             requested.append(
                 made(
                     CallRequested,
@@ -133,7 +157,7 @@ class Collected:
                     name=name or "",
                     input=freeze(input_ or {}),
                     raw=raw if input_ is None else None,
-                    final=name in final,
+                    final=tool is not None and tool.options.final,
                 )
             )
         return tuple(requested)
@@ -145,7 +169,10 @@ def _object(text: str) -> dict[str, Any] | None:
         return {}
     try:
         value = _decode(text)
-        dumps(value).encode()  # refuses 1e999 and lone surrogates, which no server would take
+        data = dumps(
+            value
+        ).encode()  # refuses 1e999 and lone surrogates, which no server would take
+        check_depth(data, MAX_DEPTH)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from nbagent.core.base.errors import Conflict, NbagentError, StoreError
+from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError
 from nbagent.core.base.events import (
     Resolved,
     RunCancelled,
     RunRetried,
     RunStarted,
-    StepFinished,
     StoredEvent,
     ToolFinished,
     ToolStarted,
     dump,
+    kept,
     slim,
 )
 from nbagent.core.base.model import ModelDelta
-from nbagent.core.base.process import this_process
+from nbagent.core.base.secrets import release
 from nbagent.core.state.fold import apply
-from nbagent.core.state.state import CallState, RunState, evolve
+from nbagent.core.state.state import RunState, evolve
 from nbagent.core.tools.output import Chunk, Displayed, OutputDelta, Printed, Progressed
+
+from .unwritten import call_of, keep_unwritten
 
 _TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried)
 """Events that say which process goes on with the run."""
 
+T = TypeVar("T")
 RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
 Listener: TypeAlias = Callable[[RunEvent], None]
+Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
+"""What to add, of the state: asked again whenever the journal has moved on; raises to refuse."""
 logger = logging.getLogger("nbagent")
 
 
@@ -57,6 +65,17 @@ class Store(Protocol):
 
     def run_ids(self) -> list[str]:
         """The runs it holds, oldest first."""
+
+
+@runtime_checkable
+class Prompt(Protocol):
+    """A store that mostly need not wait: it is written to on the event loop itself, where it needn't.
+
+    Any other store is written to, and read again, in a thread.
+    """
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """Within it, on this thread, ``append`` raises ``Busy`` where it would have to wait."""
 
 
 class Watcher(Protocol):
@@ -90,20 +109,26 @@ def moment(at: float) -> str:
 
 
 class Journal:
-    """One run's events: appended under a lock, folded at once, told to listeners in order.
+    """One run's events: written in turn, folded at once, told to listeners in order.
 
-    Without a store (``generate``) nothing is kept but the state. Listeners are called on the thread
-    that appends, while it holds the lock: they must be quick and wait for nobody. One that raises is
-    logged and dropped, since what it shows has a hole from then on; the run goes on.
+    ``write`` and ``submit`` never make an event loop wait: what the store does not take at once waits
+    in a thread, in order. ``commit``, ``append`` and ``end`` wait on the caller's thread. Nothing is
+    folded or told before it is stored. Without a store (``generate``) nothing is kept but the state.
+
+    Listeners are called on the thread that writes, under a lock: they must be quick and wait for
+    nobody. One that raises is logged and dropped, since what it shows has a hole from then on.
     """
 
     __slots__ = (
         "__weakref__",
+        "_at_once",
         "_before",
         "_follow",
+        "_line",
         "_lock",
         "_owed",
         "_telling",
+        "_turn",
         "_untold",
         "_writer",
         "driver",
@@ -118,7 +143,14 @@ class Journal:
         self.store = store
         self.state = state if state is not None else RunState()
         self.listeners: tuple[Listener, ...] = ()
+        kept: object = store
+        self._at_once = kept if isinstance(kept, Prompt) else None
+        self._turn = threading.RLock()
+        """Held by who writes, or reads what others wrote; it may take long."""
         self._lock = threading.RLock()
+        """Held for a moment, to fold and tell, within the turn."""
+        self._line: tuple[_Waiting, ...] = ()
+        """What waits for its turn, off the loop; the first is under way."""
         self._untold: tuple[StoredEvent, ...] = ()
         self._telling = False
         self._owed: tuple[StoredEvent, ...] = ()
@@ -131,6 +163,51 @@ class Journal:
         """The thread that writes now: what the store tells on it is no news."""
         self._follow: Callable[[], None] | None = None
 
+    # --- writing
+
+    async def write(self, decide: Decide) -> Sequence[StoredEvent]:
+        """``commit`` on an event loop, which goes on meanwhile.
+
+        It is done all the same where the task that waits for it is cancelled.
+        """
+        work = partial(self._commit, decide)
+        try:
+            return self._now(work)
+        except _WouldWait:
+            return await asyncio.shield(asyncio.wrap_future(self._later(work)))
+
+    def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
+        """``commit`` for code that an event loop may run; what is refused now raises now.
+
+        On a thread where none runs, all is done when it returns.
+        """
+        work = partial(self._commit, decide)
+        if not _on_loop():
+            return finished(self.commit(decide))
+        try:
+            return finished(self._now(work))
+        except _WouldWait:
+            decide(self.state)
+            return self._later(work)
+
+    def submit_end(self, event: StoredEvent) -> Future[None]:
+        """``end`` for code that an event loop may run."""
+        work = partial(self._end, event)
+        try:
+            return finished(self._now(work))
+        except _WouldWait:
+            return self._later(work)
+
+    def look(self) -> Future[None]:
+        """``catch_up`` for code that an event loop may run."""
+        if self.store is None:
+            return finished(None)
+        work = partial(self._catch_up, self.store)
+        try:
+            return finished(self._now(work))
+        except _WouldWait:
+            return self._later(work)
+
     def append(self, *events: StoredEvent) -> None:
         """Add these events, whatever the state.
 
@@ -138,49 +215,113 @@ class Journal:
             Conflict: another process has written meanwhile; the state is up to date again.
             StoreError: the store failed; nothing was added.
         """
-        with self._lock:
-            self._write(events)
+        with self._turn:
+            self._write(events, self._append)
 
-    def commit(self, decide: Callable[[RunState], Sequence[StoredEvent]]) -> Sequence[StoredEvent]:
-        """Add what ``decide`` makes of the state; decided again whenever the journal has moved on.
-
-        ``decide`` may raise to refuse, and then nothing is written.
+    def commit(self, decide: Decide) -> Sequence[StoredEvent]:
+        """Add what ``decide`` makes of the state; where it refuses, nothing is written.
 
         Raises:
             StoreError: the store failed; nothing was added.
         """
-        with self._lock:
-            while True:
-                position = self._stored_length
-                events = decide(self.state)
-                if not events:
-                    return events
-                try:
-                    self._write(events)
-                except Conflict as error:
-                    if self._stored_length == position:
-                        keep_unwritten(self.run_id, self.state, events)
-                        raise StoreError(
-                            f"the store refuses, but has nothing new: {error}"
-                        ) from error
-                    continue
-                return events
+        with self._turn:
+            return self._commit(decide, self._append)
 
     def end(self, event: StoredEvent) -> None:
         """Add the event that ends the run; in memory alone while the store takes nothing.
 
         Where the run has ended already, it only tries again to store an end that could not be.
         """
+        with self._turn:
+            self._end(event, self._append)
+
+    def catch_up(self) -> None:
+        """Fold in what other processes have written."""
+        if self.store is not None:
+            with self._turn:
+                self._catch_up(self.store)
+
+    def _now(self, work: Callable[[_Append], T]) -> T:
+        """Do this on the caller's thread, if nobody waits before it.
+
+        Raises:
+            _WouldWait: nothing was done.
+        """
+        waits = self.store is not None and (self._at_once is None or self._line)
+        if waits or not self._turn.acquire(blocking=False):
+            raise _WouldWait
+        try:
+            return work(self._append_at_once)
+        finally:
+            self._turn.release()
+
+    def _later(self, work: Callable[[_Append], T]) -> Future[T]:
+        """Do this in a thread, after all that waits already."""
+        waiting = _Waiting(work, Future())
         with self._lock:
+            is_first = not self._line
+            self._line += (waiting,)
+        if is_first:  # no daemon: what waits is written before the interpreter ends
+            threading.Thread(target=self._work_off, name=f"nbagent-write-{self.run_id}").start()
+        return waiting.future
+
+    def _work_off(self) -> None:
+        while True:
+            work, future = self._line[0]
             try:
-                self._settle()
-                self.commit(lambda state: [event] if state.outcome is None else [])
-            except StoreError:
-                logger.exception("run %s: its end could not be stored", self.run_id)
-                if self.state.outcome is None:
+                with self._turn:
+                    result = work(self._append)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            with self._lock:
+                self._line = self._line[1:]
+                if not self._line:
+                    return
+
+    def _append(self, sent: Sequence[StoredEvent], expected: int) -> None:
+        if self.store is not None:
+            self.store.append(self.run_id, sent, expected)
+
+    def _append_at_once(self, sent: Sequence[StoredEvent], expected: int) -> None:
+        if self.store is not None and self._at_once is not None:
+            try:
+                with self._at_once.at_once():
+                    self.store.append(self.run_id, sent, expected)
+            except Busy as error:
+                raise _WouldWait from error
+
+    def _commit(self, decide: Decide, append: _Append) -> Sequence[StoredEvent]:
+        while True:
+            position = self._stored_length
+            events = decide(self.state)
+            if not events:
+                return events
+            try:
+                self._write(events, append)
+            except Conflict as error:
+                if self._stored_length == position:
+                    keep_unwritten(self.run_id, self.state, events)
+                    raise StoreError(f"the store refuses, but has nothing new: {error}") from error
+                continue
+            return events
+
+    def _end(self, event: StoredEvent, append: _Append) -> None:
+        try:
+            if self._owed:
+                with suppress(Conflict):  # others have gone on
+                    self._write((), append)
+            self._commit(lambda state: [event] if state.outcome is None else [], append)
+        except StoreError:
+            logger.exception("run %s: its end could not be stored", self.run_id)
+            if self.state.outcome is None:
+                with self._lock:
                     self._before = self.state
                     self._fold([event])
                     self._owed = (event,)
+
+    # --- hearing of it
 
     def subscribe(self, listener: Listener) -> list[StoredEvent]:
         """Tell ``listener`` what comes from now on; gives back all that came before."""
@@ -191,7 +332,7 @@ class Journal:
     def unsubscribe(self, listener: Listener) -> None:
         """Tell ``listener`` nothing any more."""
         with self._lock:
-            self.listeners = tuple(one for one in self.listeners if one is not listener)
+            self.listeners = tuple(one for one in self.listeners if one != listener)
 
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
         """Tell listeners something that is not stored."""
@@ -201,38 +342,27 @@ class Journal:
     def read(self) -> list[StoredEvent]:
         """All events so far."""
         with self._lock:
-            stored = (
-                self._stored(self.store, 0)
-                if self.store is not None and self._stored_length
-                else []
-            )
-            return [*stored, *self._owed]
-
-    def catch_up(self) -> None:
-        """Fold in what other processes have written."""
-        with self._lock:
-            if self.store is not None:
-                self._take(self._stored(self.store, self._stored_length))
+            known = self._stored_length
+            stored = self._stored(self.store, 0) if self.store is not None and known else []
+            return [*stored[:known], *self._owed]
 
     @property
     def _stored_length(self) -> int:
         """How many events the store has, as far as is known here."""
         return self.state.position - len(self._owed)
 
-    def _settle(self) -> None:
-        """Store the end that could not be stored, unless others have gone on."""
-        if self._owed:
-            with suppress(Conflict):
-                self._write(())
+    def _catch_up(self, store: Store, _append: object = None) -> None:
+        self._take(self._stored(store, self._stored_length))
 
     def _take(self, stored: Sequence[StoredEvent]) -> None:
         """Fold in what the store has from there on; an end it never got gives way to that."""
         if not stored:
             return
-        owed, self._owed = self._owed, ()
-        if not _begins_with(stored, owed):
-            self.state, owed = self._before, ()
-        self._fold(stored[len(owed) :])
+        with self._lock:
+            owed, self._owed = self._owed, ()
+            if not _begins_with(stored, owed):
+                self.state, owed = self._before, ()
+            self._fold(stored[len(owed) :])
 
     def _arrived(self, sent: Sequence[StoredEvent]) -> bool:
         """Whether an append that raised was done all the same, as when the connection broke after it."""
@@ -268,15 +398,18 @@ class Journal:
         if self._follow is not None and self._writer != threading.get_ident():
             self._follow()
 
-    def _write(self, events: Sequence[StoredEvent]) -> None:
+    def _write(self, events: Sequence[StoredEvent], append: _Append) -> None:
+        """Store and fold in; within the turn."""
         if self.store is not None and (events or self._owed):
-            events = [slim(event) for event in events]
+            events = [kept(slim(event)) for event in events]
             sent = [*self._owed, *events]
             self._writer = threading.get_ident()
             try:
-                self.store.append(self.run_id, sent, self._stored_length)
+                append(sent, self._stored_length)
             except Conflict:
-                self.catch_up()
+                self._catch_up(self.store)
+                raise
+            except _WouldWait:
                 raise
             except Exception as error:
                 if self._arrived(sent):
@@ -287,13 +420,16 @@ class Journal:
                 raise StoreError(f"run {self.run_id!r} could not be written: {error}") from error
             finally:
                 self._writer = None
+        with self._lock:
             self._owed = ()
-        self._fold(events)
+            self._fold(events)
 
     def _fold(self, events: Sequence[StoredEvent]) -> None:
         """Fold all in, then tell all: a listener that appends in turn is told of it afterwards."""
         for event in events:
-            self.state = apply(self.state, event)
+            before, self.state = self.state, apply(self.state, event)
+            if isinstance(event, ToolFinished | Resolved | RunCancelled):
+                _forget_secrets(before, self.state, event)
             if isinstance(event, _TAKE_ON):
                 self.driver = event.owner or self.driver
         if not self.listeners:
@@ -325,6 +461,33 @@ def _begins_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> 
     return list(map(dump, first)) == list(map(dump, sent))
 
 
+def _on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def finished(value: T) -> Future[T]:
+    """A future of what is done already."""
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future
+
+
+_Append: TypeAlias = Callable[[Sequence[StoredEvent], int], None]
+
+
+class _WouldWait(Exception):
+    """What was to be done at once would have to wait; nothing was done."""
+
+
+class _Waiting(NamedTuple):
+    work: Callable[[_Append], Any]
+    future: Future[Any]
+
+
 class InnerJournal:
     """The journal of the run inside a call: the outer one's events and lock, seen from inside.
 
@@ -351,13 +514,21 @@ class InnerJournal:
         """Add these events, whatever the state."""
         self._outer.append(*events)
 
-    def commit(self, decide: Callable[[RunState], Sequence[StoredEvent]]) -> Sequence[StoredEvent]:
+    def commit(self, decide: Decide) -> Sequence[StoredEvent]:
         """Add what ``decide`` makes of the inner state; see ``Journal.commit``."""
         return self._outer.commit(lambda state: decide(self._inner(state)))
 
-    def end(self, event: StoredEvent) -> None:
+    async def write(self, decide: Decide) -> Sequence[StoredEvent]:
+        """``commit`` on an event loop; see ``Journal.write``."""
+        return await self._outer.write(lambda state: decide(self._inner(state)))
+
+    def submit_end(self, event: StoredEvent) -> Future[Any]:
         """Add the event that ends the inner run."""
-        self.commit(lambda state: [event] if state.outcome is None else [])
+        return self.submit(lambda state: [event] if state.outcome is None else [])
+
+    def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
+        """See ``Journal.submit``."""
+        return self._outer.submit(lambda state: decide(self._inner(state)))
 
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
         """Tell listeners what an inner tool shows."""
@@ -378,62 +549,18 @@ class InnerJournal:
 
 AnyJournal: TypeAlias = Journal | InnerJournal
 
-# --- what bodies came to that could not be stored yet: kept by run, so that any handle can retry
 
-CallOutcome: TypeAlias = ToolFinished | StepFinished
-
-
-class _Kept(NamedTuple):
-    event: CallOutcome
-    attempt: int
-    """The body that it is the outcome of."""
-
-
-def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) -> None:
-    """Keep those of the events that tell what a body of this process came to."""
-    for event in events:
-        if not isinstance(event, CallOutcome):
-            continue
-        call = _call_of(state, event)
-        if call is not None and call.attempt and call.owner == this_process():
-            with _lock:
-                _kept.setdefault(run_id, {})[_key(event)] = _Kept(event, call.attempt)
-
-
-def unwritten_of(run_id: str, state: RunState) -> list[CallOutcome]:
-    """What was kept of a run and still holds, oldest first: no other body was started since."""
-    with _lock:
-        found = tuple(_kept.get(run_id, {}).values())
-    return [event for event, attempt in found if _still_holds(state, event, attempt)]
-
-
-def forget_unwritten(run_id: str) -> None:
-    """It is written, or of no use any more."""
-    with _lock:
-        _kept.pop(run_id, None)
-
-
-def _call_of(state: RunState, event: CallOutcome) -> CallState | None:
-    for call_id in event.scope:
-        call = state.calls.get(call_id)
-        if call is None or call.child is None:
-            return None
-        state = call.child
-    return state.calls.get(event.call_id)
-
-
-def _still_holds(state: RunState, event: CallOutcome, attempt: int) -> bool:
-    call = _call_of(state, event)
-    if call is None or call.status == "done" or call.owner != this_process():
-        return False
-    return call.attempt == attempt
-
-
-def _key(event: CallOutcome) -> tuple[object, ...]:
-    """The same for an outcome that could not be stored by a retry either."""
-    return event.type, event.scope, event.call_id, getattr(event, "name", None)
-
-
-_kept: dict[str, dict[tuple[object, ...], _Kept]] = {}
-"""By run, so that any handle of this process can retry."""
-_lock = threading.Lock()
+def _forget_secrets(
+    before: RunState, after: RunState, event: ToolFinished | Resolved | RunCancelled
+) -> None:
+    """Release what calls were given that nothing will run any more."""
+    if isinstance(event, RunCancelled):
+        over = list(before.calls.values())
+    else:
+        then, now = call_of(before, event), call_of(after, event)
+        over = [then] if then is not None and (now is None or now.status == "done") else []
+    while over:
+        call = over.pop()
+        release(call.proposed, call.input, call.cleared, list(call.answers.values()))
+        release(None if call.resumed is None else call.resumed.data)
+        over += [] if call.child is None else call.child.calls.values()

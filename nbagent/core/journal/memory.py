@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import StoredEvent
 
 from .journal import Watcher, moved_on
+
+_NOTHING = nullcontext()
 
 
 class MemoryStore:
@@ -34,6 +37,10 @@ class MemoryStore:
             watcher = found()
             if watcher is not None:
                 watcher.on_append()
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """Nothing has to wait here."""
+        return _NOTHING
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
         """The events from number ``start`` on."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import Any, TypeAlias, assert_never
+from typing import Any, NamedTuple, TypeAlias, assert_never
 
+from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import Conflict, InvalidAnswer, NotPending, ToolError
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart
 from nbagent.core.base.messages import Json
+from nbagent.core.base.secrets import SecretPlaces, cut, plain_json
 from nbagent.core.call.questions import reply_types
 from nbagent.core.hooks import hooks
 from nbagent.core.state.state import RunState
@@ -85,18 +87,25 @@ def tools_at(
     return tools
 
 
+class Memory(NamedTuple):
+    """An agent's remembered approvals, and the tools that they are for."""
+
+    rules: list[Rule]
+    tools: Mapping[str, Tool[..., Any]]
+
+
 def remembered_at(
     state: RunState,
     scope: tuple[str, ...],
     tools: Mapping[str, Tool[..., Any]],
     remembered: list[Rule],
-) -> list[Rule]:
-    """The list of the agent whose run an event of this scope belongs to."""
+) -> Memory:
+    """What the agent remembers whose run an event of this scope belongs to."""
     for call_id in scope:
         call = state.calls[call_id]
         remembered = tools[call.name].options.inner.remembered
         tools, state = tools_inside(tools, call.name), call.child or RunState()
-    return remembered
+    return Memory(remembered, tools)
 
 
 AnyResolution: TypeAlias = Respond | Restart | Reject
@@ -164,7 +173,8 @@ def settles(interrupt: Any, resolution: Any) -> tuple[str, AnyResolution]:
         interrupt, resolution = named_by(interrupt), interrupt
     if not isinstance(resolution, AnyResolution):
         raise InvalidAnswer(
-            f"an answer is nb.Respond(…), nb.Restart(…) or nb.Reject(…), not {resolution!r:.80}"
+            f"an answer is nb.Respond(…), nb.Restart(…) or nb.Reject(…), not a value of "
+            f"type {type(resolution).__name__}"
         )
     interrupt_id = id_of(interrupt)
     if resolution.interrupt is None:
@@ -221,6 +231,10 @@ def _checked(
         return _checked_budget(event, resolution)
     if event.kind == "ask":
         return _checked_reply(event, resolution)
+    if event.kind == "lost" and isinstance(resolution, Restart) and resolution != Restart():
+        raise InvalidAnswer(
+            f"a lost call of {event.tool_name!r} runs again as it was: restart it without new input or data"
+        )
     tool = tools.get(event.tool_name)
     if tool is None:
         raise ToolError(
@@ -240,9 +254,7 @@ def _check_memorable(event: Interrupted, restart: Restart) -> None:
         raise InvalidAnswer("an approval of changed input is not remembered: approve it as shown")
 
 
-def remember(
-    event: Interrupted, resolution: AnyResolution, remembered: list[Rule], run_id: str
-) -> None:
+def remember(event: Interrupted, resolution: AnyResolution, memory: Memory, run_id: str) -> None:
     """Note an approval that a person said to remember, in the agent's list."""
     if not isinstance(resolution, Restart) or resolution.remember is None:
         return
@@ -253,16 +265,18 @@ def remember(
         run=run_id if resolution.remember.endswith("in_run") else None,
         shown=event.input,
         digest=event.digest or None,
+        code=memory.tools[event.tool_name].code,
     )
-    remembered[:] = [earlier for earlier in remembered if not rule.replaces(earlier)]
-    remembered.append(rule)
+    rules = memory.rules
+    rules[:] = [earlier for earlier in rules if not rule.replaces(earlier)]
+    rules.append(rule)
 
 
 def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
     match resolution:
         case Respond(output=more):
             number = int if event.budget in (None, "turns", "tokens") else int | float
-            if not isinstance(more, number) or isinstance(more, bool) or more <= 0:
+            if not isinstance(more, number) or not amount(more):
                 raise InvalidAnswer(
                     f"answer with how many more {event.budget or 'turns'}, a number above 0, "
                     f"not {more!r}"
@@ -282,6 +296,9 @@ def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
         case Respond(output=output):
             adapter = reply_types.get(event.id)
             what = f"answer for {event.tool_name!r}"
+            places = SecretPlaces.of(event.reply_schema)
+            if places is not None:
+                return Respond(output=_sealed_reply(event, output, places, what))
             checked = checked_value(output, adapter, what)
             if adapter is None and event.reply_schema is not None:
                 _check_schema(event.reply_schema, checked, what)
@@ -294,6 +311,29 @@ def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
             return resolution
         case never:
             assert_never(never)
+
+
+def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: str) -> Json:
+    """An answer that has secrets, checked, with a mask for each."""
+    try:
+        plain = plain_json(output)
+    except (ValueError, TypeError):  # the error would show it
+        raise InvalidAnswer(f"the {what} is no JSON") from None
+    sealed, wrong = places.seal(plain), None
+    try:
+        adapter = reply_types.get(event.id)
+        if adapter is None:
+            _check_schema(event.reply_schema, plain, what)
+        else:
+            checked_value(plain, adapter, what)
+    except InvalidAnswer as error:
+        told = [{**each, "msg": cut(each["msg"], sealed)} for each in error.errors]
+        wrong = InvalidAnswer(cut(str(error), sealed), errors=told)
+    if wrong is None and places.lost(sealed):
+        wrong = InvalidAnswer(f"the {what} has a mask in the place of a secret")
+    if wrong is not None:
+        raise wrong
+    return sealed
 
 
 def _check_schema(schema: Json, value: Json, what: str) -> None:
@@ -318,6 +358,5 @@ def check_in_time(state: RunState, interrupt_id: str, stamp: tuple[str, float]) 
     """
     by, at = stamp
     for event in state.pending:
-        late = event.expires_at is not None and at > event.expires_at
-        if event.id == interrupt_id and late and by != "expiry":
+        if event.id == interrupt_id and event.is_late(at) and by != "expiry":
             raise Conflict(f"interrupt {interrupt_id!r} has expired: it takes no answer any more")

@@ -50,6 +50,11 @@ def wanted(interrupt: PendingInterrupt) -> str:
             return "nb.answer_external(token, value) answers it"
         case "approval" | "edit" | "confirmation":
             return f"answers={{{name!r}: True}} approves it, answers={{{name!r}: False}} refuses"
+        case "outcome":
+            return (
+                f"answers={{{name!r}: nb.Restart()}} runs it again, nb.Respond(value) gives its result, "
+                "nb.Reject() lets it fail"
+            )
         case "budget":
             return "answer with a number above 0 to go on"
         case "choice" | "value":
@@ -109,8 +114,11 @@ def result_of(
         case RunFailed() as failed:
             said = f"{failed.error}: {failed.message}"
             raise error or RunError(said, messages=paused_messages(state))
-        case RunCancelled(by=by):
-            raise Cancelled(f"the run was cancelled (by {by})", messages=paused_messages(state))
+        case RunCancelled(by=by, still_running=left):
+            names = [call.name for call in state.calls.values() if call.id in left]
+            told = f"; {', '.join(names)} still ran: whether it took effect is not known"
+            said = f"the run was cancelled (by {by}){told if names else ''}"
+            raise Cancelled(said, messages=paused_messages(state))
         case None:
             raise RunNotFinished(
                 f"the run is {status_of(state)}, so there is no result yet: `await run` waits for it"

@@ -6,32 +6,37 @@ is never run again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from nbagent.core.base.errors import RunError
-from nbagent.core.base.events import Resolved
-from nbagent.core.base.process import has_ended, this_process
+from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
+from nbagent.core.base.interrupts import Restart, digest_of
+from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.state.next_step import Wait, next_step
-from nbagent.core.state.retry import named_with_owner
 from nbagent.core.state.state import CallState, RunState, running_calls
+from nbagent.core.tools.spec import RunSpec
+
+from .answers import tools_at
+from .heartbeat import Others
 
 POLL = 0.25
 """Seconds between looks at a store that tells nobody what is written to it."""
-UNHEARD = 300.0
-"""Seconds without news after which a process that should go on with a run is not waited for."""
 
 Turn: TypeAlias = Literal["ended", "nobody's", "ours", "theirs", "lost"]
 """Who makes the run go on: nobody before an answer comes, we, somebody else, or nobody ever again."""
 
+Lost: TypeAlias = tuple[tuple[str, ...], CallState]
+"""The scope of a call, and the call."""
 
-def whose_turn(state: RunState, driver: str, *, is_driven_here: bool, silent: float) -> Turn:
-    """Who makes the run go on, seen from a handle that does not drive it.
+
+def whose_turn(state: RunState, driver: str, others: Others, *, is_driven_here: bool) -> Turn:
+    """Who makes the run go on, beside a driver of the handle that asks; a lost call does not go on.
 
     Args:
         state: where the run stands.
         driver: the process that took the run on last.
+        others: what is known of the other processes.
         is_driven_here: whether any handle's driver in this process is at work.
-        silent: seconds since the journal was last seen to move.
     """
     if state.outcome is not None:
         return "ended"
@@ -39,40 +44,90 @@ def whose_turn(state: RunState, driver: str, *, is_driven_here: bool, silent: fl
         started = running_calls(state)
         if not started:
             return "nobody's"
-        is_lost = lost_calls(state, is_driven_here=is_driven_here, silent=silent)
-        return "lost" if is_lost else "theirs"
+        return "lost" if lost_calls(state, others, is_driven_here=is_driven_here) else "theirs"
     if driver == this_process():
-        return "theirs" if is_driven_here or silent < POLL else "ours"
-    if not driver or has_ended(driver):
-        return "ours"
-    return "theirs" if silent < UNHEARD else "ours"
+        return "theirs" if is_driven_here or others.silent < POLL else "ours"
+    return "ours" if not driver or others.has_ended(driver) else "theirs"
 
 
-def lost_calls(state: RunState, *, is_driven_here: bool, silent: float) -> list[CallState]:
-    """The calls that were started by somebody who is gone; see ``whose_turn``."""
+def lost_calls(state: RunState, others: Others, *, is_driven_here: bool) -> list[Lost]:
+    """The calls that were started by somebody who is gone, and where; see ``whose_turn``."""
 
     def is_lost(call: CallState) -> bool:
         if call.owner == this_process():
-            return not is_driven_here and silent >= POLL
-        return bool(has_ended(call.owner))
+            return not is_driven_here and others.silent >= POLL
+        return others.has_ended(call.owner)
 
-    return [call for call in running_calls(state) if is_lost(call)]
+    return [(scope, call) for scope, call in _running(state) if is_lost(call)]
 
 
-def loss(state: RunState, lost: list[CallState]) -> RunError:
-    """The error of a run that cannot go on, as nobody knows what these calls came to."""
-    return RunError(
-        f"these calls were started and never ended, and who ran them is gone: {named_with_owner(lost)}. Whether "
-        "they took effect is not known, so they are not run again",
-        messages=state.messages,
-    )
+def _running(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
+    for call in state.calls.values():
+        if call.status == "running":
+            yield scope, call
+        if call.child is not None:
+            yield from _running(call.child, (*scope, call.id))
+
+
+def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[StoredEvent]:
+    """What is written of calls whose process is gone: a question, and where it is safe its answer.
+
+    A body may have done its work, so that a person says what becomes of the call; one that is declared
+    idempotent is run again, and so is an agent in which nothing had begun.
+    """
+    events: list[StoredEvent] = []
+    if state.outcome is not None:  # somebody ended the run meanwhile
+        return events
+    for scope, call in lost:
+        current = _inside(state, scope).calls.get(call.id)
+        if current is None or (current.status, current.attempt) != ("running", call.attempt):
+            continue  # another handle has found it, too
+        tool = tools_at(state, scope, spec.tools).get(call.name)
+        now, input_ = spec.clock(), call.input if call.cleared is None else call.cleared
+        asked = Interrupted(
+            at=now,
+            scope=scope,
+            id=spec.new_id(),
+            call_id=call.id,
+            tool_name=call.name,
+            kind="lost",
+            expects="outcome",
+            input=input_,
+            metadata={
+                "message": f"The {describe_process(call.owner)}, which ran {call.name}, is gone: whether "
+                "it took effect is not known."
+            },
+            digest="" if tool is None else digest_of(tool.name, input_, tool.input_schema),
+            reply_schema=None if tool is None else tool.output_schema,
+        )
+        events.append(asked)
+        if tool is not None and (tool.options.idempotent or tool.options.inner is not None):
+            by, me = "idempotent=True", this_process()
+            again = Restart()
+            events.append(
+                Resolved(
+                    at=now,
+                    scope=scope,
+                    id=asked.id,
+                    call_id=call.id,
+                    resolution=again,
+                    by=by,
+                    owner=me,
+                )
+            )
+    return events
+
+
+def _inside(state: RunState, scope: tuple[str, ...]) -> RunState:
+    for call_id in scope:
+        call = state.calls.get(call_id)
+        state = (call.child if call is not None else None) or RunState()
+    return state
 
 
 def next_driver(state: RunState, answer: Resolved) -> str:
     """Who goes on after an answer: who takes it, or the process whose body waits at its line."""
-    for call_id in answer.scope:
-        state = state.calls[call_id].child or RunState()
-    call = state.calls.get(answer.call_id)
+    call = _inside(state, answer.scope).calls.get(answer.call_id)
     if call is None or answer.id not in call.asked or has_ended(call.owner) is not False:
         return this_process()
     return call.owner

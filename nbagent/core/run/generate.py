@@ -108,7 +108,8 @@ def replies_of(
 def _reply(name: str, value: Any, kind: type[Any]) -> AnyResolution:
     if not isinstance(value, kind):
         raise InvalidAnswer(
-            f"{name} takes what nb.{name.removesuffix('s')} makes, not {value!r:.80}"
+            f"{name} takes what nb.{name.removesuffix('s')} makes, not a value of type "
+            f"{type(value).__name__}"
         )
     resolution: AnyResolution = value
     named_by(resolution)
@@ -217,8 +218,8 @@ def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, par
     if len(set(ids)) != len(ids):
         raise InvalidAnswer("one interrupt is answered twice in this call")
     left = [e for e in state.pending if e.id not in ids]
-    late = [e for e in left if e.expires_at is not None and e.expires_at < now]
-    left = [e for e in left if e not in late]
+    late = [e for e in left if e.is_late(now)]
+    left = [e for e in left if not e.is_late(now)]
     _check_left(state, spec, left, partial=partial)
     asked = {event.id: event for event in state.pending}
     for event in events:

@@ -31,7 +31,7 @@ class Host(Protocol):
         """Wait inside a cell, so that forms still work; if the wait is stopped, so is the run."""
 
     def wait_sync(self, run: Any, future: Future[None]) -> None:
-        """The same for synchronous code."""
+        """Wait in synchronous code; ``Run.wait`` stops the run where Ctrl+C stops the wait."""
 
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A mime bundle of a value that shows richer than its JSON, or None."""
@@ -72,7 +72,7 @@ class ScriptHost:
         await asyncio.wrap_future(future)
 
     def wait_sync(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
-        """Just wait; ``Run.wait`` stops the run where the program is stopped."""
+        """Just wait."""
         future.result()
 
     def present(self, value: Any, /) -> dict[str, Any] | None:  # noqa: ARG002 - Host

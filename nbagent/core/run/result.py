@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,17 +64,28 @@ class Call:
 
 
 class Receipt:
-    """What an answer gives back: await it to be sure that the store took it."""
+    """What an answer gives back: await it to be sure that the store took it.
 
-    def __init__(self, event: StoredEvent) -> None:
-        self.event = event
+    Mostly that is so already; where the store must be waited for, awaiting raises what it came to:
+    ``Conflict`` where somebody else was first, ``StoreError`` where it failed.
+    """
+
+    def __init__(self, answer: Future[StoredEvent]) -> None:
+        self._answer = answer
+
+    @property
+    def event(self) -> StoredEvent:
+        """What was stored; waits for it, so not for an event loop."""
+        return self._answer.result()
 
     def __await__(self) -> Generator[Any, None, None]:
-        return
-        yield
+        if self._answer.done():
+            self._answer.result()
+            return
+        yield from asyncio.wrap_future(self._answer).__await__()
 
     def __repr__(self) -> str:
-        return "<answer accepted>"
+        return "<answer accepted>" if self._answer.done() else "<answer on its way to the store>"
 
 
 def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[Call]]:

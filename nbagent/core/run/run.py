@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import Any
 
+from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed, StoredEvent
 from nbagent.core.base.interrupts import (
@@ -91,13 +92,15 @@ class Run:
         return result_of(session.state, session.spec, session.error, session.values)
 
     def __repr__(self) -> str:
-        return f"<Run of {self.agent}: {self.status}{self._detail()}>"
+        return escaped(f"<Run of {self.agent}: {self.status}{self._detail()}>")
 
     def _detail(self) -> str:
-        """What it asks, or why it failed, in few words."""
+        """What it asks or waits for, or why it failed, in few words."""
         failure = self._session.state.outcome
         if isinstance(failure, RunFailed):
             return bounded(f", {failure.error}: {' '.join(failure.message.split())}")
+        if self._session.awaited:
+            return bounded(f", waits for {self._session.awaited}")
         questions = [f"{i.tool_name or 'the limit'} {asks(i)}" for i in self.interrupts]
         if not questions:
             return ""
@@ -111,14 +114,16 @@ class Run:
 
     async def _wait(self) -> Result:
         session = self._session
-        while True:  # an answer may have come as the wait ended
-            await session.host.wait(self, session.when_over())
-            if session.is_over():
-                return self._outcome()
+        with session.stopped_by_keyboard():
+            while True:  # an answer may have come as the wait ended
+                await session.host.wait(self, session.when_over())
+                if session.is_over():
+                    return self._outcome()
 
     async def settled(self) -> Run:
         """Wait until nothing can go on without an answer, or until the end; gives back the run."""
-        await self._session.host.wait(self, self._session.when_settled())
+        with self._session.stopped_by_keyboard():
+            await self._session.host.wait(self, self._session.when_settled())
         return self
 
     def wait(self) -> Result:
@@ -130,14 +135,11 @@ class Run:
         session = self._session
         if running_loop() is session.loop:
             raise UsageError("this run lives on the loop that runs here: use `await run`")
-        try:
+        with session.stopped_by_keyboard():
             while True:  # an answer may have come as the wait ended
                 session.host.wait_sync(self, session.when_over())
                 if session.is_over():
                     return self._outcome()
-        except KeyboardInterrupt:  # wherever it comes: the host knows of it only while it waits
-            session.stop(by="keyboard")
-            raise
 
     def _outcome(self) -> Result:
         session = self._session
@@ -203,7 +205,8 @@ class Run:
     def retry(self) -> Run:
         """Go on after a failure, from the last good state: finished calls are kept, answers too.
 
-        What tools came to while the store failed is stored now; they are not run again.
+        What tools came to while the store failed is stored now; they are not run again. Of two retries
+        one counts; where the store must be waited for, that comes out later, and the other is logged.
 
         Raises:
             UsageError: the run has not failed; or another process ran a tool when it did, which may

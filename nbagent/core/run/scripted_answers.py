@@ -24,19 +24,25 @@ Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterr
 def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
     """What a value given in ``answers=`` means for this interrupt.
 
-    A resolution is itself. Where a tool asks whether it may run, or go on, True lets it and False
+    A resolution is itself, and nothing else says what becomes of a lost call. Where a tool asks whether it may run, or go on, True lets it and False
     refuses, and nothing else will do. Otherwise it is the answer.
 
     Raises:
-        InvalidAnswer: an approval is given something else, or the resolution is another interrupt's.
+        InvalidAnswer: an approval or a lost call is given something else, or the resolution is another interrupt's.
     """
     if isinstance(value, AnyResolution):
         return settles(interrupt, value)[1]
+    if interrupt.expects == "outcome":
+        raise InvalidAnswer(
+            f"{interrupt.tool_name!r} was running when its process ended, and answers= has {value!r:.80} "
+            "for it: give nb.Restart() to run it again, nb.Respond(value) for its result, or nb.Reject()"
+        )
     if not is_approval(interrupt):
         return Respond(output=value)
     if not isinstance(value, bool):
         raise InvalidAnswer(
-            f"{interrupt.tool_name!r} asks for approval, and answers= has {value!r:.80} for it: give "
+            f"{interrupt.tool_name!r} asks for approval, and answers= has a value of type "
+            f"{type(value).__name__} for it: give "
             "True to run it, False to refuse, or nb.Respond(value) to answer in its place"
         )
     if not value:
@@ -60,7 +66,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
     if isinstance(answers, str) or not isinstance(answers, Mapping | Sequence):
         raise UsageError(
             "answers= is a list in the order of the questions, a dict by tool name, or a function of "
-            f"the interrupt, not {answers!r:.80}"
+            f"the interrupt, not a value of type {type(answers).__name__}"
         )
     known = _names(tools) | {""}
     unknown = (

@@ -8,14 +8,14 @@ another handle here.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from nbagent.core.base.errors import Conflict, Expired, NotPending, RunError, StoreError, UsageError
 from nbagent.core.base.events import (
@@ -32,15 +32,15 @@ from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message
 from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import Hooks
-from nbagent.core.call.threads import private_loop, running_loop
+from nbagent.core.call.threads import interruption, private_loop, running_loop
 from nbagent.core.engine.driver import Driver
 from nbagent.core.journal.journal import (
     Journal,
     RunEvent,
-    forget_unwritten,
-    unwritten_of,
+    finished,
 )
 from nbagent.core.journal.memory import MemoryStore
+from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.retry import check_known, check_none_ran_elsewhere
@@ -48,6 +48,7 @@ from nbagent.core.state.state import RunState, Status, running_calls, status_of
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
+from . import heartbeat
 from .answers import (
     AnyResolution,
     check_in_time,
@@ -58,15 +59,25 @@ from .answers import (
     remembered_at,
     resolved,
 )
-from .follow import POLL, loss, lost_calls, next_driver, whose_turn
+from .follow import POLL, Lost, Turn, about_lost, lost_calls, next_driver, whose_turn
 from .generate import rejected
+from .heartbeat import Others
 from .host import Place
 from .scripted_answers import Answers, AnswerSource
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+logger = logging.getLogger("nbagent")
 
 GRACE = 2.0
 """Seconds that a cancelled tool gets to stop."""
 TICK = 0.02
 """Seconds between looks at whether it has."""
+DEADLINE_LOOK = 60.0
+"""Seconds between looks at the clock while a question has a deadline."""
+DEADLINE_RETRY = 1.0
+"""Seconds until a deadline is applied that could not be, as when the store failed or a sibling runs."""
 
 
 class Session:
@@ -83,17 +94,21 @@ class Session:
     __slots__ = (
         "__weakref__",
         "_again",
+        "_deadline",
         "_driver",
         "_follows",
         "_is_active",
         "_is_stopping",
         "_is_told",
-        "_moved_at",
+        "_others",
         "_scripted",
         "_seen",
+        "_stopped",
         "_task",
         "_timer",
         "_waiting",
+        "_was_interrupted",
+        "_writing",
         "attended",
         "error",
         "host",
@@ -125,6 +140,10 @@ class Session:
         """Whether a driver is at work, or on its way to the loop."""
         self._is_stopping = False
         """Whether the run is being cancelled: no answer is taken and no driver started any more."""
+        self._stopped: Future[None] | None = None
+        """Done when it is cancelled, while it is being cancelled."""
+        self._was_interrupted: Callable[[], bool] = bool
+        """Whether Ctrl+C has told the program to end."""
         self._driver: Driver | None = None
         self._task: asyncio.Task[None] | None = None
         self._again = False
@@ -133,12 +152,15 @@ class Session:
         self._is_told = False
         """Whether the store tells of what others write."""
         self._timer: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        """When the clock is looked at again for questions whose time is over."""
         self._seen = -1
         """How long the journal was when it was last looked at."""
-        self._moved_at = time.monotonic()
-        """When the journal was last seen to move."""
+        self._others = Others(journal.store, journal.run_id)
         self._waiting: tuple[tuple[Callable[[], bool], Future[None]], ...] = ()
         """Who waits for the run, and for what."""
+        self._writing: tuple[Future[Any], ...] = ()
+        """What waits to be written, and what comes of it."""
         self._scripted: _ScriptedAnswers | None = None
         _open.add(self)
         if not place.attended and answers is not None:
@@ -176,6 +198,11 @@ class Session:
         return [call.name for call in self.state.calls.values() if call.status == "running"]
 
     @property
+    def awaited(self) -> str:
+        """Which processes out of sight the run waits for, in words; empty where there is none."""
+        return self._others.awaited if self.status == "running" and self.error is None else ""
+
+    @property
     def is_stored(self) -> bool:
         """Whether the run's journal outlives this process."""
         return not isinstance(self.journal.store, MemoryStore)
@@ -205,8 +232,7 @@ class Session:
             after=after,
             owner=this_process(),
         )
-        self.journal.append(started)
-        self.go_on()
+        self._then(self.journal.submit(lambda _state: [started]), lambda _events: self.go_on())
 
     def take_up(self) -> None:
         """Follow a run that was read from its store, and watch over what waits in it already."""
@@ -225,7 +251,16 @@ class Session:
                 raise UsageError(f"only a failed run is retried; this one is {status_of(state)}")
             return [event, *self._unwritten(state, state.outcome)]
 
-        self.journal.commit(decide)
+        self._submit(decide, lambda _events: self._retried(), self._not_retried)
+
+    def _not_retried(self, error: BaseException) -> None:
+        if isinstance(error, StoreError):
+            self._lost(error)
+            return
+        logger.warning("the retry of run %s was refused: %s", self.run_id, error)
+        self.follow()
+
+    def _retried(self) -> None:
         forget_unwritten(self.run_id)
         self.error = None
         for waiting in self.state.pending:
@@ -239,10 +274,9 @@ class Session:
         if at is None and isinstance(state.outcome, RunFailed):
             events += self._unwritten(state, state.outcome)
         journal = Journal(spec.new_id(), self.journal.store)
-        journal.append(*events)
         place = Place(self.host, self.attended, self.loop)
         made = Session(spec, journal, place, values=self.values)
-        made.take_up()
+        made._then(journal.submit(lambda _state: events), lambda _events: made.take_up())
         return made
 
     def _unwritten(self, state: RunState, failed: RunFailed) -> Sequence[StoredEvent]:
@@ -250,6 +284,51 @@ class Session:
         check_none_ran_elsewhere(state, failed)
         check_known(state, failed)
         return unwritten_of(self.run_id, state)
+
+    def _submit(
+        self,
+        decide: Callable[[RunState], Sequence[StoredEvent]],
+        go_on: Callable[[Sequence[StoredEvent]], R],
+        failed: Callable[[BaseException], None],
+    ) -> Future[R]:
+        """Write what a person decides; where that is refused, others may have gone on with the run."""
+        try:
+            return self._then(self.journal.submit(decide), go_on, failed)
+        except Exception:
+            self.follow()
+            raise
+
+    def _then(
+        self,
+        written: Future[T],
+        go_on: Callable[[T], R],
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> Future[R]:
+        """What comes once this is written: now, or on the thread that writes it.
+
+        Where it fails later, it is the run's ``error``, unless ``failed`` takes it.
+
+        Raises:
+            Exception: it has failed already.
+        """
+        if written.done():
+            return finished(go_on(written.result()))
+        after: Future[R] = Future()
+        with _waiting_lock:
+            self._writing += (after,)
+
+        def settle(done: Future[T]) -> None:
+            try:
+                after.set_result(go_on(done.result()))
+            except BaseException as error:
+                after.set_exception(error)
+                self.call_soon(partial(failed or self._lost, error))
+            with _waiting_lock:
+                self._writing = tuple(one for one in self._writing if one is not after)
+            self.notify()
+
+        written.add_done_callback(settle)
+        return after
 
     # --- driving
 
@@ -262,7 +341,8 @@ class Session:
         with _lock:
             if self.loop.is_closed():
                 self.loop = running_loop() or private_loop()
-                self._driver = self._task = None
+                self._driver = self._task = self._deadline = self._stopped = None
+                self.loop.call_soon_threadsafe(self._look_at_deadlines)
                 if self._scripted is not None:
                     self._scripted.look_again()
             return self.loop
@@ -287,6 +367,7 @@ class Session:
         """Start a driver, or wake the one at work. Only ever called on the run's loop."""
         if self._task is not None and not self._task.done() and self._driver is not None:
             self._again |= self._driver.stopped  # a retry came while it was still ending
+            self.error = None
             self._driver.wake()
             return
         if self._is_stopping:
@@ -297,8 +378,11 @@ class Session:
         self._driver.values = self.values
         name = f"nbagent run {self.run_id}"
         self._task = self.loop.create_task(self._driver.drive(), name=name)
+        self._was_interrupted = interruption()
         _driven.add(self)
         self._task.add_done_callback(self._ended)
+        end = heartbeat.begin(self.journal.store)
+        self._task.add_done_callback(lambda _: end())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = _error_of(task)
@@ -310,6 +394,10 @@ class Session:
         self._driver = self._task = None  # a paused run is data
         self._is_active = False
         _driven.discard(self)
+        if task.cancelled() and not self._is_stopping and self._was_interrupted():
+            self._again, self.error = False, None
+            self._cancelled("keyboard")
+            return
         if self._again:
             self._again, self.error = False, None
             self._drive()
@@ -364,36 +452,61 @@ class Session:
             self._timer.cancel()
             self._timer = None
         try:
-            self.journal.catch_up()
+            looked = self.journal.look()
         except StoreError as error:
             self._lost(error)
             return
+        if looked.done():
+            self._looked()
+        else:
+            self._then(looked, lambda _: self.call_soon(self._looked))
+
+    def _looked(self) -> None:
         state = self.state
         moved = state.position != self._seen
         if moved:
-            self._seen, self._moved_at = state.position, time.monotonic()
+            self._seen = state.position
+            self._others.moved()
         if self._is_active or self._is_stopping:
             if moved:
                 self.go_on()
             again = state.asks and not self._is_told
+            if again:
+                self._whose_turn(state)
         else:
             again = self._take_turn(state, moved=moved)
-        if again:
+        if again and self._timer is None:
             self._timer = self._home().call_later(POLL, _look, weakref.ref(self))
 
     def _take_turn(self, state: RunState, *, moved: bool) -> bool:
         """Go on with the run where it is this handle's turn; whether to look again later."""
-        here = any(session.run_id == self.run_id for session in set(_driven))
-        silent = time.monotonic() - self._moved_at
-        whose = whose_turn(state, self.journal.driver, is_driven_here=here, silent=silent)
+        whose = self._whose_turn(state)
         if whose == "ours":
             self.go_on()
-        elif whose == "lost":
-            calls = lost_calls(state, is_driven_here=here, silent=silent)
-            self._lost(loss(state, calls))
-        elif moved:
+        elif moved and whose != "lost":
             self._lost(None)
         return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_told)
+
+    def _whose_turn(self, state: RunState) -> Turn:
+        """Who makes the run go on; what became of calls whose process is gone is asked."""
+        here = any(session.run_id == self.run_id for session in set(_driven))
+        whose = whose_turn(state, self.journal.driver, self._others, is_driven_here=here)
+        if whose == "lost":
+            self._ask_about(lost_calls(state, self._others, is_driven_here=here))
+        return whose
+
+    def _ask_about(self, lost: Sequence[Lost]) -> None:
+        """Ask what became of calls whose process is gone; see ``about_lost``."""
+
+        def asked(written: Sequence[StoredEvent]) -> None:
+            self._lost(None)
+            if any(isinstance(event, Resolved) for event in written):
+                self.go_on()
+
+        try:
+            self._then(self.journal.submit(lambda state: about_lost(state, lost, self.spec)), asked)
+        except StoreError as error:
+            self._lost(error)
 
     def _lost(self, why: BaseException | None) -> None:
         """Note why the run cannot go on, or that it does; its state may be another by now."""
@@ -404,8 +517,14 @@ class Session:
 
     # --- answering
 
-    def resolve(self, interrupt_id: str, resolution: AnyResolution, *, by: str) -> StoredEvent:
-        """Settle an interrupt; safe from any thread. See ``Run.resolve``."""
+    def resolve(
+        self, interrupt_id: str, resolution: AnyResolution, *, by: str
+    ) -> Future[StoredEvent]:
+        """Settle an interrupt; safe from any thread. See ``Run.resolve``.
+
+        Returns:
+            The event, once it is stored; what can be refused now raises now.
+        """
         if by != "expiry":
             self.apply_deadlines()
         stamp = (by, self.spec.clock())
@@ -417,11 +536,20 @@ class Session:
             return [event.model_copy(update={"owner": next_driver(state, event)})]
 
         asked = {event.id: event for event in self.state.pending}
-        try:
-            answer = self.journal.commit(decide)[0]
-        except (Conflict, StoreError):  # somebody's answer may have been stored all the same
-            self.follow()
-            raise
+        answered = partial(self._resolved, asked)
+        return self._submit(decide, answered, partial(self._not_resolved, by))
+
+    def _not_resolved(self, by: str, error: BaseException) -> None:
+        if by != "expiry":
+            logger.warning("an answer to run %s was not taken: %s", self.run_id, error)
+        if isinstance(error, StoreError) and by != "expiry":
+            self._lost(error)  # for who waits for the run, and not for the answer
+        self.follow()
+
+    def _resolved(
+        self, asked: Mapping[str, Interrupted], written: Sequence[StoredEvent]
+    ) -> StoredEvent:
+        answer = written[0]
         if isinstance(answer, Resolved) and answer.id in asked:
             memory = remembered_at(self.state, answer.scope, self.spec.tools, self.spec.remembered)
             remember(asked[answer.id], answer.resolution, memory, self.run_id)
@@ -464,7 +592,7 @@ class Session:
         """Settle the questions whose time is over."""
         now = self.spec.clock()
         for event in self.state.open:
-            if event.expires_at is None or event.expires_at > now:
+            if not event.is_late(now):
                 continue
             if event.on_expire == "fail":
                 self._fail_expired(event)
@@ -472,11 +600,30 @@ class Session:
                 with suppress(Conflict, NotPending):
                     self.resolve(event.id, expiry_of(event), by="expiry")
 
-    def _watch_deadline(self, event: Interrupted) -> None:
-        """Apply the end of this question's time when it comes; only called on the run's loop."""
-        if event.expires_at is not None:
-            delay = max(0.0, event.expires_at - self.spec.clock())
-            self.loop.call_later(delay, self.apply_deadlines)
+    def _watch_deadline(self, event: Interrupted, *, if_late: float = 0.0) -> None:
+        """Apply the end of this question's time when it comes; only called on the run's loop.
+
+        The run's clock may be set meanwhile, and the loop's stands still while the machine sleeps: so it is
+        looked at again and again.
+        """
+        if event.expires_at is None:
+            return
+        now = self.spec.clock()
+        left = if_late if event.is_late(now) else event.expires_at - now
+        due = self.loop.time() + min(left, DEADLINE_LOOK)
+        if self._deadline is not None:
+            if self._deadline.when() <= due:
+                return
+            self._deadline.cancel()
+        self._deadline = self.loop.call_at(due, self._look_at_deadlines)
+
+    def _look_at_deadlines(self) -> None:
+        self._deadline = None
+        try:
+            self.apply_deadlines()
+        finally:
+            for event in self.state.open:
+                self._watch_deadline(event, if_late=DEADLINE_RETRY)
 
     def _fail_expired(self, event: Interrupted) -> None:
         """Fail the run, as soon as no call runs any more whose result would be lost."""
@@ -488,9 +635,13 @@ class Session:
             return [failed] if waits else []
 
         messages = paused_messages(self.state)
-        if self.journal.commit(decide):
-            self.error = Expired(text, messages=messages)
-            self._abandon()
+
+        def abandon(written: Sequence[StoredEvent]) -> None:
+            if written:
+                self.error = Expired(text, messages=messages)
+                self._abandon()
+
+        self._then(self.journal.submit(decide), abandon)
 
     # --- waiting
 
@@ -508,8 +659,10 @@ class Session:
         return self.is_settled() and (ended or not self.attended)
 
     def is_settled(self) -> bool:
-        """Whether nothing can go on without an answer, or the run has ended."""
+        """Whether nothing can go on without an answer or another process, or the run has ended."""
         if self._scripted is not None and self._scripted.undecided:
+            return False
+        if self._writing:
             return False
         if self._is_active:  # a body that waits at the line where it asks keeps its driver
             asks = any(event.kind == "ask" for event in self.state.pending)
@@ -550,31 +703,78 @@ class Session:
         """Stop for good: finished results are kept, a body that won't stop is left behind."""
         self._is_stopping = True
         loop = self._home()
+        if self._stopped is not None:
+            return self._stopped
         if loop is not running_loop() or self._task is not None:
-            return asyncio.run_coroutine_threadsafe(self._stop(by), loop)
-        self._cancelled(by)
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
+            self._stopped = asyncio.run_coroutine_threadsafe(self._stop(by), loop)
+            return self._stopped
+        return self._cancelled(by)
+
+    @contextmanager
+    def stopped_by_keyboard(self) -> Iterator[None]:
+        """Code that waits for the run: Ctrl+C cancels it, and goes on when that is stored.
+
+        A run that another process goes on with is only waited for no more.
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self._is_followed:
+                raise
+            try:
+                stopped = self.stop(by="keyboard")
+                if running_loop() is not self.loop:
+                    with suppress(TimeoutError):  # something holds up the loop of the run
+                        stopped.result(2 * GRACE)
+            finally:  # also where it is pressed again
+                self._end_at_once("keyboard")
+            raise
+        except asyncio.CancelledError:
+            if interruption()() and not self._is_followed:  # and its loop is about to be closed
+                self._end_at_once("keyboard")
+            raise
+
+    @property
+    def _is_followed(self) -> bool:
+        """Whether another process, as far as is known a living one, goes on with the run."""
+        driver = self.journal.driver
+        is_theirs = bool(driver) and driver != this_process() and not self._is_active
+        return is_theirs and self.status == "running" and not self._others.has_ended(driver)
+
+    def _end_at_once(self, by: str) -> None:
+        """Store that the run is cancelled, from any thread, whatever still runs."""
+        if self.state.position == 0:  # its first event was on its way
+            with suppress(UsageError):
+                self.journal.catch_up()
+        if self.state.position and self.state.outcome is None:
+            left = () if self._driver is None else self._driver.left_bodies
+            self.journal.end(RunCancelled(at=self.spec.clock(), by=by, still_running=left))
 
     async def _stop(self, by: str) -> None:
         driver, task = self._driver, self._task
-        if driver is None or task is None:
-            self._cancelled(by)
-            return
-        driver.stop()
-        task.cancel()
+        still_running: tuple[str, ...] = ()
         try:
-            await _bodies_end(driver, task)
+            if driver is not None and task is not None:
+                driver.stop()
+                task.cancel()
+                await _bodies_end(driver, task)
+                still_running = driver.left_bodies
         finally:
-            self._cancelled(by, driver.running_bodies)
+            stored = self._cancelled(by, still_running)
+        await asyncio.wrap_future(stored)
 
-    def _cancelled(self, by: str, still_running: tuple[str, ...] = ()) -> None:
+    def _cancelled(self, by: str, still_running: tuple[str, ...] = ()) -> Future[None]:
+        """Write that the run was cancelled, after all that waits to be written."""
         event = RunCancelled(at=self.spec.clock(), by=by, still_running=still_running)
-        self.journal.end(event)
-        # one that had failed already may be tried again
-        self._is_active = self._is_stopping = False
-        self._progressed()
+
+        def stopped(_: None) -> None:
+            # one that had failed already may be tried again
+            self._is_active = self._is_stopping = False
+            self._stopped = None
+            self._progressed()
+
+        began = bool(self.state.position or self._writing)
+        return self._then(self.journal.submit_end(event) if began else finished(None), stopped)
 
     def _abandon(self) -> None:
         """The run has ended: leave the bodies that wait for answers nobody can give any more."""
@@ -621,9 +821,20 @@ class _ScriptedAnswers:
                 try:
                     resolution = self._source.next(interrupt)
                     if resolution is not None:
-                        self._session.resolve(interrupt_id, resolution, by="answers=")
+                        given = self._session.resolve(interrupt_id, resolution, by="answers=")
+                        given.add_done_callback(partial(self._given, interrupt_id))
+                        return
                 except Exception as error:  # for whoever awaits the run, which stays paused
                     self.wrong[interrupt_id] = error
+        self._decided(interrupt_id)
+
+    def _given(self, interrupt_id: str, given: Future[Any]) -> None:
+        error = given.exception()
+        if isinstance(error, Exception):
+            self.wrong[interrupt_id] = error
+        self._decided(interrupt_id)
+
+    def _decided(self, interrupt_id: str) -> None:
         self.undecided.discard(interrupt_id)
         self._session.notify()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -15,6 +16,7 @@ from nbagent.core.tools.spec import RunSpec, new_id
 
 from .generate import Pending
 from .host import Place, current_host
+from .result import Result
 from .run import Run, session_of
 from .scripted_answers import Answers, check_answers
 from .session import Session
@@ -48,19 +50,35 @@ class Options:
         check_answers(self.answers, spec.tools)
 
 
-def launch(spec: RunSpec, prompt: str, options: Options, *, blocking: bool = False) -> Run:
+def launch(spec: RunSpec, prompt: str, options: Options) -> Run:
     """Start a run; or send the prompt in the run before, where it is to be queued there.
 
     Args:
         spec: the agent's; its store is the options'.
         prompt: what to do.
         options: the rest of what it was asked for.
-        blocking: whether the caller's thread is going to wait, so that its loop cannot be used.
     """
+    run, begin = _prepared(spec, prompt, options, blocking=False)
+    begin()
+    return run
+
+
+def launch_and_wait(spec: RunSpec, prompt: str, options: Options) -> Result:
+    """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
+    run, begin = _prepared(spec, prompt, options, blocking=True)
+    with session_of(run).stopped_by_keyboard():
+        begin()
+        return run.wait()
+
+
+def _prepared(
+    spec: RunSpec, prompt: str, options: Options, *, blocking: bool
+) -> tuple[Run, Callable[[], None]]:
+    """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
     options.check(spec)
     text, after = checked_prompt(prompt), options.after
     if after is not None and options.pending == "queue" and session_of(after).queue(text):
-        return after
+        return after, lambda: None
     if after is not None and options.pending == "reject":
         session_of(after).dismiss()
     messages = [*_history(after), user(text)]
@@ -70,16 +88,14 @@ def launch(spec: RunSpec, prompt: str, options: Options, *, blocking: bool = Fal
     journal, place = Journal(new_id(), options.store), Place(host, attended, loop)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
-    host.started(run, on_rerun=options.on_rerun)
-    session.start(messages, after=after.id if after is not None else None)
-    try:
+
+    def begin() -> None:
+        host.started(run, on_rerun=options.on_rerun)
+        session.start(messages, after=after.id if after is not None else None)
         if attended and options.show:
             host.show(run)
-    except KeyboardInterrupt:  # it comes before the waiting that it is meant to end
-        if blocking:
-            session.stop(by="keyboard")
-        raise
-    return run
+
+    return run, begin
 
 
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:

@@ -46,7 +46,9 @@ def started(call: CallState, event: ToolStarted) -> CallState:
 
 def interrupted(call: CallState, event: Interrupted) -> CallState:
     """It waits for an answer."""
-    if event.ask is not None:
+    if event.kind == "lost":
+        call = evolve(call, lost=event)
+    elif event.ask is not None:
         call = evolve(call, asked={**call.asked, event.id: event})
     else:
         call = evolve(call, pause=event, resumed=None, judged=_judged(call, event))
@@ -62,7 +64,8 @@ def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
 
 def resolved(call: CallState, event: Resolved) -> CallState:
     """What it waited for has its answer."""
-    pause = call.asked.get(event.id, call.pause)
+    lost = call.lost if call.lost is not None and call.lost.id == event.id else None
+    pause = lost or call.asked.get(event.id, call.pause)
     call = evolve(call, record=(*call.record, _record(pause, event)))
     if event.id in call.asked:
         return _told(call, event)
@@ -70,7 +73,10 @@ def resolved(call: CallState, event: Resolved) -> CallState:
         case Respond(output=output):
             return answered(call, output)
         case Reject(reason=reason):
-            return answered(call, rejection_text(call.name, reason), error=True)
+            told = loss_text if lost else rejection_text
+            return answered(call, told(call.name, reason), error=True)
+        case Restart() if lost:  # as it was: with what was shown, approved and answered before
+            return asked_or(evolve(call, lost=None), event.at)
         case Restart() as restart:
             return asked_or(_restarted(call, restart), event.at)
 
@@ -124,7 +130,13 @@ def answered(call: CallState, output: Json, *, error: bool = False) -> CallState
     if call.record:
         part["nbagent"] = list(call.record)
     return evolve(
-        call, status="done", result=freeze(part), answer=freeze(answer), child=None, asked={}
+        call,
+        status="done",
+        result=freeze(part),
+        answer=freeze(answer),
+        child=None,
+        asked={},
+        lost=None,
     )
 
 
@@ -132,6 +144,15 @@ def rejection_text(tool_name: str, reason: str | None) -> str:
     """What the model is told of a refused call."""
     why = f" The reason: {reason}" if reason else ""
     return f"A person rejected this call of {tool_name}; it was not run.{why}"
+
+
+def loss_text(tool_name: str, reason: str | None) -> str:
+    """What the model is told of a call that was let fail after its process had gone."""
+    why = f" A person says: {reason}" if reason else ""
+    return (
+        f"What ran this call of {tool_name} stopped while it ran: whether it took effect is not "
+        f"known, and it is not run again.{why}"
+    )
 
 
 def edit_note(input_: Json) -> str:

@@ -31,6 +31,7 @@ def forked(
 ) -> list[StoredEvent]:
     """The events up to a question, or all of them, with new ids for what is still asked.
 
+    An answer with which a body is about to run is the original's, which runs it: the fork asks again.
     With ``at``, what other calls did before the next turn is kept too: it was done, and a fork must
     not do it again.
 
@@ -49,7 +50,7 @@ def forked(
         kept.pop()
     if kept and isinstance(kept[-1], RunFailed):
         kept.append(RunRetried(at=now, by="fork", owner=this_process()))
-    _check_known(kept)
+    kept = _without_taken(kept, _known(kept))
     answered = {event.id for event in kept if isinstance(event, Resolved)}
     return [
         _asked_anew(event, new_id())
@@ -65,7 +66,33 @@ def _asked_anew(event: Interrupted, new_id: str) -> Interrupted:
     return event.model_copy(update={"id": new_id, "external": external})
 
 
-def _check_known(events: Sequence[StoredEvent]) -> None:
+def _without_taken(events: list[StoredEvent], state: RunState) -> list[StoredEvent]:
+    """The events without the answers that the original acts on, as nothing has come of them yet."""
+    last: dict[Path, StoredEvent] = {}
+    for event in events:
+        call_id = getattr(event, "call_id", "")
+        if call_id:
+            last[*event.scope, call_id] = event
+    taken = {
+        event.id
+        for path, event in last.items()
+        if isinstance(event, Resolved) and _is_ready(state, path)
+    }
+    return [e for e in events if not (isinstance(e, Resolved) and e.id in taken)]
+
+
+def _is_ready(state: RunState, path: Path) -> bool:
+    """Whether the call at ``path`` goes on by itself."""
+    inside: RunState | None = state
+    for call_id in path[:-1]:
+        around = None if inside is None else inside.calls.get(call_id)
+        inside = None if around is None else around.child
+    call = None if inside is None else inside.calls.get(path[-1])
+    return call is not None and call.status == "ready"
+
+
+def _known(events: Sequence[StoredEvent]) -> RunState:
+    """The state of the fork; refused where a call's end is not known."""
     state = RunState()
     for event in events:
         state = apply(state, event)
@@ -75,6 +102,7 @@ def _check_known(events: Sequence[StoredEvent]) -> None:
             f"the calls of {', '.join(map(repr, running))} are running, or never ended: a fork could "
             "neither take their results nor run them again; wait with `await run.settled()`"
         )
+    return state
 
 
 def _until(events: Sequence[StoredEvent], at: str) -> list[StoredEvent]:
@@ -94,18 +122,26 @@ class _Independent:
         self._path = path
         self._over: list[Path] = []
         """Runs that went on with the answer, so that all they did since depends on it."""
+        self._failed: list[Path] = []
+        """Runs that failed, until they are retried: whose bodies then run again is no matter of the answer."""
 
     def keeps(self, event: StoredEvent) -> bool:
         """Whether the event does not depend on the answer; to be asked in the events' order."""
         scope = event.scope
-        if any(_is_under(scope, run) for run in self._over):
+        if isinstance(event, RunRetried):
+            self._failed.clear()
+        if any(_is_under(scope, run) for run in (*self._over, *self._failed)):
             return False
+        if isinstance(event, RunRetried):
+            return True
         call_id = getattr(event, "call_id", "")
         if call_id:
             where = (*scope, call_id)
             return not (_is_under(where, self._path) or _is_under(self._path, where))
         around = _is_under(self._path[:-1], scope)
-        if around and isinstance(event, ModelResponded | RunCompleted | RunFailed | RunCancelled):
+        if around and isinstance(event, RunFailed):
+            self._failed.append(scope)
+        elif around and isinstance(event, ModelResponded | RunCompleted | RunCancelled):
             self._over.append(scope)
         return not (around or _is_under(scope, self._path))
 

@@ -5,6 +5,7 @@ The state is a fold over the run's events (``fold.py``) or what a history says (
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from nbagent.core.base.messages import Json, dumps, text_of
@@ -31,10 +32,28 @@ class CallModel(_Bare):
     """Ask the model for its next message."""
 
 
-class RunCalls(NamedTuple):
-    """Attempt these calls, each on its own."""
+class RunCalls:
+    """Attempt these calls, each on its own; which ones is looked up where somebody asks."""
 
-    ids: tuple[str, ...]
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self._ids = ids
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The calls, in order."""
+        self._ids = ids = tuple(self._ids)
+        return ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunCalls) and other.ids == self.ids
+
+    def __hash__(self) -> int:
+        return hash(self.ids)
+
+    def __repr__(self) -> str:
+        return f"RunCalls({self.ids!r})"
 
 
 class Wait(_Bare):
@@ -70,8 +89,9 @@ def next_step(state: RunState) -> Step:
     if state.calls:
         if not state.calls.ready:
             return Wait()
-        ready = tuple(c.id for c in state.calls.values() if _can_go_on(c))
-        return RunCalls(ready) if ready else Wait()
+        if not any(map(_can_go_on, state.calls.waiting_to_run())):
+            return Wait()
+        return RunCalls(c.id for c in state.calls.waiting_to_run() if _can_go_on(c))
     if state.final is not None:
         output = state.final["output"]
         return Finish(output if isinstance(output, str) else dumps(output), output, by_tool=True)
@@ -82,7 +102,5 @@ def next_step(state: RunState) -> Step:
 
 
 def _can_go_on(call: CallState) -> bool:
-    """Whether a driver can do something for the call; not where all in it runs already."""
-    if call.status != "ready":
-        return False
+    """Whether a driver can do something for a call that is ready; not where all in it runs already."""
     return call.child is None or not isinstance(next_step(call.child), Wait)

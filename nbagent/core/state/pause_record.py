@@ -6,10 +6,11 @@ Each call of the turn carries the record of where it stands, under its part's ``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import MessagesError, StoreError
 from nbagent.core.base.events import Input, Interrupted, RunFailed
 from nbagent.core.base.interrupts import Resumed
@@ -39,7 +40,7 @@ def _json(value: Any) -> Any:
     if isinstance(value, _Record):
         return value.dumped()
     if isinstance(value, Interrupted):
-        return value.model_dump(mode="json", exclude_defaults=True)
+        return {**value.model_dump(mode="json", exclude_defaults=True), "input": value.input}
     if isinstance(value, Resumed):
         return {"data": value.data}
     return [_json(item) for item in value] if isinstance(value, tuple) else value
@@ -73,8 +74,8 @@ def _put_on(state: RunState, run: RunRecord | None) -> RunState:
     return evolve(
         state,
         usage=Usage(*run.usage),
-        active=run.seconds,
-        granted=run.granted,
+        active=amount(run.seconds) or 0.0,
+        granted={name: more for name, more in run.granted.items() if amount(more)},
         queued=run.queued,
     )
 
@@ -84,7 +85,7 @@ class ChildRecord(_Record):
 
     agent: str
     limit: int
-    messages: list[Any]
+    messages: list[Any] = Field(min_length=1)
     budget: Interrupted | None = None
     run: RunRecord | None = None
     """Told here where no call is open; else the first open call tells it."""
@@ -100,9 +101,9 @@ class ChildRecord(_Record):
             run=None if child.calls else RunRecord.of(child),
         )
 
-    def state(self) -> RunState:
-        """The state that it stands for."""
-        child = _put_on(restore(load(self.messages)), self.run)
+    def state(self, scope: tuple[str, ...]) -> RunState:
+        """The state that it stands for; ``scope`` leads to the run inside."""
+        child = _put_on(_restored(load(self.messages), scope), self.run)
         return evolve(child, agent=self.agent, limit=self.limit, budget=self.budget)
 
 
@@ -117,7 +118,9 @@ class CallRecord(_Record):
     resumed: Resumed | None = None
     record: tuple[Input, ...] = ()
     cleared: Input | None = None
+    """The input that a person let run: it counts only beside that answer, in ``record``."""
     asked: tuple[Interrupted, ...] = ()
+    lost: Interrupted | None = None
     answers: tuple[tuple[int, Input], ...] = ()
     steps: Input = EMPTY
     final: bool = False
@@ -146,29 +149,60 @@ class CallRecord(_Record):
             record=call.record,
             cleared=cleared,
             asked=tuple(call.asked.values()),
+            lost=call.lost,
             answers=tuple(call.answers.items()),
             steps=call.steps,
             final=call.final,
             child=None if call.child is None else ChildRecord.of(call.child, stopped=stopped),
         )
 
-    def is_whole(self, call_id: str) -> bool:
-        """Whether what belongs to its status is there, and is of this very call."""
+    def wrong(self, part: Part, scope: tuple[str, ...]) -> str | None:
+        """What is missing that belongs to its status, or belongs to another call; None where it is sound."""
+        own = [*self.asked, *(event for event in (self.lost, self.pause) if event is not None)]
+        if any((e.scope, e.call_id, e.tool_name) != (scope, part["id"], part["name"]) for e in own):
+            return "what it waits for is of another call"
+        if any(e.kind != "ask" or e.ask is None for e in self.asked):
+            return "what its body asked is no question of ctx.ask"
+        if self.pause is not None and self.pause.kind in ("ask", "lost", "budget"):
+            return f"a call does not pause with {self.pause.kind!r}"
+        if self.lost is not None and (self.lost.kind != "lost" or not self.attempt):
+            return "it says that it was lost, but not how"
+        if self.resumed is not None and not (self.pause is not None and self._is_approved):
+            return "it says that it was restarted, but not by whom"
+        pauses = self.pause is not None and self.resumed is None
+        is_open = bool(self.asked) or self.lost is not None or pauses
         match self.status:
             case "waiting":
-                waits_for = [*self.asked, *([self.pause] if self.pause is not None else [])]
-                return self.child is not None or any(e.call_id == call_id for e in waits_for)
+                whole = is_open or self.child is not None
             case "done":
-                return self.result is not None and self.result.get("id") == call_id
+                whole = self.result is not None and self.result.get("id") == part["id"]
             case "ready":
-                return self.resumed is None or self.pause is not None
+                whole = not is_open
             case "running":
-                return True
+                whole = True
+            case never:
+                assert_never(never)
+        return None if whole else f"its status is {self.status!r}, which does not fit the rest"
 
-    def state(self, part: Part) -> CallState:
-        """The state of the call that this part of a message asks for."""
+    @property
+    def _is_approved(self) -> bool:
+        """Whether a person said to run it."""
+        answers = [entry.get("resolution") for entry in self.record]
+        return any(isinstance(a, dict) and a.get("type") == "restart" for a in answers)
+
+    def _cleared(self, input_: dict[str, Any]) -> dict[str, Any] | None:
+        """The input that a person lets run; whatever a rule let pass is judged anew.
+
+        A body that paused by itself is let run by the answer that restarts it.
+        """
+        asks = self.attempt > 0 and self.pause is not None and self.pause.kind == "tool"
+        if not (self._is_approved or asks):
+            return None
+        return input_ if self.cleared is None and self.attempt else self.cleared
+
+    def state(self, part: Part, scope: tuple[str, ...]) -> CallState:
+        """The state of the call that this part of a message asks for; ``scope`` leads to its run."""
         input_ = part["input"] if self.input is None else self.input
-        cleared = input_ if self.cleared is None and self.attempt else self.cleared
         return CallState(
             id=part["id"],
             name=part["name"],
@@ -179,24 +213,17 @@ class CallRecord(_Record):
             attempt=self.attempt,
             pause=self.pause,
             resumed=self.resumed,
-            cleared=cleared,
-            judged=self._judged(cleared),
+            cleared=self._cleared(input_),
             asked={event.id: event for event in self.asked},
+            lost=self.lost,
             answers=dict(self.answers),
             steps=self.steps,
-            child=None if self.child is None else self.child.state(),
+            child=None if self.child is None else self.child.state((*scope, part["id"])),
             final=self.final,
             record=self.record,
             result=self.result,
             answer=self.answer,
         )
-
-    def _judged(self, cleared: dict[str, Any] | None) -> dict[str, Any] | None:
-        """The input that the rules let pass or asked about, so that they are not asked again."""
-        if self.pause is not None and self.pause.verdict:
-            return self.pause.input
-        asked_a_person = self.pause or self.resumed or self.asked or self.answers or self.child
-        return cleared if asked_a_person else None
 
 
 def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message, ...]:
@@ -252,13 +279,24 @@ def _left_open(call: CallState) -> Part:
 def restore(messages: Sequence[Message]) -> RunState:
     """The state that a history stands for, its open turn included.
 
+    It is trusted for what people answered and for what tools came to, and never for what a rule said.
+
     Raises:
         MessagesError: the record of an open call is malformed.
     """
+    state = _restored(messages, ())
+    ids = [event.id for event in state.pending]
+    twice = next((i for i in ids if ids.count(i) > 1), None) if len(set(ids)) < len(ids) else None
+    if twice is not None:
+        raise MessagesError(f"two open questions of these messages have the one id {twice!r}")
+    return state
+
+
+def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
     history = tuple(messages)
     open_ = calls_of(history[-1]) if history and history[-1]["role"] == "assistant" else []
-    records = [_record_of(part) for part in open_]
-    calls = {p["id"]: record.state(p) for p, record in zip(open_, records, strict=True)}
+    records = [_record_of(part, scope) for part in open_]
+    calls = {p["id"]: record.state(p, scope) for p, record in zip(open_, records, strict=True)}
     if calls:
         history = (*history[:-1], _without_records(history[-1]))
     turns = 0
@@ -271,7 +309,7 @@ def restore(messages: Sequence[Message]) -> RunState:
     return _put_on(state, records[0].run if records else None)
 
 
-def _record_of(part: Part) -> CallRecord:
+def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
     told = f"the record of the open call {part['id']!r} ({part['name']!r})"
     try:
         record = CallRecord.model_validate(part.get("nbagent", EMPTY))
@@ -285,9 +323,9 @@ def _record_of(part: Part) -> CallRecord:
             "effect is not known, so it is not run again: wait for that run to end, or put a tool message "
             "with the call's result behind them"
         )
-    if not record.is_whole(part["id"]):
-        missing = f"its status is {record.status!r}, but what belongs to that is missing"
-        raise MessagesError(f"{told} is malformed: {missing}")
+    misfit = record.wrong(part, scope)
+    if misfit is not None:
+        raise MessagesError(f"{told} is malformed: {misfit}")
     return record
 
 

@@ -30,7 +30,7 @@ def ready_again(call: CallState, at: float) -> CallState:
 
 def _more_time(event: Interrupted, at: float) -> Interrupted:
     """A question whose time ran out waits as long again after a retry."""
-    if event.expires_at is None or event.expires_at > at:
+    if event.expires_at is None or not event.is_late(at):
         return event
     return event.model_copy(update={"expires_at": at + event.expires_at - event.at})
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
@@ -52,6 +53,8 @@ class CallState:
     """The open questions of ``ctx.ask``, by interrupt id."""
     answers: dict[int, dict[str, Any]] = field(default_factory=_nothing)
     """What ``ctx.ask`` gets, by the question's number: ``{"output": …}`` or ``{"rejected": reason}``."""
+    lost: Interrupted | None = None
+    """The question what a body came to whose process is gone, while it is open."""
     steps: dict[str, Any] = field(default_factory=_nothing)
     """Values of ``ctx.step`` by name."""
     child: RunState | None = None
@@ -72,9 +75,15 @@ class CallState:
     @property
     def asks(self) -> bool:
         """Whether something waits in this call, or in the run inside it."""
+        return self.questions > 0
+
+    @property
+    def questions(self) -> int:
+        """How many questions wait in this call, and in the run inside it."""
         if self.status == "done":
-            return False
-        return bool(self.asked) or self.is_paused or (self.child is not None and self.child.asks)
+            return 0
+        own = len(self.asked) + (self.lost is not None) + self.is_paused
+        return own if self.child is None else own + self.child.questions
 
     @property
     def pending(self) -> list[Interrupted]:
@@ -90,6 +99,7 @@ class CallState:
         if self.status == "done":
             return []
         own = [self.pause] if self.is_paused and self.pause is not None else []
+        own += [self.lost] if self.lost is not None else []
         return [*self.asked.values(), *own]
 
     @property
@@ -100,38 +110,76 @@ class CallState:
         return canonical(self.input) != canonical(self.proposed)  # to Python, 1 is True
 
 
-class Calls(dict[str, CallState]):
+ROW = 64
+"""Calls that are copied where one of them changes."""
+
+
+class Calls(Mapping[str, CallState]):
     """The calls of the open turn by id, in order, and what is asked of them at every event, counted.
 
-    Never changed once made: ``with_call`` gives another.
+    Never changed once made: ``with_call`` gives another, which shares all but one row with it.
     """
 
-    __slots__ = ("asking", "left", "ready", "running")
+    __slots__ = ("left", "places", "questions", "ready", "ready_in", "rows", "running")
 
     def __init__(self, calls: Iterable[CallState] = ()) -> None:
-        super().__init__((call.id, call) for call in calls)
-        self.ready = self.running = self.left = self.asking = 0
-        for call in self.values():
-            _count(self, call, 1)
+        listed = list({call.id: call for call in calls}.values())
+        self.places = {call.id: place for place, call in enumerate(listed)}
+        self.rows = [listed[at : at + ROW] for at in range(0, len(listed), ROW)]
+        self.ready_in = [0] * len(self.rows)
+        self.ready = self.running = self.left = self.questions = 0
+        for place, call in enumerate(listed):
+            _count(self, call, place // ROW, 1)
+
+    def __getitem__(self, call_id: str) -> CallState:
+        row, at = divmod(self.places[call_id], ROW)
+        return self.rows[row][at]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def values(self) -> Sequence[CallState]:  # type: ignore[override]
+        """The calls, in order."""
+        return self.rows[0] if len(self.rows) == 1 else list(chain.from_iterable(self.rows))
+
+    def waiting_to_run(self) -> Iterator[CallState]:
+        """Those that are ready, in order, without a look at all others."""
+        for calls, ready in zip(self.rows, self.ready_in, strict=True):
+            if ready:
+                yield from (call for call in calls if call.status == "ready")
+
+    def place(self, call_id: str) -> int:
+        """Which one it is in its turn, counted from 0."""
+        return self.places[call_id]
 
     def with_call(self, call: CallState) -> Calls:
         """These calls with one of them in the place of what it was."""
         changed = Calls.__new__(Calls)
-        changed.update(self)
+        changed.places = self.places
         changed.ready, changed.running = self.ready, self.running
-        changed.left, changed.asking = self.left, self.asking
-        _count(changed, self[call.id], -1)
-        _count(changed, call, 1)
-        changed[call.id] = call
+        changed.left, changed.questions = self.left, self.questions
+        row, at = divmod(self.places[call.id], ROW)
+        rows = changed.rows = self.rows.copy()
+        calls = rows[row] = rows[row].copy()
+        changed.ready_in = self.ready_in.copy()
+        _count(changed, calls[at], row, -1)
+        _count(changed, call, row, 1)
+        calls[at] = call
         return changed
 
 
-def _count(calls: Calls, call: CallState, by: int) -> None:
-    if call.status != "done":
-        calls.left += by
-        calls.ready += by * (call.status == "ready")
-        calls.running += by * (call.status == "running")
-        calls.asking += by * call.asks
+def _count(calls: Calls, call: CallState, row: int, by: int) -> None:
+    if call.status == "done":
+        return
+    if call.status == "ready":
+        calls.ready += by
+        calls.ready_in[row] += by
+    calls.running += by * (call.status == "running")
+    calls.left += by
+    calls.questions += by * call.questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +223,12 @@ class RunState:
     @property
     def asks(self) -> bool:
         """Whether something waits for an answer."""
-        return self.calls.asking > 0 or self.budget is not None
+        return self.calls.questions > 0 or self.budget is not None
+
+    @property
+    def questions(self) -> int:
+        """How many questions wait for an answer."""
+        return self.calls.questions + (self.budget is not None)
 
     @property
     def pending(self) -> list[Interrupted]:
@@ -224,7 +277,7 @@ def status_of(state: RunState) -> Status:
 def asked_or(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallState:
     """The call, waiting as long as something in it is asked, else ``busy``."""
     inside = call.child is not None and status_of(call.child) == "interrupted"
-    if inside or call.asked or (call.pause is not None and call.resumed is None):
+    if inside or call.asked or call.lost or (call.pause is not None and call.resumed is None):
         since = at if call.waits_since is None else call.waits_since
         return evolve(call, status="waiting", waits_since=since)
     waited = 0.0 if call.waits_since is None else max(0.0, at - call.waits_since)

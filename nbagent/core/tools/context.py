@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Ask, Choose, Confirm
+from nbagent.core.base.secrets import SecretSchema
 
 from .output import CallOutput
 
@@ -158,7 +159,8 @@ class ToolContext:
 
         In a live kernel the body waits here with its locals. After a cold start (and in
         ``generate``) the body is run again from its beginning, with earlier answers given at once:
-        put what must not be repeated into ``ctx.step``.
+        put what must not be repeated into ``ctx.step``. An answer with a secret in it (a ``SecretStr``)
+        is kept in memory alone, and asked for again where that is gone.
 
         Args:
             metadata: a text, ``Ask``, ``Choose``, ``Confirm``, or any metadata of your own.
@@ -171,7 +173,6 @@ class ToolContext:
 
         Raises:
             Rejected: the person said no.
-            Misuse: the answer would hold a secret; ``await nb.form(...)`` asks for one.
         """
 
         async def ask() -> Any:
@@ -213,7 +214,6 @@ class ToolContext:
 
         Raises:
             Rejected: the person said no.
-            Misuse: the answer would hold a secret.
         """
         expiry = Expiry.of(expires_in, on_expire)
         return self._asker.ask_sync(self._inquiry(metadata, reply, value, expiry))
@@ -251,7 +251,8 @@ class ToolContext:
         if isinstance(metadata, str):
             metadata = Ask(message=metadata)
         adapter = TypeAdapter(_reply_type(metadata) if reply is None else reply)
-        return Inquiry(number, metadata, adapter, adapter.json_schema(), value, expiry)
+        schema = adapter.json_schema(schema_generator=SecretSchema)
+        return Inquiry(number, metadata, adapter, schema, value, expiry)
 
 
 def _reply_type(metadata: Any) -> Any:

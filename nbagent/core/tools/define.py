@@ -11,11 +11,12 @@ from typing import Any, ParamSpec, TypeVar, overload
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from nbagent.core.base.errors import ToolError
+from nbagent.core.base.secrets import SecretSchema, holds_secret
 
 from .policy import Approval, is_plain_function
 from .signature import Signature, signature_of
 from .tool import Tool, ToolOptions
-from .values import holds_secret
+from .values import MAX_OUTPUT
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,9 +45,11 @@ class ToolMaker:
         editable: bool | Sequence[str] = False,
         final: bool = False,
         thread: bool = True,
+        idempotent: bool = False,
         preview: Callable[[Any], Any] | None = None,
+        max_output: int | None = MAX_OUTPUT,
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-    def __call__(
+    def __call__(  # noqa: PLR0913 - keyword-only, one for each documented option
         self,
         fn: Callable[P, R] | None = None,
         /,
@@ -57,7 +60,9 @@ class ToolMaker:
         editable: bool | Sequence[str] = False,
         final: bool = False,
         thread: bool = True,
+        idempotent: bool = False,
         preview: Callable[[Any], Any] | None = None,
+        max_output: int | None = MAX_OUTPUT,
     ) -> Any:
         """Make a function a tool.
 
@@ -73,9 +78,13 @@ class ToolMaker:
             editable: whether the form of that question may change the input: True, or names of inputs.
             final: whether the tool's answer ends the run.
             thread: False runs a sync body on the event loop's own thread, for objects bound to it.
+            idempotent: whether running it twice does what running it once does, so that it may be run
+                again after a failure (by ``nb.Retry``), or after its process died while it ran.
             preview: a function of the typed input, sync or async, that shows what running would do:
                 what it returns (a table, a plot, a text) stands above the buttons where a person
                 approves.
+            max_output: characters that the model is told of a result, of which a longer one keeps its
+                beginning and its end; None is no limit. The whole is ``run.calls[name][-1].value``.
 
         Raises:
             ToolError: the function's signature cannot be a tool, or the agent has one of its name.
@@ -91,12 +100,20 @@ class ToolMaker:
             raise ToolError(
                 f"editable is True, False or a list of input names, not {editable!r:.80}"
             )
+        is_whole = isinstance(max_output, int) and not isinstance(max_output, bool)
+        if max_output is not None and not (is_whole and max_output > 0):
+            raise ToolError(
+                "max_output is a whole number of characters above 0, or None for no limit; this is "
+                f"{max_output!r:.80}"
+            )
         options = ToolOptions(
             thread=thread,
             approval=approval,
             editable=editable if isinstance(editable, bool) else tuple(editable),
             final=final,
+            idempotent=idempotent,
             preview=preview,
+            max_output=max_output,
         )
 
         def make(function: Callable[P, R]) -> Tool[P, R]:
@@ -202,8 +219,8 @@ def interrupt_tool(
     made.module = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - as a function's
     if holds_secret(_schema_of(output)):
         raise ToolError(
-            f"the answer of {name!r} would hold a secret, and answers are written to the journal; "
-            "ask with `await nb.form(...)` in a tool of its own, which keeps none"
+            f"the answer of {name!r} would hold a secret, and the model is told the answer; ask with "
+            "`await ctx.ask(..., reply=...)` in a tool of its own, which tells it to nobody"
         )
     return made
 
@@ -213,7 +230,7 @@ def _schema_of(output: Any) -> Any:
     if output is inspect.Signature.empty:
         return None
     with suppress(Exception):  # a type whose parts are not defined yet
-        return TypeAdapter(output).json_schema()
+        return TypeAdapter(output).json_schema(schema_generator=SecretSchema)
     return None
 
 

@@ -9,16 +9,19 @@ at the dispatcher, so no middleware can make a refused call run.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Never, Protocol, TypeAlias, TypeVar
 
+from nbagent.core.base.amounts import amount, checked_amount
 from nbagent.core.base.errors import Rejected
 from nbagent.core.base.interrupts import Interrupt, Resumed, value_as
 from nbagent.core.base.messages import Json
 
 T = TypeVar("T")
+logger = logging.getLogger("nbagent")
 
 
 @dataclass(slots=True)
@@ -35,6 +38,10 @@ class ToolCall:
     state: Json = None
     waited: Callable[[], float] = float
     """Seconds that the call has waited for a person, up to now."""
+    may_repeat: Callable[[], bool] = bool
+    """Whether calling ``next`` again is safe: its tool is declared idempotent, or no body has begun."""
+    still_runs: Callable[[], bool] = bool
+    """Whether a body that was given up runs on, in its thread: a further ``next`` gives what it comes to."""
 
     def interrupt(
         self,
@@ -92,7 +99,10 @@ class ToolErrorsToText:
 
 
 class Retry:
-    """Runs a failing tool again. A pause is no failure, and neither is a person's no.
+    """Runs a failing tool again, where that is safe. A pause is no failure, and neither is a person's no.
+
+    A body that has begun may have done its work: it is run again only if its tool is declared safe, with
+    ``@agent.tool(idempotent=True)``. What failed before its body is tried again for any tool.
 
     Args:
         times: how often at most, the first time included.
@@ -107,9 +117,12 @@ class Retry:
         on: type[Exception] | tuple[type[Exception], ...] = Exception,
         delay: float = 0.0,
     ) -> None:
-        if times < 1:
+        if amount(times) is None or times < 1:
             raise ValueError(f"Retry runs a tool at least once, not {times!r} times")
-        self._times, self._on, self._delay = times, on, delay
+        self._times, self._on = times, on
+        self._delay = checked_amount("Retry(delay=…)", delay)
+        self._told: set[str] = set()
+        """The tools of which was told that they are not run again."""
 
     async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
         """The first result that comes without an error."""
@@ -119,12 +132,25 @@ class Retry:
                 return await next(call)
             except Rejected:
                 raise
-            except self._on:
+            except self._on as error:
                 if not left:
+                    raise
+                if not call.may_repeat():
+                    self._tell(call.tool_name, error)
                     raise
             await asyncio.sleep(delay)
             delay *= 2
         raise AssertionError  # the last try returned or raised
+
+    def _tell(self, name: str, error: Exception) -> None:
+        told = (
+            f"Retry does not run the tool {name!r} again: it had begun, and may have done its work; "
+            "where that is safe, declare it with @agent.tool(idempotent=True)"
+        )
+        error.add_note(told)
+        if name not in self._told:
+            self._told.add(name)
+            logger.warning(told)
 
 
 class Timeout:
@@ -135,7 +161,7 @@ class Timeout:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+        self._seconds = checked_amount("Timeout(seconds)", seconds)
 
     async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
         """The result, in time.
@@ -154,9 +180,14 @@ class Timeout:
         except TimeoutError as error:
             if not timer.expired():
                 raise
-            raise TimeoutError(
-                f"the tool {call.tool_name!r} took longer than {self._seconds} s"
-            ) from error
+            told = f"the tool {call.tool_name!r} took longer than {self._seconds} s"
+            if call.still_runs():
+                told += (
+                    "; it cannot be stopped and still runs: whether it takes effect is not known"
+                )
+            elif not call.may_repeat():
+                told += "; it was stopped after it had begun: whether it took effect is not known"
+            raise TimeoutError(told) from error
 
 
 class _Watch:

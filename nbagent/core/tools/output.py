@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from nbagent.core.base.amounts import amount
+
 MAX_PRINTED = 20_000
 """Characters of printed text kept per call; the first and last halves of what was printed."""
 MAX_DISPLAYS = 20
@@ -126,9 +128,11 @@ class CallOutput:
             self._emit(Displayed(self.call_id, bundle, display_id, self._scope))
 
     def progress(self, fraction: float | None, text: str) -> None:
-        """Take a progress report."""
+        """Take a progress report; what is no fraction says that it is not known."""
         if not self._closed:
-            self._emit(Progressed(self.call_id, fraction, text, self._scope))
+            known = amount(fraction)
+            at = None if known is None else min(1.0, known)
+            self._emit(Progressed(self.call_id, at, text, self._scope))
 
     def chunk(self, text: str) -> None:
         """Take a piece of a streaming tool's result."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.interrupts import digest_of
 from nbagent.core.base.messages import Json, canonical, dumps
@@ -34,12 +35,14 @@ class Rule:
     shown: Json = None
     """For a remembered approval: the input that was shown, and with ``digest`` the tool it was for."""
     digest: str | None = None
+    code: str | None = None
+    """For a remembered approval: which function it was for; see ``Tool.code``."""
 
     def __str__(self) -> str:
         told = f"{self.verdict} {self.pattern}"
         if self.input is not None:
             told += f" with {dumps(self.input)}"
-        return told if self.run is None else f"{told} in run {self.run}"
+        return escaped(told if self.run is None else f"{told} in run {self.run}")
 
     def covers(self, run_id: str) -> bool:
         """Whether it holds for that run."""
@@ -78,9 +81,9 @@ def allow(pattern: str, *, when: Callable[[Any], bool] | None = None) -> Rule:
         when: a predicate on the typed input; one that raises counts as "ask".
 
     Raises:
-        UsageError: ``when`` is no plain function.
+        UsageError: ``pattern`` is no text, or ``when`` no plain function.
     """
-    return Rule("allow", pattern, _checked(when))
+    return Rule("allow", _name(pattern), _checked(when))
 
 
 def review(
@@ -99,26 +102,27 @@ def review(
         message: what the question says.
 
     Raises:
-        UsageError: ``when`` is no plain function.
+        UsageError: ``pattern`` is no text, or ``when`` no plain function.
     """
     names = editable if isinstance(editable, bool) else tuple(editable)
-    return Rule("review", pattern, _checked(when), names, message)
+    return Rule("review", _name(pattern), _checked(when), names, message)
 
 
 def deny(
     pattern: str, *, when: Callable[[Any], bool] | None = None, reason: str | None = None
 ) -> Rule:
-    """Never run matching tools; the model is told, with the reason.
+    """Never run matching tools, those of inner agents included; the model is told, with the reason.
 
     Args:
-        pattern: a tool name, with ``*`` and ``?`` as wildcards.
+        pattern: a tool name, with ``*`` and ``?`` as wildcards; of a tool inside its own name, or its
+            path from the agent whose rule it is, such as ``"banker/transfer"``.
         when: a predicate on the typed input; one that raises counts as true.
         reason: why, for the model and the person.
 
     Raises:
-        UsageError: ``when`` is no plain function.
+        UsageError: ``pattern`` is no text, or ``when`` no plain function.
     """
-    return Rule("deny", pattern, _checked(when), text=reason)
+    return Rule("deny", _name(pattern), _checked(when), text=reason)
 
 
 def is_plain_function(predicate: Any) -> bool:
@@ -128,10 +132,10 @@ def is_plain_function(predicate: Any) -> bool:
     return callable(predicate) and not any(k(f) for k in kinds for f in (predicate, called))
 
 
-def judge(rules: Iterable[Rule], name: str, typed: Any) -> Judgement | None:
-    """What the first matching rule says; None where none matches."""
+def judge(rules: Iterable[Rule], names: Sequence[str], typed: Any) -> Judgement | None:
+    """What the first rule says that matches one of the names of a tool; None where none matches."""
     for rule in rules:
-        if not fnmatchcase(name, rule.pattern):
+        if not _matches(rule, names):
             continue
         judgement = _says(rule, typed)
         if judgement is not None:
@@ -139,12 +143,28 @@ def judge(rules: Iterable[Rule], name: str, typed: Any) -> Judgement | None:
     return None
 
 
-def up_to_denials(rules: Sequence[Rule], name: str) -> Sequence[Rule]:
-    """The rules up to the last one that may refuse a tool of that name; none where none may."""
-    refusing = [
-        n for n, r in enumerate(rules, 1) if r.verdict == "deny" and fnmatchcase(name, r.pattern)
-    ]
-    return rules[: refusing[-1]] if refusing else ()
+def denial(
+    rules: Sequence[Rule], names: Sequence[str], typed: Any, *, reviewed: bool
+) -> Judgement | None:
+    """The refusal of a tool with these names, if the rules refuse it; none is asked that cannot matter.
+
+    Args:
+        rules: in order.
+        names: of the tool.
+        typed: its input.
+        reviewed: whether a person has approved: then a rule that asks lets it pass, before one that denies.
+    """
+    refusing = [n for n, r in enumerate(rules, 1) if r.verdict == "deny" and _matches(r, names)]
+    for rule in rules[: refusing[-1]] if refusing else ():
+        judgement = _says(rule, typed) if _matches(rule, names) else None
+        if judgement is None or (judgement.verdict == "review" and not reviewed):
+            continue
+        return judgement if judgement.verdict == "deny" else None
+    return None
+
+
+def _matches(rule: Rule, names: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, rule.pattern) for name in names)
 
 
 def asks(approval: Approval, typed: Any) -> bool:
@@ -155,6 +175,12 @@ def asks(approval: Approval, typed: Any) -> bool:
         except Exception:
             return True
     return approval
+
+
+def _name(pattern: Any) -> str:
+    if isinstance(pattern, str):
+        return pattern
+    raise UsageError(f"a rule names tools by a text, such as 'drop_*', not by {pattern!r:.80}")
 
 
 def _checked(when: Callable[[Any], bool] | None) -> Callable[[Any], bool] | None:

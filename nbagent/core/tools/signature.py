@@ -36,7 +36,9 @@ class Signature(NamedTuple):
         try:
             made = create_model(
                 f"{tool_name}_input",
-                __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False),
+                __config__=ConfigDict(
+                    extra="forbid", arbitrary_types_allowed=False, allow_inf_nan=False
+                ),
                 **self.parameters,  # type: ignore[call-overload]
             )
             made.model_json_schema()

@@ -10,12 +10,18 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
+from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.model import Model, ToolSpec
 
 from .middleware import Middleware
 from .policy import Rule
 from .tool import Tool
+
+MAX_CALLS = 128
+"""Calls of one turn that are run."""
+MAX_QUESTIONS = 64
+"""Questions of one turn that wait at a time: who is asked without end approves without looking."""
 
 
 def new_id() -> str:
@@ -25,12 +31,20 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a run may use, its inner runs included; None is no limit. Waiting for a person is free."""
+    """What a run may use, its inner runs included; None is no limit. Waiting for a person is free.
+
+    Raises:
+        UsageError: a limit is no finite number of at least 0.
+    """
 
     tokens: int | None = None
     cost: float | None = None
     """US dollars."""
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "cost", "seconds"):
+            checked_amount(f"Budget({name}=…)", getattr(self, name), optional=True)
 
 
 class Inner(NamedTuple):
@@ -52,9 +66,13 @@ class RunSpec:
     """The registry itself: a tool defined again takes effect at once."""
     instructions: str | None = None
     max_turns: int = 20
+    max_calls: int = MAX_CALLS
+    max_questions: int = MAX_QUESTIONS
     raise_errors: bool = False
     output_type: Any = None
     policy: Sequence[Rule] = ()
+    above: tuple[tuple[Sequence[Rule], str], ...] = ()
+    """The rules of the agents around it, which may deny, and the path from each to this one."""
     remembered: list[Rule] = field(default_factory=list)
     """Approvals that a person said to remember; the agent's own list."""
     middleware: Sequence[Middleware] = ()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import re
 import typing
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from pydantic import (
@@ -25,15 +27,22 @@ from nbagent.core.base.interrupts import (
     Respond,
     Restart,
     restart_of,
-    to_json,
 )
 from nbagent.core.base.messages import Json, dumps, freeze
 from nbagent.core.base.model import ToolSpec
+from nbagent.core.base.secrets import (
+    SecretPlaces,
+    SecretSchema,
+    cut,
+    plain_json,
+    revealed,
+    sealed_json,
+)
 
 from .context import ToolContext
 from .policy import Approval
 from .signature import Signature
-from .values import checked_value, invalid
+from .values import MAX_OUTPUT, checked_value, invalid
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,12 +76,16 @@ class ToolOptions(NamedTuple):
     """Whether that question's form may change the input."""
     final: bool = False
     """Whether its answer ends the run."""
+    idempotent: bool = False
+    """Whether its body may be run again whatever became of it before."""
     inner: Any = None
     """For an agent as a tool: what runs inside (see ``spec.Inner``)."""
     metadata: Any = None
     """For a tool with no body: what its question says, or a (maybe async) function of the input."""
     preview: Callable[[Any], Any] | None = None
     """What running it with an input would do, to be shown above the buttons of its approval."""
+    max_output: int | None = MAX_OUTPUT
+    """Characters that the model is told of a result; None is no limit."""
 
 
 _ANYTHING: tuple[Any, ...] = (
@@ -95,6 +108,35 @@ class _Alone(Protocol[M_contra]):
     """A tool whose whole input is one model."""
 
     def __call__(self, input: M_contra) -> Any: ...  # noqa: A002
+
+
+def _code_of(tool: Tool[..., Any], around: tuple[int, ...]) -> Any:
+    inner = tool.options.inner
+    if inner is not None:
+        if id(inner) in around:
+            return tool.name
+        return [_code_of(one, (*around, id(inner))) for _, one in sorted(inner.tools.items())]
+    parts: list[Any] = [tool.name]
+    fn: Any = tool.fn
+    while fn is not None:  # what wraps a function counts too
+        fn_code = getattr(fn, "__code__", None)
+        named = (getattr(fn, "__module__", ""), getattr(fn, "__qualname__", ""))
+        parts.append((*named, None if fn_code is None else _parts_of(fn_code)))
+        fn = getattr(fn, "__wrapped__", None)
+    return parts
+
+
+def _parts_of(code: CodeType) -> Any:
+    """What a function does, without the lines it stands on."""
+    constants = [
+        _parts_of(c)
+        if isinstance(c, CodeType)
+        else sorted(map(repr, c))
+        if isinstance(c, frozenset)
+        else c
+        for c in code.co_consts
+    ]
+    return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars
 
 
 class Tool(Generic[P, R]):
@@ -215,7 +257,27 @@ class Tool(Generic[P, R]):
     @functools.cached_property
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of the input, as the model gets it."""
-        return self.input_type.model_json_schema()
+        return self.input_type.model_json_schema(schema_generator=SecretSchema)
+
+    @functools.cached_property
+    def secrets(self) -> SecretPlaces | None:
+        """Where its input is secret; None where it is nowhere."""
+        return SecretPlaces.of(self.input_schema)
+
+    def sealed(self, input_: Json, *, like: Json = None) -> Json:
+        """The input with a mask for each secret; one that is the same in ``like`` has the same mask."""
+        if self.secrets is None:
+            return freeze(input_)
+        return self.secrets.seal(input_, like=like, read=lambda: plain_json(self.parse(input_)))
+
+    def masked(self, input_: Json) -> Json:
+        """The input with pydantic's mask for each secret, which is not kept."""
+        return input_ if self.secrets is None else self.secrets.masked(input_)
+
+    def lost(self, input_: Json) -> list[str]:
+        """The inputs whose masks stand for secrets that this process does not have (any more)."""
+        found = [] if self.secrets is None else self.secrets.lost(input_)
+        return list(dict.fromkeys(str(path[0]) for path in found if path))
 
     @functools.cached_property
     def spec(self) -> ToolSpec:
@@ -242,13 +304,23 @@ class Tool(Generic[P, R]):
         except PydanticUserError:
             return None
 
+    @property
+    def code(self) -> str:
+        """SHA-256 of the function's name and code, or of those of the tools of its agent.
+
+        The same after a restart, and for a cell that is run again unchanged. What a function calls, and the
+        variables it closes over, are not looked at.
+        """
+        return hashlib.sha256(repr(_code_of(self, ())).encode("utf-8", "replace")).hexdigest()
+
     def parse(self, input_: Json) -> BaseModel:
-        """The typed input.
+        """The typed input, of a sealed one with its secrets.
 
         Raises:
             pydantic.ValidationError: it does not fit.
         """
-        return self.input_type.model_validate_json(dumps(input_))
+        plain = input_ if self.secrets is None else revealed(input_)
+        return self.input_type.model_validate_json(dumps(plain))
 
     @property
     def takes_context(self) -> bool:
@@ -279,25 +351,46 @@ class Tool(Generic[P, R]):
                     raise InvalidAnswer(
                         f"{self.name!r} has no body to restart here: answer it with respond(value)"
                     )
-                input_ = None if new_input is None else self._checked_input(new_input)
+                input_ = None
+                if new_input is not None:
+                    input_ = self._checked_input(new_input, pending.input)
+                if pending.kind in ("tool", "approval"):  # else the attempt itself asks for them
+                    self._check_held(pending.input if input_ is None else input_)
                 return resolution.model_copy(
                     update={"input": input_, "data": self._checked_data(data)}
                 )
             case Reject():
                 return resolution
 
-    def _checked_input(self, new_input: Json) -> dict[str, Any]:
+    def _checked_input(self, new_input: Json, shown: Json) -> dict[str, Any]:
+        """The new input, sealed as what was ``shown`` is."""
+        checked: dict[str, Any] = freeze(new_input)
+        wrong: InvalidAnswer | None = None
         try:
             self.parse(new_input)
+            checked = self.sealed(new_input, like=shown)
         except ValidationError as error:
-            raise invalid(f"the new input does not fit {self.name!r}", error) from error
+            wrong = invalid(f"the new input does not fit {self.name!r}", error)
         except (TypeError, ValueError) as error:
-            raise InvalidAnswer(f"the new input for {self.name!r} is no JSON: {error}") from error
-        checked: dict[str, Any] = freeze(new_input)
-        return checked
+            wrong = InvalidAnswer(f"the new input for {self.name!r} is no JSON: {error}")
+        if wrong is None:
+            return checked
+        if self.secrets is None:
+            raise wrong
+        sealed = self.secrets.seal(new_input)  # pydantic's own error tells what it was given
+        told = [{**each, "msg": cut(each["msg"], sealed)} for each in wrong.errors]
+        raise InvalidAnswer(cut(str(wrong), sealed), errors=told)
+
+    def _check_held(self, input_: Json) -> None:
+        lost = self.lost(input_)
+        if lost:
+            raise InvalidAnswer(
+                f"the secrets in {', '.join(lost)} of {self.name!r} are not in this process: none is "
+                "kept, so give them anew, in the new input of a restart or in the form"
+            )
 
     def _checked_data(self, data: Any) -> Json:
         try:
-            return to_json(data)
+            return sealed_json(data)
         except (PydanticSerializationError, TypeError, ValueError) as error:
-            raise InvalidAnswer(f"the data for {self.name!r} is no JSON: {data!r:.200}") from error
+            raise InvalidAnswer(f"the data for {self.name!r} is no JSON: {error}") from error

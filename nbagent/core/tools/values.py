@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -10,8 +9,10 @@ from pydantic_core import PydanticSerializationError, from_json, to_jsonable_pyt
 from pydantic_core import to_json as to_json_bytes
 
 from nbagent.core.base.errors import InvalidAnswer
-from nbagent.core.base.messages import Json, dumps, freeze
+from nbagent.core.base.messages import Json, dumps, freeze, storable
 
+MAX_OUTPUT = 200_000
+"""Characters of a result that the model is told, where its tool does not say otherwise."""
 MAX_TEXT = 8_000
 """Characters of a rich value's text that the model is told."""
 MAX_LEAF_TEXT = 1_000
@@ -31,7 +32,11 @@ def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Js
         text = dumps(plain)
         text.encode()
     except (PydanticSerializationError, ValueError, TypeError) as error:
-        raise InvalidAnswer(f"the {what} is no JSON: {value!r:.200}") from error
+        raise InvalidAnswer(f"the {what} is no JSON: {_shown(value)}") from error
+    try:
+        storable(plain)
+    except ValueError as error:
+        raise InvalidAnswer(f"the {what} cannot be kept: {error}") from error
     if adapter is None:
         return freeze(plain)
     try:
@@ -41,19 +46,11 @@ def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Js
     return freeze(adapter.dump_python(typed, mode="json"))
 
 
-def holds_secret(schema: Json) -> bool:
-    """Whether values of a JSON Schema have a secret somewhere: write-only, or a password."""
-    if isinstance(schema, list | tuple):
-        return any(map(holds_secret, schema))
-    if not isinstance(schema, Mapping):
-        return False
-    if schema.get("writeOnly") is True or schema.get("format") == "password":
-        return True
-    return any(holds_secret(part) for key, part in schema.items() if key not in _VALUES)
-
-
-_VALUES = ("default", "const", "enum", "example", "examples")
-"""Keywords of a schema whose values are no schemas."""
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.200}"
+    except (ValueError, RecursionError) as error:  # such as an integer of too many digits
+        return f"{type(value).__name__} ({error})"
 
 
 def invalid(what: str, error: ValidationError) -> InvalidAnswer:
@@ -72,25 +69,40 @@ def describe(error: ValidationError) -> str:
     ) + (f"; and {len(items) - 5} more" if len(items) > 5 else "")
 
 
-def for_model(value: Any) -> Json:
+def for_model(value: Any, limit: int | None = None) -> Json:
     """What the model is told of a result: text as it is, data as JSON, anything else as bounded text.
 
     Data is what JSON has, and inside of it models, dataclasses, sets, dates, decimals, paths, enums,
-    and numpy's scalars and short arrays. Of other things in it, each alone becomes text.
+    and numpy's scalars and short arrays. Of other things in it, each alone becomes text. Of what is longer
+    than ``limit`` characters, as JSON, the text is cut.
     """
-    if type(value) in (int, bool, type(None)):
+    if type(value) in (bool, type(None)):
         return value
     if isinstance(value, str):
-        return _sendable(str(value))
+        return _sendable(cut(str(value), limit))
 
     def leaf(odd: Any) -> Any:
         return _plain(odd, MAX_TEXT if odd is value else MAX_LEAF_TEXT)
 
     try:
-        plain = from_json(to_json_bytes(value, inf_nan_mode="strings", fallback=leaf))
+        data = to_json_bytes(value, inf_nan_mode="strings", fallback=leaf)
+        if limit is not None and len(data) > limit:
+            text = data.decode()
+            if len(text) > limit:
+                return cut(text, limit)
+        plain = storable(from_json(data))
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return _bounded(value, MAX_TEXT)
     return freeze(plain)
+
+
+def cut(text: str, limit: int | None) -> str:
+    """The text for a model; of a longer one its beginning and end, with a note of what is not there."""
+    if limit is None or len(text) <= limit:
+        return text
+    half = limit // 2
+    note = f"… {len(text) - 2 * half} characters left out: the result is too long, ask for a part of it …"
+    return f"{text[:half]}\n{note}\n{text[len(text) - half :]}"
 
 
 def _plain(odd: Any, limit: int) -> Any:
@@ -105,7 +117,10 @@ def _plain(odd: Any, limit: int) -> Any:
 
 
 def _bounded(value: Any, limit: int) -> str:
-    text = _sendable(str(value))
+    try:
+        text = _sendable(str(value))
+    except ValueError:  # an integer of more digits than Python writes
+        text = f"{type(value).__name__} without a text"
     return text if len(text) <= limit else f"{text[:limit]}\n… ({len(text)} characters)"
 
 

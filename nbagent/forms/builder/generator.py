@@ -39,6 +39,13 @@ class FormSchema(GenerateJsonSchema):
         except PydanticInvalidForJsonSchema as error:
             return self.handle_invalid_for_json_schema(schema, str(error))
 
+    def json_or_python_schema(self, schema: core_schema.JsonOrPythonSchema) -> JsonSchemaValue:
+        """A type that JSON and Python write differently, as all secrets are; ``Secret[T]`` is one too."""
+        words = super().json_or_python_schema(schema)
+        function = schema.get("serialization", {}).get("function")
+        is_secret = getattr(function, "__name__", "").startswith("_serialize_secret")
+        return {**words, "writeOnly": True} if is_secret else words
+
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         """An Enum, with the members' names as titles."""
         names = [_readable(member.name) for member in schema["members"]]

@@ -31,9 +31,12 @@ export function factList(facts, ctx) {
  * The value of a fact, with what it was before where that was told.
  * @param {Fact} fact
  */
-export function factValue({ code, value, changed_from: before }) {
-  const parts = before === null ? [value] : difference(before, value);
-  return code ? h("div", "nba-mono", ...parts) : words("div", "", ...parts);
+export function factValue({ code, value, changed_from: before, parts: pieces = [], remark = "" }) {
+  const now = pieces.map((each, n) => (n % 2 ? h("mark", { title: remark }, each) : each));
+  const shown = now.length > 0 ? now : [value];
+  const parts = before === null ? shown : difference(before, value);
+  const odd = remark && words("small", "nba-odd", remark);
+  return code ? h("div", "nba-mono", ...parts, odd) : words("div", "", ...parts, odd);
 }
 
 /**

@@ -328,6 +328,18 @@ test("another question under the same key is drawn anew", () => {
   expect($("input").value).toBe("");
 });
 
+test("what looks like something else is marked, and told in words", () => {
+  const parts = ["payp", "а", "l"];
+  const fact = { label: "to", value: parts.join(""), code: true, changed_from: null };
+  const facts = [{ ...fact, parts, remark: "Cyrillic а" }, fact];
+  const { el } = open([form(null, { actions: GATE, approval: true, facts })]);
+  const [odd, plain] = el.querySelectorAll(".nba-kv dd > div");
+  expect(odd?.querySelector("mark")?.textContent).toBe("а");
+  expect(odd?.querySelector("mark")?.title).toBe("Cyrillic а");
+  expect(odd?.querySelector(".nba-odd")?.textContent).toBe("Cyrillic а");
+  expect(plain?.innerHTML).toBe("paypаl");
+});
+
 test("what is approved is what is shown: changed facts are drawn anew with what was typed", () => {
   const { $, patch } = open([edit()]);
   type($(".nba-number"), "150");

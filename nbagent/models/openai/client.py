@@ -14,6 +14,8 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from .bounds import bound
+from .credentials import Credentials, without_query
 from .errors import explained, no_key
 
 Held = tuple[Any, AsyncGenerator[Any, None]]
@@ -85,15 +87,23 @@ def make_client(
         if base_url is None:
             raise no_key(model)
         api_key = "none"  # local servers need no key, but the client insists on one
+    import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
-    settings: dict[str, Any] = {"base_url": base_url, "api_key": api_key}
+    settings: dict[str, Any] = {}
+    credentials = Credentials.given(base_url=base_url, api_key=api_key)
     if max_retries is not None:
         settings["max_retries"] = max_retries
     if timeout is not None:
         settings["timeout"] = timeout
+    failure: Exception
     try:
+        url, query = without_query(base_url or os.environ.get("OPENAI_BASE_URL"))
+        settings |= {"base_url": url, "api_key": api_key, "default_query": query or None}
         # the http client that AsyncOpenAI makes for itself closes itself on whatever loop runs
-        return openai.AsyncOpenAI(http_client=openai.DefaultAsyncHttpxClient(), **settings)
-    except openai.OpenAIError as error:
-        raise explained(error, model=model, base_url=base_url or "") from None
+        http_client = openai.DefaultAsyncHttpxClient(event_hooks={"response": [bound]})
+        return openai.AsyncOpenAI(http_client=http_client, **settings)
+    except (openai.OpenAIError, ValueError, TypeError, httpx2.InvalidURL) as error:
+        where = base_url or ""
+        failure = explained(error, model=model, base_url=where, credentials=credentials)
+    raise failure  # here, with no traceback of what it was made of

@@ -7,6 +7,8 @@ import sys
 
 from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
 
+from .credentials import Credentials
+
 
 def no_key(model: str) -> ModelConfigError:
     """The error for a model that has no key and no server of its own."""
@@ -17,8 +19,15 @@ def no_key(model: str) -> ModelConfigError:
     )
 
 
-def explained(error: Exception, *, model: str, base_url: str) -> NbagentError:
-    """The error to raise instead of ``error``, which becomes its cause."""
+def explained(
+    error: Exception, *, model: str, base_url: str, credentials: Credentials
+) -> NbagentError:
+    """The error to raise instead of ``error``, with none of the client's credentials in it."""
+    kind, text = _explained(error, model=model, base_url=base_url)
+    return kind(credentials.cut(text))
+
+
+def _explained(error: Exception, *, model: str, base_url: str) -> tuple[type[NbagentError], str]:
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     match error:
@@ -27,19 +36,18 @@ def explained(error: Exception, *, model: str, base_url: str) -> NbagentError:
         case openai.APIConnectionError():
             what = f"cannot be reached ({_cause(error)}); check base_url and the network"
         case openai.APIStatusError():
-            return ModelError(
-                f"the model {model!r} at {base_url}: {_status(error.status_code, error.message, model)}"
-            )
+            said = _status(error.status_code, error.message, model)
+            return ModelError, f"the model {model!r} at {base_url}: {said}"
         case openai.OpenAIError():
-            return ModelConfigError(f"the client of the model {model!r} is misconfigured: {error}")
+            return ModelConfigError, f"the client of the model {model!r} is misconfigured: {error}"
         case RuntimeError() if "loop" in str(error):
-            return ModelConfigError(
+            return ModelConfigError, (
                 f"the client of the model {model!r} belongs to another event loop ({error}): pass "
                 "client= a function that makes a client, it is called once for each loop"
             )
         case _:
             what = f"failed: {str(error) or type(error).__name__}"
-    return ModelError(f"the model {model!r}: the server at {base_url} {what}")
+    return ModelError, f"the model {model!r}: the server at {base_url} {what}"
 
 
 def transport_errors() -> tuple[type[Exception], ...]:

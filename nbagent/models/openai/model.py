@@ -18,10 +18,12 @@ from typing import Any, Self
 from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.model import Discarded, Finished, ModelDelta, Request
 
+from .bounds import BrokenStream
 from .client import Clients, make_client
+from .credentials import Credentials, StreamCut
 from .encode import ChatEncoder
 from .errors import explained
-from .parse import BrokenStream, ChatParser
+from .parse import ChatParser
 from .send import read, send
 
 RESERVED = ("model", "messages", "tools", "stream")
@@ -67,6 +69,8 @@ class OpenAIModel:
         fields = {} if temperature is None else {"temperature": temperature}
         self._encoder = ChatEncoder(name, {**fields, **(extra or {})})
         self._asks_usage = True
+        self._credentials = Credentials([])
+        """Of the client as it was last used."""
         self._client = None if client is None or _is_maker(client) else client
         make: Callable[[], Any] = partial(
             make_client,
@@ -92,31 +96,42 @@ class OpenAIModel:
         retries = getattr(client, "max_retries", DEFAULT_RETRIES)
         for attempt in range(retries + 1):
             parser = ChatParser()
+            self._credentials = Credentials.of(client)
             answer = await self._send(client, request)
+            # a key may be a function, which was called by now
+            self._credentials = credentials = Credentials.of(client)
+            public = StreamCut(credentials)
             try:
                 async with aclosing(read(answer, parser)) as batches:
                     async for batch in batches:
-                        for delta in batch:
+                        for delta in public.cut(batch):
                             yield delta
+                for delta in public.rest():
+                    yield delta
                 yield _end(parser)
             except BrokenStream as error:
-                if attempt == retries or not error.again:
-                    raise ModelError(f"the model {self.name!r}: {error}") from error
-                reason = str(error)
+                reason, again = credentials.cut(str(error)), error.again
             else:
                 return
+            if attempt == retries or not again:  # without its cause, which has what the server said
+                raise ModelError(f"the model {self.name!r}: {reason}")
             yield Discarded(reason)
             await self._wait(attempt)
 
     async def _send(self, client: Any, request: Request) -> Any:
-        usage = self._asks_usage
+        usage, failure = self._asks_usage, None
         body = self._encoder.body(request, stream=request.stream, usage=usage)
         try:
-            return await send(client, body, stream=request.stream)
+            return await send(client, body)
         except Exception as error:
             if not (usage and request.stream and _refuses_usage(error)):
                 base_url = str(getattr(client, "base_url", "its base_url"))
-                raise explained(error, model=self.name, base_url=base_url) from None
+                credentials = Credentials.of(client)
+                failure = explained(
+                    error, model=self.name, base_url=base_url, credentials=credentials
+                )
+        if failure is not None:  # here, with no traceback of what it was made of
+            raise failure
         self._asks_usage = False
         return await self._send(client, request)
 

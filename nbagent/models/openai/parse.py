@@ -23,6 +23,7 @@ from nbagent.core.base.model import (
     Usage,
 )
 
+from .bounds import MAX_EVENT, BrokenStream
 from .sse import SSEDecoder
 
 _REASONS: dict[str, FinishReason] = {
@@ -32,14 +33,6 @@ _REASONS: dict[str, FinishReason] = {
     "length": "length",
     "content_filter": "content_filter",
 }
-
-
-class BrokenStream(Exception):
-    """The stream holds something that is no answer; ``again`` says whether a retry may help."""
-
-    def __init__(self, reason: str, *, again: bool = True) -> None:
-        super().__init__(reason)
-        self.again = again
 
 
 class ChatParser:
@@ -67,6 +60,10 @@ class ChatParser:
                 self.done = True
                 break
             self._take(_parsed(payload), batch)
+        if self._sse.held > MAX_EVENT:
+            raise BrokenStream(
+                f"an event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
+            )
         return batch.flushed()
 
     def chunk(self, value: Any) -> list[ModelDelta]:
@@ -104,7 +101,7 @@ class ChatParser:
         if not isinstance(value, dict) or value.get("error"):
             raise _no_chunk(value)
         usage = value.get("usage")
-        if usage:
+        if isinstance(usage, Mapping) and usage:
             self._usage = _usage(usage)
         if self._model is None:
             self._model = value.get("model")
@@ -232,12 +229,8 @@ def _text(value: Any) -> str:
 
 
 def _usage(value: Mapping[str, Any]) -> Usage:
-    cost = value.get("cost")
-    return Usage(
-        int(value.get("prompt_tokens") or 0),
-        int(value.get("completion_tokens") or 0),
-        float(cost) if isinstance(cost, int | float) else None,
-    )
+    said = (value.get("prompt_tokens") or 0, value.get("completion_tokens") or 0)
+    return Usage(*said, value.get("cost"))
 
 
 def _no_chunk(value: Any) -> BrokenStream:

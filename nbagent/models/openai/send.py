@@ -16,15 +16,16 @@ from typing import Any
 
 from nbagent.core.base.model import ModelDelta
 
+from .bounds import BrokenStream, bound
 from .errors import broken, transport_errors
-from .parse import BrokenStream, ChatParser
+from .parse import ChatParser
 
 PATH = "/chat/completions"
 DRAIN_SECONDS = 0.1
 """How long to read on after an answer's end, so that its connection can be used again."""
 
 
-async def send(client: Any, body: bytes, *, stream: bool) -> Any:
+async def send(client: Any, body: bytes) -> Any:
     """Send a request; returns what ``read`` takes.
 
     Raises:
@@ -40,10 +41,11 @@ async def send(client: Any, body: bytes, *, stream: bool) -> Any:
         content=body,
         # the raw response: no type is built, and a stream is left for us to read
         cast_to=httpx2.Response,
-        stream=stream,
+        # also where the answer comes in one piece: how much of it is read is for us to say
+        stream=True,
         stream_cls=openai.AsyncStream[Any],
         options={
-            "headers": {"Content-Type": "application/json"},
+            "headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"},
             "security": {
                 "bearer_auth": True
             },  # as the typed call says, for keys that are functions
@@ -85,24 +87,28 @@ async def read(answer: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelt
 
 
 async def _read_raw(response: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelta], None]:
+    await bound(response)
     kind = response.headers.get("content-type", "")
-    if "html" in kind:
-        raise BrokenStream(
-            f"{response.url} answered with a web page ({kind}) and no Chat Completions: base_url is "
-            "likely wrong; does it end in /v1?",
-            again=False,
-        )
-    if "json" in kind:
-        yield parser.whole(await response.aread())
-        return
-    async with aclosing(response.aiter_bytes()) as pieces:
-        async for data in pieces:
-            batch = parser.feed(data)
-            if batch:
-                yield batch
-            if parser.done:
-                await _drain(pieces)
-                return
+    try:
+        if "html" in kind:
+            raise BrokenStream(
+                f"{response.url} answered with a web page ({kind}) and no Chat Completions: base_url is "
+                "likely wrong; does it end in /v1?",
+                again=False,
+            )
+        if "json" in kind:
+            yield parser.whole(await response.aread())
+            return
+        async with aclosing(response.aiter_bytes()) as pieces:
+            async for data in pieces:
+                batch = parser.feed(data)
+                if batch:
+                    yield batch
+                if parser.done:
+                    await _drain(pieces)
+                    return
+    finally:
+        await response.aclose()
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:

@@ -13,6 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any, Literal, TextIO, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -24,6 +25,10 @@ from .bundles import plain_bundle, present
 from .libraries import live_call, meter
 
 __all__ = ["finish_call", "install", "present", "uninstall"]
+
+MAX_REDRAWN = 10_000
+"""Characters of one write that are looked through for progress."""
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 _installed: list[Callable[[], None]] = []
 """What undoes the parts, in the order they were installed."""
@@ -95,13 +100,17 @@ class _Stream:
         if output in self._redrawing:
             self._redrawing.discard(output)
             text = text.removeprefix("\n")
-        for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-            self._take_line(output, line)
-
-    def _take_line(self, output: CallOutput, line: str) -> None:
-        if "\r" not in line:
-            output.write(self._name, line)
+        if "\r" not in text or len(text) > MAX_REDRAWN:
+            output.write(self._name, text)
             return
+        for redrawn, lines in groupby(_LINES.findall(text), lambda line: "\r" in line):
+            if redrawn:
+                for line in lines:
+                    self._redraw(output, line)
+            else:
+                output.write(self._name, "".join(lines))
+
+    def _redraw(self, output: CallOutput, line: str) -> None:
         drawings = [each for each in line.strip("\n").split("\r") if each.strip()]
         fraction, label = meter(drawings[-1]) if drawings else (None, "")
         if label:

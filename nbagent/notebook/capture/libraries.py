@@ -30,6 +30,8 @@ Undo = Callable[[], None]
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PERCENT = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)\s?%")
 _DRAWN = re.compile(r"\s*\d{1,3}%\|[^|]*\|\s*")
+MAX_METER = 500
+"""Characters of a line that a bar may be drawn in."""
 _undo: list[Undo] = []
 _figures: WeakKeyDictionary[CallOutput, OrderedDict[Any, Any]] = WeakKeyDictionary()
 
@@ -42,7 +44,7 @@ def live_call() -> CallOutput | None:
 
 def meter(line: str) -> tuple[float | None, str]:
     """The fraction, if the line tells one, and the text of a drawn progress bar without the bar."""
-    line = _ESCAPES.sub("", line).strip()
+    line = _ESCAPES.sub("", line[:MAX_METER]).strip()
     percent = _PERCENT.search(line)
     fraction = min(1.0, float(percent[1]) / 100) if percent else None
     return fraction, _DRAWN.sub(" ", line).strip()

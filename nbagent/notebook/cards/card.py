@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
@@ -21,6 +22,7 @@ import traitlets
 from pydantic import TypeAdapter, ValidationError
 
 from nbagent.notebook.locale import open_cards
+from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
@@ -157,8 +159,8 @@ class Card(anywidget.AnyWidget):
         """The sentences that the page shows by itself."""
         return TEXTS
 
-    def _take_answer(self, message: Answer) -> list[FieldError]:
-        """Settle what the message answers; what is wrong with it otherwise."""
+    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
+        """Settle what the message answers; what is wrong with it, or what is done once it is stored."""
         raise NotImplementedError
 
     def _keep_drafts(self, message: Drafts) -> None:
@@ -221,9 +223,8 @@ class Card(anywidget.AnyWidget):
             case Hello():
                 self.greetings += 1
                 self.greet()
-            case Answer(submission=submission, interrupt=interrupt):
-                errors = self._with_labels(interrupt, self._take_answer(message))
-                self._receipt(submission, interrupt, errors)
+            case Answer():
+                self._taken(message, self._take_answer(message))
             case Drafts():
                 self._keep_drafts(message)
             case Press():
@@ -235,6 +236,19 @@ class Card(anywidget.AnyWidget):
                 self.opened = [key for key in opened[:MAX_OPENED] if len(key) <= MAX_KEY]
             case never:
                 assert_never(never)
+
+    def _taken(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
+        """Tell the page what its answer came to, once that is known."""
+        if isinstance(taken, list):
+            errors = self._with_labels(message.interrupt, taken)
+            self._receipt(message.submission, message.interrupt, errors)
+            return
+        if not taken.done():
+            taken.add_done_callback(lambda done: self._later(partial(self._taken, message, done)))
+            return
+        error = taken.exception()
+        wrong = [] if error is None else [FieldError(field=None, message=reveal(str(error)))]
+        self._taken(message, wrong)
 
     def _malformed(self, content: Any, error: ValidationError) -> None:
         log.warning("a message of the page was ignored: %s", error.errors(include_input=False)[:3])

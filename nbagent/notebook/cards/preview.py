@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
+from nbagent.core.base.controls import escaped
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.form import Submission
@@ -86,7 +88,7 @@ class Preview:
         preview = self._tool.options.preview
         assert preview is not None  # else there is no Preview
         try:
-            typed = self._tool.parse(input_)
+            typed = self._tool.parse(self._tool.masked(input_))  # secrets are the body's alone
             if inspect.iscoroutinefunction(preview):
                 value = await preview(typed)
             else:
@@ -95,7 +97,8 @@ class Preview:
         except (
             Exception
         ) as error:  # the person's own code may raise anything; approving still works
-            log.info("the preview of %s failed", self._tool.name, exc_info=True)
+            told = escaped(traceback.format_exc())
+            log.info("the preview of %s failed\n%s", self._tool.name, told)
             text = f"{type(error).__name__}: {error}"[:MAX_ERROR]
             return [], TEXTS["preview_failed"].format(error=reveal(text))
 
@@ -106,5 +109,5 @@ def _drawn(value: Any) -> list[Rich]:
         return []
     bundle = present(value)
     if bundle is None:
-        return [Rich(kind="text", data=facts.bounded(facts.shown(value)))]
+        return [Rich(kind="text", data=facts.shown(value, facts.MAX_TEXT))]
     return rich.render(bundle)

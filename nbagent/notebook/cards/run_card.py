@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -227,7 +228,7 @@ class RunCard(Card):
         if self.view.offers(message.notice, message.action):
             self.pressed(message.notice, message.action)
 
-    def _take_answer(self, message: Answer) -> list[FieldError]:
+    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         with self._lock:
             question = self.view.question(message.interrupt)
         if question is None:
@@ -238,10 +239,9 @@ class RunCard(Card):
         if isinstance(resolution, list):
             return resolution
         try:
-            self.run.resolve(message.interrupt, resolution, by="form")
+            return self._session.resolve(message.interrupt, resolution, by="form")
         except NbagentError as error:
             return [FieldError(field=None, message=reveal(str(error)))]
-        return []
 
     def _late(self, interrupt: str) -> list[FieldError]:
         """Nothing waits under that id in this view: say who answered."""
@@ -252,4 +252,6 @@ class RunCard(Card):
 def _types(run: Run, tool_name: str) -> Types | None:
     """What the tool takes and gives back, as it is defined now."""
     tool = session_of(run).tool(tool_name)
-    return None if tool is None else Types(input=tool.input_type, output=tool.output_adapter)
+    if tool is None:
+        return None
+    return Types(input=tool.input_type, output=tool.output_adapter, secrets=tool.secrets)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
+from nbagent.notebook.render import lookalikes
 from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Fact
 
 MAX_TEXT = 20_000
-"""Characters of a result that are shown; approved values are never cut."""
+"""Characters of a result, or of all values of an input, that are shown."""
+MAX_APPROVED = 100_000
+"""The same for an input that is approved: what is beyond is told, above the buttons too."""
+MAX_NAMES = 500
+"""Values of an input that are shown by name."""
+MAX_REMARKS = 5
+"""Different things that are said of a value."""
 MAX_BRIEF = 160
 MAX_SHORT = 60
 """Characters of one value in a brief line."""
@@ -19,33 +28,64 @@ _LINE_BREAK = "⏎ "
 _ABSENT: Any = object()
 
 
-def shown(value: Any) -> str:
-    """A value as text: a string as it is, everything else as JSON."""
-    return reveal(value if isinstance(value, str) else _json(value))
+def shown(value: Any, room: int = MAX_APPROVED) -> str:
+    """A value as text: a string as it is, everything else as JSON; its middle left out beyond ``room``."""
+    return reveal(bounded(_text(value), room))
 
 
-def facts_of(values: Any, *, before: Any = None) -> list[Fact]:
-    """One fact for each named value; with ``before``, marked where a value differs from there."""
+def facts_of(
+    values: Any,
+    *,
+    before: Any = None,
+    room: int = MAX_APPROVED,
+    prose: bool = False,
+    approved: bool = False,
+) -> list[Fact]:
+    """One fact for each named value; with ``before``, marked where a value differs from there.
+
+    ``room`` is how many characters all of them may take. In ``prose``, texts are no code. What is
+    ``approved`` cannot be taken for something else: a text that reads as another value of JSON stands
+    in quotes, and what looks like other characters is marked.
+    """
     if not isinstance(values, Mapping):
-        return [] if values is None else [Fact(label="value", value=shown(values))]
+        return [] if values is None else [Fact(label="value", value=shown(values, room))]
     old = before if isinstance(before, Mapping) else values
-    facts = [_fact(name, value, old.get(name, _ABSENT)) for name, value in values.items()]
     gone = [name for name in old if name not in values]
-    return facts + [
-        Fact(label=reveal(name), value="(left out)", code=False, changed_from=shown(old[name]))
-        for name in gone
-    ]
+    facts: list[Fact] = []
+    for name in [*values, *gone]:
+        if len(facts) == MAX_NAMES or room < 0:
+            more = len(values) + len(gone) - len(facts)
+            return [*facts, _more(more)]
+        fact = _fact(name, values.get(name, _ABSENT), old.get(name, _ABSENT), max(room, MAX_SHORT))
+        if prose and isinstance(values.get(name), str):
+            fact = fact.model_copy(update={"code": False})
+        if approved:
+            fact = _unmistakable(fact, values.get(name, _ABSENT))
+        facts.append(fact)
+        room -= len(fact.label) + len(fact.value) + len(fact.changed_from or "")
+    return facts
+
+
+def is_whole(values: Mapping[str, Any], room: int = MAX_APPROVED) -> bool:
+    """Whether facts of an input show all of it."""
+    if len(values) > MAX_NAMES:
+        return False
+    return sum(len(str(name)) + len(_text(value)) for name, value in values.items()) <= room
 
 
 def answer_facts(values: Mapping[str, Any]) -> list[Fact]:
     """One fact for each named value of an answer, nested ones as they are nested."""
-    return [nested(reveal(str(name)), value) for name, value in values.items()]
+    some = islice(values.items(), MAX_NAMES)
+    facts = [nested(shown(str(name), MAX_BRIEF), value) for name, value in some]
+    more = len(values) - len(facts)
+    return [*facts, _more(more)] if more else facts
 
 
 def nested(label: str, value: Any) -> Fact:
-    """A fact whose value may hold others; as text it is JSON on several lines."""
-    whole = value if isinstance(value, dict | list) and value else None
-    text = shown(value) if whole is None else result(value)
+    """A fact whose value may hold others; as text it is JSON on several lines, and nothing else where it is large."""
+    holds = isinstance(value, dict | list) and value
+    whole = value if holds and len(_json(value)) <= MAX_TEXT else None
+    text = result(value) if holds else shown(value, MAX_TEXT)
     return Fact(label=label, value=text, whole=whole)
 
 
@@ -61,40 +101,105 @@ def same(one: Any, other: Any) -> bool:
 
 def brief(values: Mapping[str, Any]) -> str:
     """An input on one line: ``name=value, …``, texts in quotes, their line breaks as a sign."""
-    text = ", ".join(f"{name}={_short(value)}" for name, value in values.items())
+    some = islice(values.items(), MAX_BRIEF)
+    text = ", ".join(f"{name[:MAX_BRIEF]}={_short(value)}" for name, value in some)
     line = " ".join(text.split())
     return reveal(line if len(line) <= MAX_BRIEF else line[: MAX_BRIEF - 1] + "…")
 
 
 def result(value: Any) -> str:
-    """A tool's result as text, bounded."""
-    if isinstance(value, dict | list) and len(_json(value)) > 80:
-        return bounded(reveal(_json(value, indent=2)))
-    return bounded(shown(value))
+    """A tool's result as text, bounded; JSON of some length on several lines."""
+    text = _text(value)
+    if isinstance(value, dict | list) and 80 < len(text) <= MAX_TEXT:
+        text = _json(value, indent=2)
+    return reveal(bounded(text))
 
 
-def bounded(text: str) -> str:
+def bounded(text: str, room: int = MAX_TEXT) -> str:
     """The text, its middle left out where it is very long."""
-    if len(text) <= MAX_TEXT:
+    if len(text) <= room:
         return text
-    half = MAX_TEXT // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+    half = room // 2
+    note = TEXTS["left_out_inside"].format(n=f"{len(text) - 2 * half:,}")
+    return f"{text[:half]}\n{note}\n{text[-half:]}"
 
 
-def _fact(name: str, value: Any, old: Any) -> Fact:
+def _more(number: int) -> Fact:
+    return Fact(label="…", value=TEXTS["more_facts"].format(n=number), code=False)
+
+
+def _fact(name: str, value: Any, old: Any, room: int) -> Fact:
+    label = shown(str(name), MAX_BRIEF)
+    if value is _ABSENT:
+        gone = TEXTS["fact_left_out"]
+        return Fact(label=label, value=gone, code=False, changed_from=shown(old, room))
     changed = None
     if old is _ABSENT:
-        changed = "(left out)"
+        changed = TEXTS["fact_left_out"]
     elif old is not value and not same(old, value):
-        changed = shown(old)
-    return Fact(label=reveal(str(name)), value=shown(value), changed_from=changed)
+        changed = shown(old, room)
+    return Fact(label=label, value=shown(value, room), changed_from=changed)
+
+
+def remarks(value: Any) -> str:
+    """What in a value, and in all texts inside it, looks like something else; empty where nothing does."""
+    texts = [] if value is None else [shown(value)]
+    return _listed([found.what for text in texts for found in lookalikes.found(text)])
+
+
+def _unmistakable(fact: Fact, value: Any) -> Fact:
+    text, remark = fact.value, []
+    if isinstance(value, str) and _reads_as_json(value):
+        if len(value) <= MAX_SHORT and not value.strip().startswith(("{", "[")):
+            text = reveal(_json(value))
+        else:
+            remark = [TEXTS["odd_json"]]
+    places = lookalikes.found(text)
+    parts, at = [], 0
+    for start, end, _ in places:
+        if start >= at:
+            parts += [text[at:start], text[start:end]]
+            at = end
+    listed = _listed([*remark, *(found.what for found in [*places, *lookalikes.found(fact.label)])])
+    pieces = [*parts, text[at:]] if parts else []
+    return fact.model_copy(update={"value": text, "parts": pieces, "remark": listed})
+
+
+def _reads_as_json(text: str) -> bool:
+    """Whether a text, as it is, looks like a value of JSON that is no text, or like one in quotes."""
+    if not text.strip() or len(text) > MAX_TEXT or text.strip()[0] not in '-0123456789tfn{["NI':
+        return not text.strip()
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _listed(found: list[str]) -> str:
+    """Each once, the first few of them."""
+    different = [*dict.fromkeys(found)]
+    more = [TEXTS["odd_more"]] if len(different) > MAX_REMARKS else []
+    return ", ".join([*different[:MAX_REMARKS], *more])
 
 
 def _short(value: Any) -> str:
     if isinstance(value, str):
-        value = _LINE_BREAK.join(" ".join(line.split()) for line in value.strip().splitlines())
-    text = _json(value)
-    return text if len(text) <= MAX_SHORT else text[: MAX_SHORT - 1] + "…"
+        start = value.strip()[: 10 * MAX_SHORT]
+        value = _LINE_BREAK.join(" ".join(line.split()) for line in start.splitlines())
+    text = ""
+    for piece in _ENCODER.iterencode(value):
+        text += piece
+        if len(text) > MAX_SHORT:
+            return text[: MAX_SHORT - 1] + "…"
+    return text
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)
 
 
 def _json(value: Any, *, indent: int | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -15,8 +16,10 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from . import sanitize
 from .sanitize import escape
 
-MAX_FORMULA = 2_000
+MAX_FORMULA = 1_000
 """Characters of a formula that is still drawn as one."""
+COST = 15
+"""Characters that every formula counts beside its own."""
 
 
 def recognize(engine: MarkdownIt) -> None:
@@ -56,6 +59,7 @@ _STAND_INS = str.maketrans({"<": "\ue0f0", ">": "\ue0f1", "&": "\ue0f2"})
 _ENTITIES = str.maketrans({"\ue0f0": "&lt;", "\ue0f1": "&gt;", "\ue0f2": "&amp;"})
 
 
+@lru_cache(maxsize=1_000)
 def formula(latex: str, *, display: bool) -> str:
     """LaTeX as sanitized MathML, or its source as code where that cannot be drawn."""
     source = latex.strip()

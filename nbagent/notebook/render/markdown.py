@@ -8,23 +8,33 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block.table import table
 from markdown_it.token import Token
-from pygments import token as kinds
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
-from pygments.util import ClassNotFound
+
+from nbagent.notebook.texts import TEXTS
 
 from . import formulas, sanitize
+from .highlight import highlighted
 from .sanitize import escape
 
-MAX_COLORED = 20_000
-"""Characters of a code block that is still colored."""
+MAX_MARKDOWN = 32_000
+"""Characters of a text that are drawn as Markdown, up to a line's end; what follows is plain text."""
+MAX_PLAIN = 100_000
+"""Characters of the plain text that follows; what is beyond is counted."""
+MAX_FORMULAS = 6_000
+"""Characters of the formulas that are drawn in one piece of text."""
+MAX_STEPS = 60_000
+"""How often a rule of the parser may be tried on one piece of text; beyond, it is plain text.
+
+Documents take 20,000 to 30,000 steps for as much text as is drawn as Markdown.
+"""
 OPEN_LIMIT = 2_000
 """Characters of an open block that is still redrawn as HTML."""
 REDRAW_EVERY = 0.2
@@ -37,66 +47,6 @@ HOLD = 0.2
 _Env = MutableMapping[str, Any]
 
 
-_KINDS = (
-    (kinds.Comment, "c"),
-    (kinds.Keyword, "k"),
-    (kinds.Operator.Word, "k"),
-    (kinds.String, "s"),
-    (kinds.Number, "m"),
-    (kinds.Name.Function, "nf"),
-    (kinds.Name.Class, "nf"),
-    (kinds.Name.Decorator, "nf"),
-    (kinds.Name.Tag, "k"),
-    (kinds.Name.Attribute, "s"),
-    (kinds.Name.Builtin, "nb"),
-    (kinds.Name.Exception, "nf"),
-    (kinds.Generic.Inserted, "gi"),
-    (kinds.Generic.Deleted, "gd"),
-    (kinds.Generic.Heading, "gh"),
-    (kinds.Generic.Subheading, "gh"),
-    (kinds.Error, "err"),
-)
-
-
-@cache
-def _class_of(kind: Any) -> str:
-    return next((name for parent, name in _KINDS if kind in parent), "")
-
-
-@cache
-def _lexer(language: str) -> Lexer | None:
-    try:
-        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    except ClassNotFound:
-        return None
-
-
-def highlighted(code: str, info: str) -> str:
-    """The code as a ``pre``; ``info`` begins with its language. To be sanitized like all markup."""
-    return f'<pre class="code"><code>{_colored(code, info)}</code></pre>'
-
-
-def _colored(code: str, info: str) -> str:
-    language = info.split(maxsplit=1)[0].lower() if info.strip() else ""
-    lexer = _lexer(language) if language and len(code) <= MAX_COLORED else None
-    if lexer is None:
-        return escape(code)
-    out: list[str] = []
-    last, held = "", ""
-    for kind, text in lexer.get_tokens(code):
-        name = _class_of(kind)
-        if name != last:
-            out.append(_span(last, held))
-            last, held = name, ""
-        held += text
-    out.append(_span(last, held))
-    return "".join(out)
-
-
-def _span(name: str, text: str) -> str:
-    return f'<span class="{name}">{escape(text)}</span>' if name and text else escape(text)
-
-
 def render(text: str) -> str:
     """The text as sanitized HTML."""
     return "".join(blocks(text))
@@ -104,7 +54,9 @@ def render(text: str) -> str:
 
 def blocks(text: str) -> list[str]:
     """The text as sanitized HTML, one string for each block at the top level."""
-    return [piece.html for piece in _pieces(_newlines(text), {})]
+    text = _newlines(text)
+    cut = _cut(text)
+    return [*(piece.html for piece in _pieces(text[:cut], {})), *_plain(text[cut:])]
 
 
 class Stream:
@@ -121,6 +73,10 @@ class Stream:
         self.raw = ""
         self._seen: list[str] = []
         self._open = ""
+        self._rest = ""
+        """What is beyond Markdown: plain text, all of it."""
+        self._start = 0
+        """Where the open end begins."""
         self._env: _Env = {}
         self._parsed_at = 0
         self._drawn = 0
@@ -129,6 +85,8 @@ class Stream:
         """Whether ``tail`` is an empty block of code and ``raw`` all that is in it so far."""
         self.kept: str | None = None
         """Where the next finished block is what is open already: the text it still lacks."""
+        self._in_rest = False
+        """Whether ``raw`` is of the plain text that follows the Markdown."""
 
     @property
     def text(self) -> str:
@@ -160,6 +118,8 @@ class Stream:
         ``blocks`` may have grown and ``tail`` and ``raw`` are other ones.
         """
         new = self._take()
+        if self._rest:
+            return self._advance_plainly()
         finished = self._finish_blocks(new) if new else []
         if finished:
             self.tail, self.raw, self._drawn, self._as_code = "", "", 0, False
@@ -180,6 +140,20 @@ class Stream:
             return ""  # the rest of a fence's first line is not code: it waits for the next drawing
         self.raw += new
         return new
+
+    def _advance_plainly(self) -> str | None:
+        """Finish what is Markdown, and show what follows as it is written."""
+        shown = self._rest[:MAX_PLAIN]
+        if self._in_rest:
+            new = shown[len(self.raw) :]
+            self.raw = shown
+            return new
+        finished = [piece.html for piece in _pieces(self._open, self._env)]
+        self._keep(finished)
+        self.blocks += finished
+        self._open, self._in_rest, self._as_code = "", True, True
+        self.tail, self.raw = _CODE.format(""), shown
+        return None
 
     @property
     def _begins_code(self) -> bool:
@@ -207,15 +181,16 @@ class Stream:
         same = text == self.text
         if same:
             self._take()
-            self._open += "\n" * len(self.pending)
-            rest = [piece.html for piece in _pieces(self._open, self._env)]
+            self._add("\n" * len(self.pending))
+            rest = [piece.html for piece in _pieces(self._open, self._env)] if self._open else []
+            rest += _plain(self._rest)
             self._keep(rest)
             # a link defined at the end changes blocks that were finished before
             same = not self._env.get("references")
             self.blocks += rest
         if not same:
             self.blocks = blocks(text)
-        self._seen, self._open = [], ""
+        self._seen, self._open, self._rest = [], "", ""
         self.pending.clear()
         self.tail = self.raw = ""
         return same
@@ -229,8 +204,18 @@ class Stream:
             self.pending.append("\r")
         self._seen.append(new)
         new = _newlines(new)
-        self._open += new
+        self._add(new)
         return new
+
+    def _add(self, new: str) -> None:
+        """More of the open end, or of the plain text that follows it."""
+        if self._rest:
+            self._rest += new
+            return
+        self._open += new
+        if self._start + len(self._open) > MAX_MARKDOWN:
+            cut = _cut(self._open, MAX_MARKDOWN - self._start)
+            self._open, self._rest = self._open[:cut], self._open[cut:]
 
     def _finish_blocks(self, new: str) -> list[str]:
         size = len(self._open)
@@ -239,7 +224,8 @@ class Stream:
         cut = self._open.rfind("\n") + 1
         done, rest = _split(self._open[:cut], self._env)
         self._keep(done)
-        self._open = self._open[cut - rest :] if done else self._open
+        if done:
+            self._open, self._start = self._open[cut - rest :], self._start + cut - rest
         self._parsed_at = len(self._open)
         self.blocks += done
         return done
@@ -254,7 +240,25 @@ _BOUNDARY = re.compile(
     r"^[ \t]*\n|^ {0,3}#{1,6}[ \t].*\n|^[ \t>]*(?:```|~~~)[ \t]*\n", re.MULTILINE
 )
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
+_BLANK = re.compile(r"\n[ \t]*(?=\n)")
 _MATH_OPEN = re.compile(r"\$\$|\\\[")
+
+
+def _cut(text: str, limit: int = MAX_MARKDOWN) -> int:
+    """Where Markdown ends: after the last whole line that has room."""
+    if len(text) <= limit:
+        return len(text)
+    return text.rfind("\n", 0, limit) + 1 or limit
+
+
+def _plain(text: str) -> list[str]:
+    """What is too long to be drawn as Markdown, as it was written, and how much of it is left out."""
+    if not text:
+        return []
+    drawn = sanitize.clean(_CODE.format(escape(text[:MAX_PLAIN])))
+    more = len(text) - MAX_PLAIN
+    note = f'<p class="note">{TEXTS["more_said"].format(n=f"{more:,}")}</p>'
+    return [drawn, note] if more > 0 else [drawn]
 
 
 def _newlines(text: str) -> str:
@@ -286,8 +290,8 @@ def _split(text: str, env: _Env) -> tuple[list[str], int]:
         return [], len(text)
     lines = text.split("\n")
     rest = "\n".join(lines[pieces[-1].line :])
-    blank = re.search(r"\n[ \t]*\n(?!.*\n[ \t]*\n)", text, re.DOTALL)
-    if _MATH_OPEN.search(text, blank.end() if blank else 0):
+    blank = max((found.end() for found in _BLANK.finditer(text)), default=0)
+    if _MATH_OPEN.search(text, blank):
         return [], len(text)
     if _is_over(pieces[-1].kind, rest):
         return [piece.html for piece in pieces], 0
@@ -321,6 +325,7 @@ class _Piece(NamedTuple):
 
 def _pieces(text: str, env: _Env) -> list[_Piece]:
     """Each block at the top level."""
+    env.update(steps=0, formulas=0)
     try:
         tokens = _engine().parse(text, env)
         return [
@@ -350,10 +355,61 @@ def _engine() -> MarkdownIt:
     engine = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     engine.disable(["html_block", "html_inline"])
     formulas.recognize(engine)
+    for ruler, steps in (
+        (engine.block.ruler, 2),
+        (engine.inline.ruler, 1),
+        (engine.inline.ruler2, 1),
+    ):
+        known: list[Any] = ruler.__rules__
+        for each in known:
+            each.fn = _metered(_measured_table if each.name == "table" else each.fn, steps)
     engine.validateLink = _link_or_image  # type: ignore[method-assign]
     for name, rule in _RULES.items():
         engine.add_render_rule(name, rule)
     return engine
+
+
+class _TooMuch(Exception):
+    """The parser goes to and fro in a text."""
+
+
+def _charge(env: _Env, steps: int) -> None:
+    env["steps"] += steps
+    if env["steps"] > MAX_STEPS:
+        raise _TooMuch
+
+
+def _metered(rule: Callable[..., Any], steps: int) -> Callable[..., Any]:
+    """A rule of the parser that counts how often it is tried."""
+
+    def tried(state: Any, *args: Any) -> Any:
+        _charge(state.env, steps)
+        done = rule(state, *args)
+        if done:
+            _charge(state.env, _MATCH)
+        return done
+
+    return tried
+
+
+def _measured_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
+    """A table costs as much as it has cells: every row gets as many as the first has."""
+    if start + 2 <= end and (columns := _columns(state, start + 1)):
+        stop = next((n for n in range(start, end) if state.isEmpty(n)), end)
+        _charge(state.env, _CELL * columns * (stop - start))
+    return table(state, start, end, silent)
+
+
+def _columns(state: StateBlock, number: int) -> int:
+    """How many columns this line gives a table; 0 where it begins none."""
+    line = state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
+    return line.count("|") + 1 if _DELIMITERS.fullmatch(line) else 0
+
+
+_CELL = 10
+_MATCH = 4
+"""Steps that a cell of a table counts, and whatever a rule finds, as it is drawn too."""
+_DELIMITERS = re.compile(r"[-:| \t]+")
 
 
 def _link_or_image(url: str) -> bool:
@@ -380,16 +436,30 @@ def _image(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) ->
     return f"{escape(token.content)} ({escape(shown)})".strip()
 
 
-def _inline_math(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
-    return formulas.formula(tokens[index].content, display=False)
+def _inline_math(
+    _self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: _Env
+) -> str:
+    return _formula(tokens[index], env, display=False)
 
 
-def _display_math(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
-    return f'<span class="math">{formulas.formula(tokens[index].content, display=True)}</span>'
+def _display_math(
+    _self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: _Env
+) -> str:
+    return f'<span class="math">{_formula(tokens[index], env, display=True)}</span>'
 
 
-def _block_math(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
-    return f'<div class="math">{formulas.formula(tokens[index].content, display=True)}</div>'
+def _block_math(
+    _self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: _Env
+) -> str:
+    return f'<div class="math">{_formula(tokens[index], env, display=True)}</div>'
+
+
+def _formula(token: Token, env: _Env, *, display: bool) -> str:
+    """A formula, as its source where there are too many to draw in one piece of text."""
+    env["formulas"] += formulas.COST + len(token.content)
+    if env["formulas"] > MAX_FORMULAS:
+        return f"<code>{escape(token.content.strip())}</code>"
+    return formulas.formula(token.content, display=display)
 
 
 def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, *rest: Any) -> str:

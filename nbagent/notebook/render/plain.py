@@ -5,8 +5,9 @@ It is the same for the same run: no ids, no times, no token counts.
 
 from __future__ import annotations
 
+import html
+import re
 import textwrap
-from html.parser import HTMLParser
 from typing import assert_never
 
 from nbagent.notebook.texts import TEXTS
@@ -41,11 +42,33 @@ def render(view: View) -> str:
 
 def text_of(markup: str) -> str:
     """Sanitized HTML as text: a line for each block, rows of a table with bars between cells."""
-    reader = _Reader()
-    reader.feed(markup)
-    reader.close()
-    lines = (line.rstrip() for line in "".join(reader.out).split("\n"))
+    out: list[str] = []
+    at = pre = cells = 0
+    for tag in _TAG.finditer(markup):
+        out.append(_data(markup[at : tag.start()], kept=pre > 0))
+        closes, name, at = tag[1], tag[2], tag.end()
+        out.append("\n" if name in _BLOCKS or name == "br" else "")
+        pre += (-1 if closes else 1) if name == "pre" else 0
+        if name == "tr":
+            cells = 0
+        elif name in ("td", "th") and not closes:
+            out.append(" | " if cells else "")
+            cells += 1
+        elif name == "img" and (alt := _ALT.search(tag[0])):
+            out.append(html.unescape(alt[1]))
+        elif not closes:
+            out.append(_MARKED.get(name, ""))
+    out.append(_data(markup[at:], kept=pre > 0))
+    lines = (line.rstrip() for line in "".join(out).split("\n"))
     return "\n".join(line for line in lines if line)
+
+
+def _data(text: str, *, kept: bool) -> str:
+    """Text between tags: its line breaks are spaces, unless they are kept; alone between blocks, nothing."""
+    data = html.unescape(text)
+    if kept or "\n" not in data:
+        return data
+    return data.replace("\n", " ").strip("\n") if data.strip() else ""
 
 
 def _item(item: Item) -> str:
@@ -105,7 +128,7 @@ def _rich(output: Rich) -> str:
 
 
 def _form(item: FormItem) -> str:
-    lines = [f"? {item.title}", *_facts(item.facts)]
+    lines = [f"? {item.title}", *([f"    {item.note}"] if item.note else []), *_facts(item.facts)]
     if item.spec is not None:
         lines += _facts(form_facts(item.spec["root"]))
     return "\n".join([*lines, f"  {TEXTS['waiting_static']}"])
@@ -117,7 +140,7 @@ def _facts(facts: list[Fact]) -> list[str]:
 
 def _fact(fact: Fact) -> str:
     was = "" if fact.changed_from is None else f"{fact.changed_from} → "
-    value = f"{was}{fact.value}"
+    value = f"{was}{fact.value}" + (f" ({fact.remark})" if fact.remark else "")
     if "\n" in value:
         return f"    {fact.label}:\n" + textwrap.indent(value, "      ")
     return f"    {fact.label}: {value}" if fact.label else f"    {value}"
@@ -132,43 +155,6 @@ _BLOCKS = sanitize.names(
     "blockquote caption dd details div dl dt figure h1 h2 h3 h4 h5 h6 hr li ol p pre summary table "
     "tr ul"
 )
-
-
-class _Reader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.out: list[str] = []
-        self._pre = 0
-        self._cells = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _BLOCKS or tag == "br":
-            self.out.append("\n")
-        match tag:
-            case "pre":
-                self._pre += 1
-            case "tr":
-                self._cells = 0
-            case "td" | "th":
-                self.out.append(" | " if self._cells else "")
-                self._cells += 1
-            case "li":
-                self.out.append("- ")
-            case "hr":
-                self.out.append("---\n")
-            case "img":
-                self.out.append(dict(attrs).get("alt") or "")
-            case _:
-                pass
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "pre":
-            self._pre -= 1
-        if tag in _BLOCKS:
-            self.out.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if self._pre:
-            self.out.append(data)
-        elif data.strip() or "\n" not in data:
-            self.out.append(data if "\n" not in data else data.replace("\n", " ").strip("\n"))
+_MARKED = {"li": "- ", "hr": "---\n"}
+_TAG = re.compile(r'<(/?)([a-z][a-z0-9]*+)(?:[^>"]|"[^"]*+"?)*+>?')
+_ALT = re.compile(r'\balt="([^"]*+)"')

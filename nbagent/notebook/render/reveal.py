@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from itertools import chain
+
+from nbagent.notebook.texts import TEXTS
 
 _HIDDEN = re.compile(
     "["
@@ -23,23 +27,46 @@ _EMOJI = (
 _JOINED = re.compile(f"({_EMOJI}\ufe0f?)(?:\u200d(?={_EMOJI}))?|({_HIDDEN.pattern})")
 """An emoji with the selector and joiner that shape it, or a hidden character."""
 
+_MARK = (
+    "[\u0300-\u034e\u0350-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
+)
+_STACKED = re.compile(f"(?<={_MARK}{{3}}){_MARK}+")
+_SHAPING = re.compile("[\u200d\ufe0f]")
 _COLORS = re.compile(r"\x1b\[[0-9;:]*m")
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")
 
 
 def reveal(text: str) -> str:
     """The text with each invisible or direction-changing character as ``⟨U+202E⟩``.
 
-    Newline and tab stay, and so do the selector and the joiner inside an emoji.
+    Newline and tab stay, and so do the selector and the joiner inside an emoji. Of marks that stand on
+    one letter three stay, and the others are counted.
     """
+    if _STACKED.search(text):
+        text = _STACKED.sub(lambda found: TEXTS["stacked"].format(n=len(found[0])), text)
     if not _HIDDEN.search(text):
         return text
-    return _JOINED.sub(_shown, text)
+    return _JOINED.sub(_shown, text) if _SHAPING.search(text) else text.translate(_signs())
+
+
+@cache
+def _signs() -> dict[int, str]:
+    """What each hidden character is shown as."""
+    planes = (
+        range(0x14000),
+        range(0x1B000, 0x1E000),
+        range(0xE0000, 0xE1000),
+    )  # no others have any
+    every = "".join(map(chr, chain(*planes)))
+    return {ord(hidden): _sign(hidden) for hidden in _HIDDEN.findall(every)}
+
+
+def _sign(hidden: str) -> str:
+    return f"⟨U+{ord(hidden):04X}⟩"
 
 
 def _shown(match: re.Match[str]) -> str:
     hidden = match[2]
-    return match[0] if hidden is None else f"⟨U+{ord(hidden):04X}⟩"
+    return match[0] if hidden is None else _sign(hidden)
 
 
 def terminal(text: str) -> str:
@@ -47,5 +74,5 @@ def terminal(text: str) -> str:
     if "\x1b" in text:
         text = _COLORS.sub("", text)
     if "\r" in text:
-        text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n")).replace("\r", "")
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return reveal(text)

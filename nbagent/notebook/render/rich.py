@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
+import html
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,16 +13,20 @@ from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Rich
 
-from . import formulas, markdown, sanitize
-from .reveal import terminal
+from . import foreign, formulas, markdown, sanitize
+from .reveal import reveal, terminal
 
 MAX_IMAGE = 6_000_000
 """Characters of an image's base64 text."""
 MAX_MARKUP = 400_000
 """Characters of HTML, SVG or Markdown."""
+MAX_TAGS = 10_000
+"""Tags of HTML: a table of some 4,000 cells."""
+MAX_BLOCKED = 20
+"""Images that are named because they would have been fetched."""
+MAX_URL = 200
 
 _TAGS = re.compile(r"<[^>]*>")
-_REMOTE = re.compile(r"<img\b[^>]*?\bsrc\s*=\s*[\"']?((?:https?:)?//[^\"'\s>]+)", re.IGNORECASE)
 
 
 def render(bundle: Mapping[str, Any]) -> list[Rich]:
@@ -49,9 +53,10 @@ def is_rich(bundle: Mapping[str, Any]) -> bool:
 
 def table(markup: str) -> str:
     """HTML of others, sanitized; images that would be fetched are named instead."""
-    blocked = dict.fromkeys(_REMOTE.findall(markup))
-    note = "".join(f'<p class="note">{sanitize.escape(url[:200])}</p>' for url in blocked)
-    return sanitize.clean(markup) + note
+    bounded, blocked = foreign.tamed(markup)
+    urls = [html.unescape(url[:MAX_URL]) for url in blocked[:MAX_BLOCKED]]
+    note = "".join(f'<p class="note">{sanitize.escape(reveal(url))}</p>' for url in urls)
+    return sanitize.clean(bounded) + note
 
 
 def _pixels(mime: str, data: Any) -> Rich | str:
@@ -84,7 +89,7 @@ def _svg(mime: str, data: Any) -> Rich | str:
 
 def _html(mime: str, data: Any) -> Rich | str:
     text = _joined(data)
-    if len(text) > MAX_MARKUP:
+    if len(text) > MAX_MARKUP or text.count("<") > MAX_TAGS:
         return _too_large(mime, len(text))
     cleaned = table(text)
     # what draws itself by script leaves an empty frame: the next best type says more
@@ -111,7 +116,7 @@ def _latex(_mime: str, data: Any) -> Rich | str:
 
 
 def _json(_mime: str, data: Any) -> Rich | str:
-    return _text(json.dumps(data, ensure_ascii=False, indent=2, default=str))
+    return _text(facts.result(data))
 
 
 def _plain(_mime: str, data: Any) -> Rich | str:
@@ -119,7 +124,7 @@ def _plain(_mime: str, data: Any) -> Rich | str:
 
 
 def _text(text: str) -> Rich:
-    return Rich(kind="text", data=facts.bounded(terminal(text)))
+    return Rich(kind="text", data=terminal(facts.bounded(text)))
 
 
 def _joined(data: Any) -> str:

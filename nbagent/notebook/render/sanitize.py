@@ -29,7 +29,7 @@ MATH = names(
     "munderover none semantics"
 )
 TOKENS = names("k s m c nf nb err gi gd gh")
-"""Classes of colored code, one of Pygments' own for each group: keyword, string, number, comment,
+"""Classes of colored code, short as Pygments has them: keyword, string, number, comment,
 name, builtin, error, inserted, deleted, heading."""
 
 _CLASSES = {
@@ -69,8 +69,10 @@ _MATH_ATTRIBUTES = {
     "munder": names("accentunder"),
     "munderover": names("accent accentunder"),
 }
+ATTRIBUTES = names("align class scope").union(*_ATTRIBUTES.values(), *_MATH_ATTRIBUTES.values())
+"""The names of all attributes that some element keeps."""
 _ALIGN = {"left", "right", "center"}
-_DROPPED = names(
+DROPPED = names(
     "button embed iframe noscript object script select style svg template textarea title"
 )
 """Elements that go with all they hold; of others the text stays."""
@@ -115,7 +117,7 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
 
 _HTML = nh3.Cleaner(
     tags=set(PROSE | MATH),
-    clean_content_tags=set(_DROPPED),
+    clean_content_tags=set(DROPPED),
     attributes={k: set(v) for k, v in (_ATTRIBUTES | _MATH_ATTRIBUTES).items()},
     tag_attribute_values={
         "td": {"align": _ALIGN},
@@ -129,7 +131,7 @@ _HTML = nh3.Cleaner(
 )
 _FORMULA = nh3.Cleaner(
     tags=set(MATH),
-    clean_content_tags=set(_DROPPED),
+    clean_content_tags=set(DROPPED),
     attributes={k: set(v) for k, v in _MATH_ATTRIBUTES.items()},
 )
 

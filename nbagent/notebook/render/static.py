@@ -6,6 +6,7 @@ It is the same for the same run, whoever renders it and whenever: no ids, no tim
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import zip_longest
 from typing import Any, Literal, TypeAlias, assert_never
 
 from nbagent.notebook.render import facts
@@ -235,7 +236,10 @@ def _fact(fact: Fact) -> tuple[Html, Html]:
         return term, _el("dd", {}, _el("div", how, *_difference(fact.changed_from, fact.value)))
     if fact.whole is not None:
         return term, _el("dd", {}, _nested(fact.whole, 0))
-    return term, _el("dd", {}, _el("div", how, fact.value))
+    marked = (_el("mark", {"title": fact.remark}, part) for part in fact.parts[1::2])
+    pieces = [each for pair in zip_longest(fact.parts[::2], marked) for each in pair]
+    remark = _el("small", {"class": "nba-odd", "dir": "auto"}, fact.remark) if fact.remark else None
+    return term, _el("dd", {}, _el("div", how, *(pieces or [fact.value]), remark))
 
 
 def _nested(value: Any, level: int) -> Html:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nbagent.core.base.model import Discarded, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed
-from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import NoticeItem
 
@@ -77,7 +77,7 @@ class Deltas:
             return
         for node in turn.clear():
             self._board.forget(node)
-        text = TEXTS["discarded"].format(reason=reveal(delta.reason))
+        text = TEXTS["discarded"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
         item = NoticeItem(key=f"{turn.key}.n", tone="warn", text=text)
         if turn.notice is None:
             turn.notice = FixedNode(item)

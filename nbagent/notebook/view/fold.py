@@ -28,6 +28,7 @@ from nbagent.core.base.interrupts import Respond
 from nbagent.core.state.fold import apply
 from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.state import CallState, RunState
+from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Head, MessageItem, NoticeItem, RecordItem
@@ -274,7 +275,11 @@ class Fold:
                 agent.new_turn()
             )  # the answer that is on its way comes before the message
         note = TEXTS["message_waits"]
-        node = FixedNode(MessageItem(key=agent.message_key(), text=reveal(event.text), note=note))
+        node = FixedNode(
+            MessageItem(
+                key=agent.message_key(), text=facts.shown(event.text, facts.MAX_TEXT), note=note
+            )
+        )
         agent.queued.append(node)
         self._board.add(agent.entries, node)
 
@@ -364,7 +369,9 @@ def _last_item(
     """What stands below all else; None where the last response, ``said``, is the answer already."""
     match event:
         case RunFailed(error=error, message=message):
-            text = TEXTS["failed"].format(error=reveal(error), message=reveal(message))
+            text = TEXTS["failed"].format(
+                error=reveal(error), message=facts.shown(message, facts.MAX_TEXT)
+            )
             return FixedNode(NoticeItem(key=_END, tone="bad", text=text))
         case RunCancelled():
             return FixedNode(NoticeItem(key=_END, tone="warn", text=_stopped(event, name_of)))

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from nbagent.core.base.messages import text_of
 from nbagent.core.state.state import RunState, status_of
+from nbagent.notebook.render import facts
 from nbagent.notebook.render.sanitize import encodable
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Head, Span
@@ -113,5 +114,5 @@ def _prompt(messages: list[Any]) -> str:
     """The text of the last thing the person said."""
     for message in reversed(messages):
         if isinstance(message, Mapping) and message.get("role") == "user":
-            return encodable(text_of(message))
+            return encodable(facts.bounded(text_of(message)))
     return ""

@@ -22,11 +22,14 @@ def grouped(item: FormItem, question: Question) -> FormItem:
     """The item, marked as one of its group and with the exact input as facts, where it can be.
 
     Questions of one turn are alike if they come from one tool and ask the same in the same form with
-    the same buttons: only the values differ. A question about the run itself, one that an outside
-    system answers and one with ipywidgets beside the card stand alone.
+    the same buttons: only the values differ. A question about the run itself, one about a lost call, one
+    that an outside system answers, one with ipywidgets beside the card and one too large for a row
+    stand alone.
     """
     spec = None if question.form is None else question.form.spec()
-    if not item.call or not item.actions or spec != item.spec:
+    small = facts.is_whole(question.input, facts.MAX_TEXT)
+    stands_alone = not (item.call and item.actions and small) or question.expects == "outcome"
+    if stands_alone or spec != item.spec:
         return item
     alike = [
         item.call.rpartition(".")[0],  # the turn, whose agent and place are in its key
@@ -43,7 +46,7 @@ def grouped(item: FormItem, question: Question) -> FormItem:
     return item.model_copy(
         update={
             "group": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16],
-            "input": facts.facts_of(given),
+            "input": facts.facts_of(given, approved=question.approval),
         }
     )
 

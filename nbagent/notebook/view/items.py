@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeAlias
 
 from nbagent.core.base.events import ToolFinished
 from nbagent.core.tools.output import MAX_PRINTED
 from nbagent.notebook.render import facts, rich
-from nbagent.notebook.render.markdown import Stream
+from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal
 from nbagent.notebook.render.sanitize import encodable
 from nbagent.notebook.texts import TEXTS
@@ -91,7 +92,7 @@ class TextNode(Node):
     def wire(self) -> TextItem:
         """The item with all that is known of it."""
         stream = self.stream
-        raw = stream.raw + encodable("".join(stream.pending))
+        raw = stream.raw + encodable("".join(stream.pending))[:MAX_PLAIN]
         return TextItem(key=self.key, blocks=list(stream.blocks), tail=stream.tail, raw=raw)
 
     def ops(self, now: float, index: int) -> list[Op]:
@@ -128,15 +129,18 @@ class ReasoningNode(Node):
     def close(self, text: str) -> None:
         """The reasoning is whole."""
         self._work_in()
-        if encodable(text) != self._text:
-            self._text, self.stale = encodable(text), True
+        if (whole := encodable(facts.bounded(text, MAX_PLAIN))) != self._text:
+            self._text, self.stale = whole, True
 
-    def _work_in(self) -> str:
-        new = encodable("".join(self.pending))
+    def _work_in(self) -> None:
+        """Take what is pending, as far as there is room until the end."""
+        new = self._new()
         self.pending.clear()
         self._text += new
         self._unsent += new
-        return new
+
+    def _new(self) -> str:
+        return encodable("".join(self.pending))[: max(0, MAX_PLAIN - len(self._text))]
 
     _unsent = ""
 
@@ -147,7 +151,7 @@ class ReasoningNode(Node):
 
     def wire(self) -> ReasoningItem:
         """The item with all that is known of it."""
-        return ReasoningItem(key=self.key, text=self._text + encodable("".join(self.pending)))
+        return ReasoningItem(key=self.key, text=self._text + self._new())
 
     def ops(self, now: float, index: int) -> list[Op]:
         """What brings the page up to date."""
@@ -221,6 +225,13 @@ class Printout:
         return new
 
 
+def _one_line(text: str) -> str:
+    return reveal(" ".join(text[: 2 * facts.MAX_BRIEF].split())[: facts.MAX_BRIEF])
+
+
+_facts = partial(facts.facts_of, room=facts.MAX_TEXT)
+
+
 class CallNode(Node):
     """A tool call."""
 
@@ -254,22 +265,22 @@ class CallNode(Node):
     def prepare(self, name: str | None, arguments: str) -> None:
         """More of the call, as the model writes it."""
         if name:
-            self.name = reveal(name)
+            self.name = _one_line(name)
             self.touch()
         if len(self.arguments) <= facts.MAX_BRIEF:
-            self.arguments += arguments
-            self._brief = reveal(" ".join(self.arguments.split())[: facts.MAX_BRIEF])
+            self.arguments += arguments[: 2 * facts.MAX_BRIEF]
+            self._brief = _one_line(self.arguments)
             self.touch()
 
     def requested(self, name: str, input_: dict[str, Any], raw: str | None) -> None:
         """The call is whole."""
-        self.name, self.input, self.arguments = reveal(name), input_, ""
+        self.name, self.input, self.arguments = _one_line(name), input_, ""
         self._shown = input_
         if raw is None:
-            self._facts, self._brief = facts.facts_of(input_), facts.brief(input_)
+            self._facts, self._brief = _facts(input_), facts.brief(input_)
         else:
-            self._facts = [Fact(label="arguments", value=reveal(raw))]
-            self._brief = reveal(" ".join(raw.split())[: facts.MAX_BRIEF])
+            self._facts = [Fact(label="arguments", value=facts.shown(raw, facts.MAX_TEXT))]
+            self._brief = _one_line(raw)
         self.touch()
 
     def gets(self, input_: dict[str, Any]) -> None:
@@ -277,7 +288,7 @@ class CallNode(Node):
         if input_ is self._shown:
             return
         self._shown = input_
-        self._facts = facts.facts_of(input_, before=self.input)
+        self._facts = _facts(input_, before=self.input)
         self._brief = facts.brief(input_)
         self.touch()
 
@@ -327,9 +338,7 @@ class CallNode(Node):
 
     def progressed(self, fraction: float | None, text: str) -> None:
         """The tool told how far it is."""
-        if fraction is not None:
-            fraction = min(1.0, max(0.0, fraction)) if fraction == fraction else None  # noqa: PLR0124
-        self._progress = Progress(fraction=fraction, text=reveal(text))
+        self._progress = Progress(fraction=fraction, text=_one_line(text))
         self._only_progress = self._only_progress or not self.stale
         self.stale = True
 

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 from nbagent.core.base.events import Interrupted
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.notebook.render import facts
-from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.wire import Fact
 
 Waiting: TypeAlias = PendingInterrupt | Interrupted
@@ -23,6 +22,7 @@ class Metadata:
         value = waiting.metadata
         if value is None and waiting.kind == "question":
             value = waiting.input
+        self.approves = waiting.expects in ("approval", "edit", "confirmation")
         self.values: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
         self.whole = value
         self.by_model = waiting.kind == "question" and facts.same(value, waiting.input)
@@ -47,10 +47,7 @@ class Metadata:
         title = self.title
         skip = {*used, *(n for n in ("message", "question") if self.values.get(n) == title)}
         rest = {k: v for k, v in self.values.items() if k not in skip and v is not None}
-        return [
-            fact.model_copy(update={"code": not isinstance(rest[name], str)})
-            for name, fact in zip(rest, facts.facts_of(rest), strict=True)
-        ]
+        return facts.facts_of(rest, prose=True, approved=self.approves)
 
 
 def _choices(value: Any) -> list[tuple[Any, str | None, str | None]] | None:
@@ -75,10 +72,10 @@ def titled(metadata: Metadata, sentence: str) -> tuple[str, list[Fact]]:
     title = metadata.title
     if title is None:
         return sentence, []
-    shown = reveal(title.strip())
-    if len(shown) <= _TITLE:
-        return shown, []
-    return sentence, [Fact(label="message", value=shown, code=False)]
+    text = facts.shown(title.strip())
+    if len(text) <= _TITLE:
+        return text, []
+    return sentence, [Fact(label="message", value=text, code=False)]
 
 
 def shape(document: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Each function gives the keyword arguments of ``Question`` that are its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,12 +14,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from nbagent.core.base.events import Interrupted
+from nbagent.core.base.interrupts import SECRET_GONE
+from nbagent.core.base.secrets import SecretPlaces, prefilled
 from nbagent.core.call.questions import reply_types
 from nbagent.forms.form import Form
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Action
+from nbagent.notebook.wire import Action, Fact
 
 from .metadata import Metadata, Waiting, shape, titled
 
@@ -61,6 +63,13 @@ class Types:
 
     input: Any = None
     output: Any = None
+    secrets: SecretPlaces | None = None
+    """Where the input is secret."""
+
+    def lost(self, waiting: Waiting) -> list[str]:
+        """The inputs whose secrets this process does not have, so that the person gives them again."""
+        paths = [] if self.secrets is None else self.secrets.lost(waiting.input)
+        return list(dict.fromkeys(str(path[0]) for path in paths if path))
 
 
 def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
@@ -102,15 +111,16 @@ def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
     }
 
 
-def approval(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
-    """Whether a call runs, with its exact input."""
+def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+    """Whether a call runs, with its exact input and the defaults that it leaves to the tool."""
     title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
-    exact = facts.facts_of(waiting.input)
+    exact = facts.facts_of(waiting.input, approved=True)
     shown_below = {(fact.label, fact.value) for fact in exact}
     said = [f for f in metadata.facts("danger") if (f.label, f.value) not in shown_below]
     return {
         "title": title,
-        "facts": long + said + exact,
+        "facts": long + said + exact + _defaults(waiting.input, known),
+        "warning": "" if facts.is_whole(waiting.input) else TEXTS["not_whole"],
         "actions": approving_buttons(danger=metadata.danger, changes=False),
     }
 
@@ -118,17 +128,20 @@ def approval(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
 def edit(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
     """Whether a call runs, with a form of its input."""
     title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
-    editable = True if waiting.editable is True else list(waiting.editable or ())
+    lost = known.lost(waiting)
+    names = () if isinstance(waiting.editable, bool) else waiting.editable
+    editable = waiting.editable is True or (*names, *lost)
     form = _built(
-        lambda type_: Form(type_, value=waiting.input, editable=editable),
+        lambda type_: Form(type_, value=prefilled(waiting.input), editable=editable),
         shape(waiting.input) if known.input is None else known.input,
     )
+    warning = SECRET_GONE if lost else "" if known.input is None else form.warning
     return {
         "title": title,
         "form": form,
-        "warning": "" if known.input is None else form.warning,
+        "warning": " ".join(filter(None, (warning, _odd(waiting)))),
         "facts": long + metadata.facts("danger", "fields"),
-        "editable": waiting.editable,
+        "editable": editable,
         "actions": approving_buttons(danger=metadata.danger, changes=True),
     }
 
@@ -143,10 +156,63 @@ def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
     }
 
 
+def outcome(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
+    """What becomes of a call whose process is gone: it runs again, its result is given, or it fails."""
+    reply = _reply_type(waiting, known)
+    return {
+        "title": TEXTS["took_effect"].format(tool=reveal(waiting.tool_name)),
+        "form": _built(Form, _FREE_TEXT if reply is None else reply),
+        "warning": metadata.title or "",
+        "facts": metadata.facts() + facts.facts_of(waiting.input),
+        "actions": (
+            Action(name="submit", label=TEXTS["give_result"]),
+            Action(name="approve", label=TEXTS["run_again"], danger=True),
+            Action(name="reject", label=TEXTS["let_fail"], reason=True),
+        ),
+    }
+
+
 def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
     """What an outside system answers: shown, with nothing to press."""
     title, long = titled(metadata, TEXTS["external"].format(tool=reveal(waiting.tool_name)))
     return {"title": title, "facts": long + metadata.facts() + facts.facts_of(waiting.input)}
+
+
+def _odd(waiting: Waiting) -> str:
+    """What in an input that a form shows looks like something else: no field can mark it."""
+    said = ((name, facts.remarks(value)) for name, value in waiting.input.items())
+    return " ".join(
+        TEXTS["odd_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=what)
+        for name, what in said
+        if what
+    )
+
+
+def _defaults(input_: Mapping[str, Any], known: Types) -> list[Fact]:
+    """What the tool takes for what the model left out."""
+    left_out = {
+        name: field["default"]
+        for name, field in _properties(known.input).items()
+        if name not in input_ and isinstance(field, Mapping) and field.get("default") is not None
+    }
+    return [
+        fact.model_copy(
+            update={"remark": ", ".join(filter(None, (TEXTS["default_used"], fact.remark)))}
+        )
+        for fact in facts.facts_of(left_out, approved=True)
+    ]
+
+
+def _properties(type_: Any) -> Mapping[str, Any]:
+    """The named values that a tool takes; none where its type has no schema."""
+    with suppress(Exception):  # a type without a JSON Schema has no defaults that could be shown
+        adapter = type_ if isinstance(type_, TypeAdapter) else None
+        if adapter is None and not isinstance(type_, Mapping):
+            adapter = TypeAdapter(type_)
+        schema = type_ if adapter is None else adapter.json_schema()
+        properties = schema.get("properties")
+        return properties if isinstance(properties, Mapping) else {}
+    return {}
 
 
 def _built(build: Callable[[Any], Form], type_: Any) -> Form:

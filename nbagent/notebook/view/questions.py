@@ -13,6 +13,7 @@ from typing import Any, Literal, assert_never, get_args
 
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import Expects, Reject, Remember, Respond, Restart
+from nbagent.core.base.secrets import revealed
 from nbagent.forms.form import Form, Submission
 from nbagent.forms.hints import factory_of
 from nbagent.notebook import wire
@@ -58,7 +59,7 @@ class Question:
     @property
     def approval(self) -> bool:
         """Whether a press lets something run."""
-        return self.expects in ("approval", "edit", "confirmation")
+        return self.expects in ("approval", "edit", "confirmation", "outcome")
 
     @property
     def confirms(self) -> bool:
@@ -76,19 +77,24 @@ class Question:
             "tool": reveal(waiting.tool_name),
             "input": waiting.input,
             "digest": waiting.digest,
-            "note": None if waiting.note is None else reveal(waiting.note),
+            "note": None if waiting.note is None else facts.shown(waiting.note, facts.MAX_TEXT),
             "expires_at": waiting.expires_at,
             "memorable": waiting.kind == "approval",
         }
-        match waiting.expects:
+        expects = waiting.expects
+        if expects == "approval" and known.lost(waiting):
+            common["expects"] = expects = "edit"
+        match expects:
             case "external":
                 own = question_kinds.external(waiting, metadata)
             case "confirmation":
                 own = question_kinds.confirmation(waiting, metadata)
-            case "approval":
-                own = question_kinds.approval(waiting, metadata)
-            case "edit":
+            case "edit" if facts.is_whole(waiting.input):
                 own = question_kinds.edit(waiting, metadata, known)
+            case "outcome":
+                own = question_kinds.outcome(waiting, metadata, known)
+            case "approval" | "edit":
+                own = question_kinds.approval(waiting, metadata, known)
             case "choice" if metadata.choices:
                 own = question_kinds.choice(waiting, metadata, known)
             case "choice" | "value" | "budget":
@@ -112,6 +118,8 @@ class Question:
             return Reject(reason=(reason or "").strip()[:MAX_REASON] or None)
         if action == "submit":
             return self._answer_from(drafts)
+        if self.expects == "outcome":  # what was typed is for the other button
+            return Restart() if remember is None else _refused("not_memorable")
         approved = self._approval_from(drafts)
         if self.confirms and isinstance(approved, Restart) and remember is None:
             return Respond(output=True)
@@ -218,7 +226,7 @@ class Question:
         if isinstance(submission, list):
             return submission
         document = submission.document
-        if facts.same(document, self.input):
+        if facts.same(document, revealed(self.input)):
             return Restart()
         if not isinstance(document, dict) or not self._may_become(document):
             return _refused("not_editable")
@@ -228,13 +236,11 @@ class Question:
         """Whether only what may be changed is changed."""
         if self.editable is True:
             return True
-        names = set(self.editable or ())
-        fixed = (set(document) | set(self.input)) - names
+        names, shown = set(self.editable or ()), revealed(self.input)
+        fixed = (set(document) | set(shown)) - names
         gone: Any = object()
         return all(
-            name in document
-            and name in self.input
-            and facts.same(document.get(name, gone), self.input[name])
+            name in document and name in shown and facts.same(document.get(name, gone), shown[name])
             for name in fixed
         )
 
@@ -243,12 +249,14 @@ class Question:
     ) -> tuple[str, Literal["good", "bad", "plain"], list[Fact]]:
         if self.confirms and isinstance(resolution, Respond):
             resolution = Restart() if resolution.output else Reject()
+        if self.expects == "outcome" and isinstance(resolution, Restart):
+            return TEXTS["ran_again"], "good", []
         match resolution:
             case Reject(reason=None):
                 return TEXTS["rejected" if self.approval else "declined"], "bad", []
             case Reject(reason=reason):
                 word = TEXTS["rejected" if self.approval else "declined"]
-                return f"{word} · “{reveal(reason or '')}”", "bad", []
+                return f"{word} · “{facts.shown(reason, MAX_REASON)}”", "bad", []
             case Restart(input=None, remember=None):
                 return TEXTS["approved"], "good", []
             case Restart(input=None, remember=scope):
@@ -261,7 +269,11 @@ class Question:
 
     def _answer_text(self, value: Any) -> tuple[str, Literal["good"], list[Fact]]:
         if self.labels:
-            return TEXTS["chose"].format(what=self._label(value)), "good", []
+            return (
+                TEXTS["chose"].format(what=facts.bounded(self._label(value), MAX_REASON)),
+                "good",
+                [],
+            )
         value = self.public(value)
         text = facts.shown(value)
         if isinstance(value, dict):

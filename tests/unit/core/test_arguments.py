@@ -43,6 +43,8 @@ WRONG = [
     ({"max_turns": 0}, "max_turns is a whole number"),
     ({"max_turns": "3"}, "max_turns is a whole number .* not '3'"),
     ({"max_turns": True}, "max_turns is a whole number"),
+    ({"max_calls": 0}, "max_calls is a whole number"),
+    ({"max_questions": "3"}, "max_questions is a whole number .* not '3'"),
     ({"store": "runs.db"}, r"give nb.SQLiteStore\('runs.db'\)"),
     ({"store": Path("runs.db")}, r"give nb.SQLiteStore\('runs.db'\)"),
     ({"store": nb.MemoryStore}, "MemoryStore is a class, give an instance"),
@@ -108,10 +110,11 @@ async def test_rules_with_wildcards_and_of_registered_tools_pass():
     assert (await agent.generate("go", tools=[danger])).finish_reason == "stop"
 
 
-async def test_rules_do_not_reach_into_an_agent_and_its_own_are_checked():
+@pytest.mark.parametrize("rule", [nb.review("danger"), nb.allow("danger")], ids=str)
+async def test_rules_that_ask_or_allow_do_not_reach_into_an_agent_and_its_own_are_checked(rule):
     """The error of an outer rule says where it belongs; an inner typo is found before anything runs."""
     inner = nb.Agent(nb.ScriptedModel(["x"]), name="inner", tools=[danger])
-    outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=nb.deny("danger"))
+    outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=rule)
     with pytest.raises(UsageError, match="one of the agent 'inner' inside: give the rule to that"):
         outer.run("go")
     inner.policy.append(nb.deny("dangr"))

@@ -43,7 +43,7 @@ class Tools:
             log.append(("plain", x))
             return {"x": x}
 
-        @agent.tool
+        @agent.tool(idempotent=True)
         def broken(x: int = 0) -> str:
             """Fail."""
             log.append(("broken", x))

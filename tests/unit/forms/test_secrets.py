@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Json, SecretStr
+from pydantic import BaseModel, ConfigDict, Json, Secret, SecretStr
 
 from nbagent.forms.form import Form
 from nbagent.forms.secrets import MASK
@@ -91,6 +91,7 @@ class Vault(BaseModel):
     pair: tuple[int, SecretStr] | None = None
     text: Json[Login] | None = None
     anything: Any = None
+    words: Secret[list[str]] | None = None
 
 
 def deep(levels):
@@ -111,6 +112,7 @@ HELD = {
     ),
     "a part of a tuple": (Vault, {"pair": [1, "hunter2"]}),
     "a text that is JSON": (Vault, {"text": '{"token": "hunter2"}'}),
+    "a secret of another type": (Vault, {"words": ["hunter2"]}),
     "a box for what is too deep": deep(15),
 }
 

@@ -130,6 +130,7 @@ MALFORMED = {
         of("tool", {**RESULT, "id": "d"}, RESULT),
     ],
     "one id twice": [of("assistant", CALL, CALL), of("tool", RESULT, RESULT)],
+    "a type that is no text": [of("user", {"type": []})],
     "a user calls a tool": [of("user", CALL)],
     "a user answers": [of("assistant", CALL), of("tool", RESULT), of("user", RESULT)],
 }

@@ -11,13 +11,14 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.core.base.errors import Misuse, ToolFailed
+from tests.unit.core.behavior.drivers import Steps
 from tests.unit.core.usual import parts
 
 call = nb.ScriptedModel.call
 
 
 async def test_c73_c74_c75_c87_rules_on_arguments_allow_deny_or_ask_once(play):
-    """The first that matches counts; with none the tool asks; no rule is asked again afterwards."""
+    """The first that matches counts; with none the tool asks. A run asks no rule again afterwards."""
     looked: list[int] = []
     did: list[int] = []
 
@@ -42,10 +43,13 @@ async def test_c73_c74_c75_c87_rules_on_arguments_allow_deny_or_ask_once(play):
     await s.answer(restart={0: {}})
     assert "too large" in s.results[0]
     assert (s.results[1:], did) == (["did 1", "did 50"], [1, 50])
-    assert sorted(looked) == [1, 50, 500]
+    again = [50] if isinstance(s, Steps) else []  # a history carries no verdict
+    assert sorted(looked) == sorted([1, 50, 500, *again])
 
 
-async def test_c87_a_rule_that_let_a_call_pass_is_not_asked_again_after_its_own_pause(play, tools):
+async def test_c87_a_rule_that_let_a_call_pass_is_not_asked_again_after_its_own_pause(
+    play_stored, tools
+):
     """The body paused by itself; its answer meets the same verdict, also in another process."""
     looked: list[float] = []
 
@@ -54,9 +58,18 @@ async def test_c87_a_rule_that_let_a_call_pass_is_not_asked_again_after_its_own_
         return len(looked) == 1
 
     rules = [nb.allow("gate", when=allows), nb.deny("*")]
-    s = await play([call("gate", amount=1), "done"], tools, policy=rules)
+    s = await play_stored([call("gate", amount=1), "done"], tools, policy=rules)
     await s.answer(restart={0: {}})
     assert (looked, s.results) == ([1.0], ["sent 1.0"])
+
+
+async def test_c87_a_history_carries_no_verdict_and_what_denies_judges_again(play_steps, tools):
+    """Whoever wrote the history: what it says of a rule does not count, whatever a person answers."""
+    rules = [nb.allow("gate", when=lambda _: not tools.entered), nb.deny("*")]
+    s = await play_steps([call("gate", amount=1), "done"], tools, policy=rules)
+    await s.answer(restart={0: {}})
+    assert "A rule refuses this call" in s.results[0]
+    assert (len(tools.entered), tools.log) == (1, [])
 
 
 async def test_c76_approving_runs_exactly_what_was_shown(play, tools):

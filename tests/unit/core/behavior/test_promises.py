@@ -129,6 +129,7 @@ async def test_p5_key_order_of_a_store_does_not_void_an_approval():
         {"attempt": -1},
         {"answers": [["first", {"output": 1}]]},
         {"child": {"agent": "inner", "messages": []}},
+        {"child": {"agent": "inner", "limit": 9, "messages": []}},
         {"run": {"usage": ["many", 0, None]}},
     ],
     ids=repr,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import threading
 from typing import Any, Literal
 
@@ -12,10 +13,11 @@ from pydantic import BaseModel, SecretStr, TypeAdapter
 
 import nbagent as nb
 from nbagent.core.base.errors import Misuse
+from nbagent.core.base.interrupts import SECRET_GONE
+from nbagent.core.base.secrets import holds_secret
 from nbagent.core.call.threads import MAX_THREADS
 from nbagent.core.run import session as drive_module
 from nbagent.core.run.run import session_of
-from nbagent.core.tools.values import holds_secret
 
 call = nb.ScriptedModel.call
 
@@ -335,8 +337,10 @@ async def test_cancel_reaches_a_waiting_question_at_once(monkeypatch, is_async):
 
 async def test_threads_that_wait_for_a_person_take_no_slot():
     """More sync tools than slots may ask, and others still run."""
-    names = [call("asks", n=n) for n in range(MAX_THREADS + 5)]
-    agent = nb.Agent(nb.ScriptedModel([[*names, call("quick")], "done"]))
+    questions = MAX_THREADS + 5
+    names = [call("asks", n=n) for n in range(questions)]
+    script = [[*names, call("quick")], "done"]
+    agent = nb.Agent(nb.ScriptedModel(script), max_questions=questions)
 
     @agent.tool
     def asks(n: int, ctx: nb.ToolContext) -> int:
@@ -347,7 +351,7 @@ async def test_threads_that_wait_for_a_person_take_no_slot():
         return "quick"
 
     run = await asyncio.wait_for(agent.run("go").settled(), 30)
-    assert len(run.interrupts) == MAX_THREADS + 5
+    assert len(run.interrupts) == questions
     assert run.calls["quick"][0].output == "quick"
     for i in run.interrupts:
         run.respond(i, 1)
@@ -420,20 +424,37 @@ class Plain(BaseModel):
 
 
 @pytest.mark.parametrize("name", ["login", "login_sync"])
-async def test_an_answer_with_a_secret_is_refused_where_it_is_asked_for(play, name):
-    """It would be written to the journal; nothing is asked, and the message names the way."""
+async def test_an_answer_with_a_secret_is_asked_for_again_where_that_is_gone(play, name):
+    """It is in no journal: a body that is run again in another process asks again, and says why."""
+    got = []
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
         async def login(ctx: nb.ToolContext) -> str:
-            return (await ctx.ask("who?", reply=Account)).user
+            given = await ctx.ask("who?", reply=Account)
+            got.append(given.password.get_secret_value())
+            await ctx.ask("go on?", reply=bool)
+            return given.user
 
         @agent.tool
         def login_sync(ctx: nb.ToolContext) -> str:
-            return ctx.ask_sync("who?", reply=list[Account])[0].user
+            given = ctx.ask_sync("who?", reply=list[Account])[0]
+            got.append(given.password.get_secret_value())
+            ctx.ask_sync("go on?", reply=bool)
+            return given.user
 
-    with pytest.raises(Misuse, match=r"hold a secret.*ask with `await nb.form\(...\)`"):
-        await play([call(name), "done"], define)
+    answer = {"user": "ann", "password": "hunter2"}
+    answer = answer if name == "login" else [answer]
+    s = await play([call(name), "done"], define)
+    await s.answer(respond={0: answer})
+    while s.interrupts:
+        (asked,) = s.interrupts
+        again = asked.note == SECRET_GONE
+        assert again or asked.metadata["message"] == "go on?"
+        await s.answer(respond={0: answer if again else True})
+        assert "hunter2" not in json.dumps(s.messages)
+    assert (s.text, s.results[-1]) == ("done", "ann")
+    assert set(got) <= {"hunter2"}
 
 
 def test_a_tool_that_only_a_person_answers_takes_no_secret():

@@ -8,7 +8,7 @@ import json
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.events import dump, parse
+from nbagent.core.base.events import ToolFinished, dump, parse
 from nbagent.core.base.model import Usage
 from nbagent.core.run.run import session_of
 from nbagent.core.state.fold import apply
@@ -181,3 +181,25 @@ async def test_an_inner_agent_may_have_a_typed_output(play):
 
     s = await play([call("inner", prompt="p"), "done"], define)
     assert s.results == [[1, 2]]
+
+
+async def test_an_agent_whose_call_somebody_else_has_settled_fails_nothing():
+    """P2: its driver here stops; what another process made of the call is the result."""
+    inner = nb.Agent(nb.ScriptedModel([call("asks")]), name="inner")
+
+    @inner.tool
+    async def asks(ctx: nb.ToolContext) -> str:
+        return await ctx.ask("well?", reply=str)
+
+    agent = nb.Agent(
+        nb.ScriptedModel([call("inner", prompt="p"), "done"]),
+        tools=[inner.as_tool()],
+        on_tool_error="raise",
+    )
+    store = nb.MemoryStore()
+    run = await agent.run("go", store=store, attended=True, show=False).settled()
+    (outermost,) = [e.call_id for e in run.journal if e.type == "tool_started" and not e.scope]
+    settled = ToolFinished(at=1.0, call_id=outermost, output="elsewhere")
+    store.append(run.id, [settled], len(run.journal))
+    assert (await run).text == "done"
+    assert run.calls["inner"][0].output == "elsewhere"

@@ -14,7 +14,9 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.errors import ToolError
 from nbagent.core.run.run import session_of
-from tests.unit.core.clock import Clock
+from tests.unit.core.clock import Clock, put_forward
+from tests.unit.core.journal.test_store_failures import Shaky
+from tests.until import turns
 
 call = nb.ScriptedModel.call
 
@@ -317,3 +319,69 @@ def test_the_raised_interrupt_takes_what_the_context_takes():
     assert (raised.expiry.seconds, raised.expiry.then) == (60.0, "fail")
     assert issubclass(ToolError, nb.NbagentError)
     assert not issubclass(nb.Interrupt, Exception)
+
+
+@pytest.mark.parametrize("on_expire", ["reject", "fail", nb.Respond(output="default")])
+@pytest.mark.parametrize(
+    "moves", [[(-1000, 61), (1060, 1060)], [(61, 60)], [(59, 59), (-3, 2), (4, 4)]]
+)
+async def test_a_clock_that_is_set_moves_the_deadline_with_it(on_expire, moves):
+    """It counts by the clock that it was given by, however the loop's own goes on beside that.
+
+    Each move: seconds by which the clock is put on, and seconds that the loop's timers see of it.
+    """
+    clock = Clock()
+    run = await clocked(make([], on_expire=on_expire), clock).settled()
+    (i,) = run.interrupts
+    for wall, timers in moves:
+        assert run.status == "interrupted"
+        clock.now += wall
+        put_forward(timers)
+        await turns()
+    assert clock.now >= i.expires_at
+    assert run.status == ("failed" if on_expire == "fail" else "completed")
+
+
+@pytest.mark.parametrize("past", [-0.001, 0, 0.001])
+async def test_an_answer_is_refused_from_the_moment_its_question_expires(past):
+    """One rule for both: there is no moment at which neither an answer nor the expiry counts."""
+    clock = Clock()
+    run = await clocked(make([]), clock).settled()
+    (i,) = run.interrupts
+    clock.now = i.expires_at + past
+    if past < 0:
+        run.restart(i)
+        by = "code"
+    else:
+        with pytest.raises(nb.Conflict, match="expiry"):
+            run.restart(i)
+        by = "expiry"
+    assert [e.by for e in run.journal if e.type == "resolved"] == [by]
+    await run
+
+
+async def test_a_deadline_that_the_store_did_not_take_is_applied_later():
+    """A locked file, once, at that moment: the question is not open for ever."""
+    clock = Clock()
+    store = Shaky(lambda event: event.type == "resolved")
+    run = await clock.on(make([])).run("go", store=store).settled()
+    raised: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+    await clock.go_on(61)
+    assert (run.status, len(raised)) == ("interrupted", 1)
+    await clock.go_on(1)
+    assert run.status == "completed"
+
+
+async def test_a_deadline_goes_on_when_the_loop_of_its_run_is_gone():
+    """Whoever looks at the run takes it to a loop that lives, and its deadline with it."""
+    clock = Clock()
+
+    async def begin() -> nb.Run:
+        return await clocked(make([]), clock).settled()
+
+    run = await asyncio.to_thread(asyncio.run, begin())
+    assert (await run.settled()).status == "interrupted"
+    await turns()
+    await clock.go_on(61)
+    assert run.status == "completed"

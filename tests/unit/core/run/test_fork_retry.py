@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.errors import ToolFailed, UsageError
 from nbagent.core.base.model import Usage
+from tests.until import until
 
 call = nb.ScriptedModel.call
 
@@ -103,6 +105,38 @@ async def test_c99_a_fork_at_an_earlier_interrupt_keeps_what_siblings_did_since(
     assert [c.output for c in fork.calls["gate"]] == ["by hand", "gate 3"]
 
 
+@pytest.mark.parametrize("inside", [False, True])
+async def test_a_fork_at_a_question_takes_over_what_a_retry_has_done_since(inside):
+    """A sibling that failed the run and then succeeded is done; it does not run again."""
+    shop = Shop(plain=1)
+    turns = [[call("gate", n=1), call("plain", n=2)], "done"]
+    agent = worker = nb.Agent(
+        nb.ScriptedModel(lambda messages: turns[sum(m["role"] == "tool" for m in messages)]),
+        name="worker",
+        on_tool_error="raise",
+    )
+    shop(worker)
+    if inside:
+        around = [call("worker", prompt="go"), "done"]
+        agent = nb.Agent(
+            nb.ScriptedModel(lambda messages: around[len(messages) > 1]),
+            tools=[worker.as_tool()],
+            on_tool_error="raise",
+        )
+    run = agent.run("go")
+    with pytest.raises(ToolFailed):
+        await run
+    await run.retry().settled()
+    (gate,) = run.interrupts
+    assert shop.log == [("plain", 2)]
+    run.respond(gate, "by hand")
+    await run
+    fork = await run.fork(at=gate).settled()
+    fork.respond(fork.interrupts[0], "otherwise")
+    assert (await fork).text == "done"
+    assert shop.log == [("plain", 2)]
+
+
 async def test_a_fork_of_a_question_in_the_middle_keeps_earlier_answers():
     """The body is entered again there."""
     agent = nb.Agent(
@@ -176,6 +210,60 @@ async def test_a_fork_is_refused_while_calls_run():
     assert run.fork().interrupts
     with pytest.raises(nb.errors.NotPending, match="nonsense"):
         run.fork(at="nonsense")
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("kind", ["approved", "gate", "asks"])
+@pytest.mark.parametrize("at", [False, True])
+async def test_p3_an_answer_is_acted_on_by_the_original_and_the_fork_asks_again(kind, inside, at):
+    """A fork between an answer and its body: one approval is one body, whoever forks, and wherever."""
+    did: list[str] = []
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool(approval=True)
+        def approved() -> str:
+            did.append("approved")
+            return "ok"
+
+        @agent.tool
+        def gate(ctx: nb.ToolContext) -> str:
+            if not ctx.resumed:
+                ctx.interrupt({"sure": True})
+            did.append("gate")
+            return "ok"
+
+        @agent.tool
+        async def asks(ctx: nb.ToolContext) -> str:
+            await ctx.ask("Sure?")
+            did.append("asks")
+            return "ok"
+
+        agent.add(nb.interrupt_tool("other", output=str))
+
+    def script(messages: Any) -> Any:
+        return "done" if messages[-1]["role"] == "tool" else [call(kind), call("other")]
+
+    agent = nb.Agent(nb.ScriptedModel(script), name="inner")
+    define(agent)
+    if inside:
+        model = nb.ScriptedModel(
+            lambda m: "done" if m[-1]["role"] == "tool" else call("inner", prompt="go")
+        )
+        agent = nb.Agent(model, tools=[agent.as_tool()])
+    run = await agent.run("go", attended=True, show=False).settled()
+    mine, other = run.interrupts
+    run.resolve(mine, nb.Respond("x") if kind == "asks" else nb.Restart())
+    fork = run.fork(at=other if at else None)
+    await fork.settled()
+    assert [i.tool_name for i in fork.interrupts] == [kind, "other"]
+    assert not {i.id for i in fork.interrupts} & {mine.id, other.id}
+    await run.settled()
+    assert did == [kind]
+    for one in (run, fork):
+        for i in one.interrupts:
+            one.resolve(i, nb.Restart() if i.tool_name in ("approved", "gate") else nb.Respond("x"))
+        assert (await one).text == "done"
+    assert did == [kind, kind]
 
 
 async def test_a_fork_of_an_external_question_is_not_answered_by_its_token():
@@ -337,3 +425,34 @@ async def test_a_retry_runs_nothing_again_that_another_process_was_running():
     with pytest.raises(UsageError, match=r"'plain' \(by process 1 on elsewhere\)"):
         other.retry()
     assert (other.status, shop.log) == ("failed", [])
+
+
+class Patient(nb.MemoryStore):
+    """A store that is always waited for, and tells nobody what is written to it."""
+
+    at_once = None
+    watch = None
+
+
+@pytest.mark.parametrize("kind", ["memory", "file", "patient"])
+async def test_who_is_too_late_to_retry_follows_who_was_first(kind, tmp_path):
+    """It is told that the run goes on, at once or in the log, and hears of its end."""
+    shop = Shop(plain=1)
+    agent = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), on_tool_error="raise")
+    shop(agent)
+    make = {"memory": nb.MemoryStore, "patient": Patient}.get(kind)
+    store = nb.SQLiteStore(tmp_path / "runs.db") if make is None else make()
+    run = agent.run("go", store=store)
+    with pytest.raises(ToolFailed):
+        await run
+    other = await nb.open_run(run.id, agent=agent, store=store)
+    assert other.status == "failed"
+    shop.go.clear()
+    run.retry()
+    await until(lambda: store.read(run.id)[-1].type == "tool_started")
+    refused = pytest.raises(UsageError, match="this one is running")
+    with suppress(UsageError) if kind == "patient" else refused:
+        other.retry()
+    shop.go.set()
+    assert (await asyncio.wait_for(other, 20)).text == "done"
+    assert shop.log == [("plain", 0)]

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 import nbagent as nb
 from nbagent.core.base.errors import MessagesError, StoreError, UsageError
 from nbagent.core.base.model import TextDelta
+from nbagent.core.base.process import this_process
 from nbagent.core.call import threads
 from nbagent.core.call.threads import MAX_THREADS, private_loop, run_in_thread
 from nbagent.core.run import session as drive_module
@@ -675,3 +676,57 @@ def test_a_keyboard_interrupt_ends_a_blocking_run_wherever_it_comes(monkeypatch,
         asking().run_sync("go", attended=True)
     session_of(started[0]).stop(by="the test").result(20)
     assert (started[0].status, started[0].journal[-1].by) == ("cancelled", "keyboard")
+
+
+def test_a_keyboard_interrupt_on_the_runs_own_loop_waits_for_nothing_there(monkeypatch):
+    """What is to stop lives on that very loop: the run is stored as cancelled at once."""
+    started: list[nb.Run] = []
+
+    async def interrupted(_host: Any, run: nb.Run, *_: Any) -> None:
+        started.append(run)
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        await asking().run("go", attended=True)
+
+    monkeypatch.setattr(ScriptHost, "wait", interrupted)
+    monkeypatch.setattr(drive_module, "GRACE", 1000.0)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert (started[0].status, started[0].journal[-1].by) == ("cancelled", "keyboard")
+
+
+async def test_a_cancelled_run_names_what_it_left_running():
+    """Also where the body ended before the run did: its result was dropped, its effect was not."""
+    go_on, began = threading.Event(), threading.Event()
+    agent = nb.Agent(nb.ScriptedModel([call("pay"), "done"]))
+
+    @agent.tool
+    def pay() -> str:
+        began.set()
+        go_on.wait(30)
+        return "paid"
+
+    run = agent.run("go")
+    await until(began.is_set)
+    stopping = asyncio.create_task(run.cancel())
+    await turns()
+    go_on.set()
+    await stopping
+    assert run.journal[-1].still_running == ("call_1",)
+    with pytest.raises(nb.errors.Cancelled, match="pay still ran: whether it took effect is not"):
+        await run
+
+
+@pytest.mark.parametrize("owner", ["another", "this"])
+async def test_ctrl_c_stops_what_is_driven_here_and_no_more_than_the_waiting_elsewhere(owner):
+    """Who only watches a run that another process goes on with does not end it."""
+    model = nb.ScriptedModel([lambda _messages: asyncio.Event().wait()])
+    session = session_of(nb.Agent(model).run("go", attended=True))
+    if owner == "another":
+        session._is_active, session.journal.driver = False, "elsewhere:1:1:far"
+    with pytest.raises(KeyboardInterrupt), session.stopped_by_keyboard():
+        raise KeyboardInterrupt
+    assert session.status == ("running" if owner == "another" else "cancelled")
+    session._is_active, session.journal.driver = True, this_process()
+    await asyncio.wrap_future(session.stop(by="code"))

@@ -220,14 +220,17 @@ class Schedule(RuleBasedStateMachine):
         calm = 0
         while calm < 3:
             await asyncio.sleep(0)
-            busy = bool(self.loop._ready) or any(
-                self._computes(b.number, seat.journal.state)
-                for b in self.branches
-                for seat in b.seats
-            )
+            busy = bool(self.loop._ready) or any(map(self._works, self.branches))
             calm = 0 if busy else calm + 1
             if calm == 3 and self.world.let_in():
                 calm = 0
+
+    def _works(self, branch: Branch) -> bool:
+        """Whether a body runs in a thread, or something is written in one; who lags behind is no witness."""
+        if any(seat.journal._line for seat in branch.seats):
+            return True
+        newest = max(branch.seats, key=lambda seat: seat.position, default=None)
+        return newest is not None and self._computes(branch.number, newest.journal.state)
 
     def _computes(self, branch: int, state: RunState) -> bool:
         """Whether a body runs in a thread; the loop knows of all others."""

@@ -48,7 +48,13 @@ def finished(n: int, output: Any = "ok") -> ev.ToolFinished:
 
 def paused(n: int, **more: Any) -> ev.Interrupted:
     """Call n waits."""
-    fields = {"tool_name": "gate", "kind": "tool", "input": {"n": n}, "metadata": {"m": n}, **more}
+    fields = {
+        "tool_name": "abc"[n],
+        "kind": "tool",
+        "input": {"n": n},
+        "metadata": {"m": n},
+        **more,
+    }
     return ev.Interrupted(at=4, id=f"i{n}", call_id=f"c{n}", expects="approval", **fields)
 
 

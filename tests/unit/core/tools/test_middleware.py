@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 import nbagent as nb
 from nbagent.core.base.errors import ToolFailed
@@ -33,14 +33,14 @@ def gated(agent: nb.Agent, ran: list[Any]) -> None:
 def flaky(agent: nb.Agent, tries: list[int], *, failures: int = 1) -> None:
     """A tool that fails at first, plain and streaming."""
 
-    @agent.tool
+    @agent.tool(idempotent=True)
     def plain() -> str:
         tries.append(1)
         if len(tries) <= failures:
             raise OSError("line is down")
         return "through"
 
-    @agent.tool
+    @agent.tool(idempotent=True)
     async def stream():
         tries.append(1)
         yield "thr"
@@ -230,6 +230,54 @@ async def test_what_the_gate_shows_is_what_reaches_it_and_only_that_passes(play)
     )
     await s.answer(restart={0: {}})
     assert ran == [10, 30]
+
+
+class Order(BaseModel):
+    """An input with parts that can be changed in place, one of them unseen."""
+
+    n: int
+    lines: list[int] = []
+    code: int = Field(0, exclude=True)
+
+
+@pytest.mark.parametrize("verdict", ["allow", "review", "deny"])
+@pytest.mark.parametrize("when", ["before the gate", "at the gate", "after the gate"])
+async def test_p5_what_middleware_changes_in_place_never_reaches_the_body_unjudged(when, verdict):
+    """The body gets what was judged, whatever becomes of the object that middleware holds."""
+    ran: list[Any] = []
+    held: list[Any] = []
+
+    def spoil() -> None:
+        held[-1].lines.append(666)
+        held[-1].code = held[-1].n = 666
+
+    async def hold(c: nb.ToolCall, nxt: Any) -> Any:
+        held.append(c.input)
+        if when == "before the gate":
+            held[-1].code = 666  # no JSON tells of it
+        return await nxt(c)
+
+    def judge(typed: Any) -> bool:
+        assert (typed.n, typed.lines, typed.code) == (1, [2], 0)
+        if when == "at the gate":
+            spoil()
+        return verdict == "deny"
+
+    policy = [nb.deny("*", when=judge), nb.review("*") if verdict == "review" else nb.allow("*")]
+    agent = nb.Agent(
+        nb.ScriptedModel([call("act", n=1, lines=[2]), "done"]), policy=policy, middleware=[hold]
+    )
+
+    @agent.tool
+    async def act(input: Order, ctx: nb.ToolContext) -> str:  # noqa: A002 - the whole input
+        if when == "after the gate":
+            spoil()
+        ran.append((input.n, input.lines, input.code))
+        return "did"
+
+    run = agent.run("go", answers={"act": True}, attended=False)
+    assert (await run).text == "done"
+    assert ran == ([] if verdict == "deny" else [(1, [2], 0)])
 
 
 async def test_a_middleware_that_makes_it_different_each_time_never_gets_past_the_gate(play):

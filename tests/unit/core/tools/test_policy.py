@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.interrupts import SCHEMA_CHANGED
+from nbagent.core.base.interrupts import CODE_CHANGED, SCHEMA_CHANGED
 
 call = nb.ScriptedModel.call
 
@@ -150,7 +154,7 @@ async def test_c87_a_rule_is_evaluated_once_and_not_again_after_the_answer(play)
         return True
 
     def define(agent: nb.Agent) -> None:
-        @agent.tool
+        @agent.tool(idempotent=True)
         def send(amount: float, ctx: nb.ToolContext) -> str:
             entered.append(ctx.resumed)
             if len(entered) == 1:
@@ -236,31 +240,6 @@ async def test_c87_an_input_that_was_judged_in_this_run_is_not_judged_again():
     await run.settled()
     run.restart(run.interrupts[0], data="code")
     assert ((await run).text, judged) == ("done", [5.0])
-
-
-RECORDS: list[dict[str, Any]] = [
-    {"status": "ready", "attempt": 1},
-    {"status": "ready", "cleared": {"amount": 5}},
-]
-
-
-@pytest.mark.parametrize("record", RECORDS)
-async def test_a_call_that_messages_say_was_let_pass_is_judged_by_the_rules_that_deny(record):
-    """Whoever wrote them; rules that come before the one that denies hold as ever."""
-    part = {"type": "tool_call", "id": "1", "name": "send", "input": {"amount": 5}}
-    messages = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": [{**part, "nbagent": record}]},
-    ]
-    for rules, did in [
-        ([nb.deny("send")], []),
-        ([nb.review("s*"), nb.deny("send")], [(5.0, "A")]),
-    ]:
-        bank = Bank()
-        agent = nb.Agent(nb.ScriptedModel(["done"]), policy=rules)
-        bank(agent)
-        assert (await agent.generate(messages=messages)).text == "done"
-        assert bank.did == did
 
 
 async def test_a_review_and_middleware_that_asks_are_two_questions(play):
@@ -388,6 +367,86 @@ async def test_what_is_remembered_holds_for_the_tool_as_it_was_then(remember):
     assert agent.remembered[0].digest == i.digest
 
 
+def pay(agent: nb.Agent, way: str, did: list[str]) -> None:
+    """The same name and schema, with another body, as a cell that is changed and run again."""
+    if way == "changed":
+
+        def send(amount: float) -> str:
+            did.append("elsewhere")
+            return "sent"
+    elif way == "wrapped":
+
+        def plain(amount: float) -> str:
+            did.append("sent")
+            return "sent"
+
+        @functools.wraps(plain)
+        def send(amount: float) -> str:
+            did.append("seen")
+            return plain(amount)
+    else:
+
+        def send(amount: float) -> str:
+            did.append("sent")
+            return "sent"
+
+    agent.tools["send"] = nb.tool(name="send", approval=True)(send)
+
+
+@pytest.mark.parametrize("remember", ["input", "tool"])
+@pytest.mark.parametrize("way", ["same", "changed", "wrapped"])
+async def test_always_allow_is_bound_to_the_function_and_not_to_its_name_and_schema(way, remember):
+    """A cell that is run again unchanged is the same; another body asks again, and says why."""
+    did: list[str] = []
+    script = [call("send", amount=5), "ok", call("send", amount=5), "done"]
+    agent = nb.Agent(nb.ScriptedModel(script))
+    pay(agent, "first", did)
+    await approved(agent, remember)
+    pay(agent, way, did)
+    run = await agent.run("again").settled()
+    assert [i.note for i in run.interrupts] == ([] if way == "same" else [CODE_CHANGED])
+    for i in run.interrupts:
+        run.resolve(i, nb.Restart(remember=remember))
+    await run
+    assert (len(did) >= 2, len(agent.remembered)) == (True, 1)
+
+
+async def test_always_allow_for_an_agent_is_bound_to_what_its_tools_are():
+    """It ran with other tools when that was said."""
+    inner = nb.Agent(nb.ScriptedModel(["in"] * 3), name="inner")
+    pay(inner, "first", [])
+    outer = nb.Agent(
+        nb.ScriptedModel([call("inner", prompt="p"), "ok"] * 3),
+        tools=[inner.as_tool()],
+        policy=[nb.review("inner")],
+    )
+    await approved(outer, "tool")
+    assert not (await outer.run("again").settled()).interrupts
+    pay(inner, "changed", [])
+    (i,) = (await outer.run("again").settled()).interrupts
+    assert i.note == CODE_CHANGED
+
+
+def test_the_code_of_a_tool_is_the_same_in_another_process():
+    """So that it may be kept."""
+    says = (
+        "import nbagent as nb\n"
+        "def send(to: str) -> bool:\n    return to in {'a', 'b', 'c', 'd'} or (lambda: 1)() == 2\n"
+        "print(nb.tool(send).code)"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", says],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(told) == 1
+
+
 async def test_inputs_that_only_python_takes_for_the_same_are_remembered_each():
     """``1`` and ``true`` are two inputs, and two rules."""
     agent = nb.Agent(nb.ScriptedModel([[call("put", x=x) for x in (1, True, 1)], "done"]))
@@ -478,6 +537,67 @@ async def test_inside_an_agent_its_own_list_remembers():
     assert (len(inner.remembered), len(outer.remembered), len(bank.did)) == (1, 0, 2)
 
 
+# --- what is denied outside is denied inside
+
+
+REACH: list[tuple[list[Any], bool]] = [
+    # rules of the outermost agent, whether send(amount=500) two agents below runs
+    ([nb.deny("send")], False),
+    ([nb.deny("s?nd")], False),
+    ([nb.deny("middle/inner/send")], False),
+    ([nb.deny("*/send")], False),
+    ([nb.deny("middle/*")], False),
+    ([nb.deny("inner/send")], True),
+    ([nb.deny("send", when=large)], False),
+    ([nb.deny("send", when=lambda a: a.amount > 1000)], True),
+    ([nb.deny("send", when=broken)], False),
+    ([nb.allow("middle"), nb.deny("*")], False),
+    ([nb.allow("middle"), nb.allow("middle/*"), nb.deny("*")], True),
+    ([nb.allow("send"), nb.deny("middle/inner/*")], True),
+    ([nb.review("send*"), nb.allow("*")], True),
+]
+
+
+def nested(bank: Bank, **options: Any) -> nb.Agent:
+    """An agent two below whose own rules allow everything."""
+    inner = nb.Agent(
+        nb.ScriptedModel([call("send", amount=500), "in"]), name="inner", policy=[nb.allow("*")]
+    )
+    bank(inner)
+    middle = nb.Agent(
+        nb.ScriptedModel([call("inner", prompt="p"), "mid"]), name="middle", tools=[inner.as_tool()]
+    )
+    script = [call("middle", prompt="p"), "done"]
+    return nb.Agent(nb.ScriptedModel(script), tools=[middle.as_tool()], **options)
+
+
+@pytest.mark.parametrize(("rules", "runs"), REACH, ids=[", ".join(map(str, r)) for r, _ in REACH])
+@pytest.mark.parametrize("how", ["live", "steps"])
+async def test_p1_what_an_outer_rule_denies_runs_in_no_agent_inside(rules, runs, how):
+    """By its own name or its path from that agent, whatever the rules inside say; the rest is as ever."""
+    bank = Bank()
+    agent = nested(bank, policy=rules)
+    text = (await agent.run("go")).text if how == "live" else (await agent.generate("go")).text
+    assert (text, bank.did) == ("done", [(500.0, "A")] if runs else [])
+
+
+async def test_p1_no_approval_inside_outdoes_what_an_outer_rule_denies():
+    """Neither what a person says, nor what they change, nor what is remembered."""
+    for answer in (nb.Restart(), nb.Restart({"amount": 500}), nb.Restart(remember="tool")):
+        bank = Bank(approval=True)
+        inner = nb.Agent(nb.ScriptedModel([call("send", amount=5), "in"]), name="inner")
+        bank(inner)
+        agent = nb.Agent(
+            nb.ScriptedModel([call("inner", prompt="p"), "done"]),
+            tools=[inner.as_tool()],
+            policy=[nb.deny("inner/send", when=large)],
+        )
+        run = await agent.run("go", attended=True, show=False).settled()
+        run.resolve(run.interrupts[0], answer)
+        assert (await run).text == "done"
+        assert bank.did == ([] if answer.input else [(5.0, "A")])
+
+
 # --- recipes
 
 
@@ -534,3 +654,44 @@ async def test_rules_may_be_added_while_an_agent_is_in_use():
     bank(agent)
     await agent.run("go")
     assert bank.did == [(1.0, "A")]
+
+
+def breaks(typed: Any) -> bool:
+    raise AttributeError("no such field")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [nb.deny("*")],
+        [nb.allow("inner"), nb.deny("*")],
+        [nb.allow("inner"), nb.review("se*"), nb.deny("*")],
+        [nb.allow("inner"), nb.review("s*", when=breaks), nb.deny("*")],
+        [nb.allow("inner"), nb.allow("inner/*", when=breaks), nb.deny("*")],
+        [nb.allow("inner"), nb.deny("send", when=breaks), nb.allow("*")],
+    ],
+    ids=[
+        "deny",
+        "allow first",
+        "review",
+        "review that breaks",
+        "allow that breaks",
+        "deny that breaks",
+    ],
+)
+async def test_no_rule_that_asks_shields_an_inner_tool_from_one_that_denies(rules):
+    """Nobody is asked about an inner tool by an outer rule, so that what would ask lets nothing pass."""
+    bank = Bank()
+    inner = nb.Agent(nb.ScriptedModel([call("send", amount=1), "in"]), name="inner")
+    bank(inner)
+    outer = nb.ScriptedModel([call("inner", prompt="x"), "done"])
+    run = await nb.Agent(outer, tools=[inner.as_tool()], policy=rules).run("go").settled()
+    assert (run.status, bank.did) == ("completed", [])
+
+
+@pytest.mark.parametrize("pattern", [len, ["send"], None])
+def test_a_rule_names_tools_by_a_text(pattern):
+    """What is no text is refused where it is given."""
+    for rule in (nb.allow, nb.review, nb.deny):
+        with pytest.raises(nb.errors.UsageError, match="names tools by a text"):
+            rule(pattern)

@@ -514,14 +514,15 @@ def test_a_long_text_of_an_object_is_cut():
     assert "50000 characters" in text
 
 
-async def test_a_result_whose_own_methods_break_is_a_failure_of_its_call():
-    """The run goes on."""
+async def test_a_result_that_cannot_be_told_says_that_the_tool_has_run():
+    """So that the model does not try again; the run goes on."""
 
     @nb.tool
     def give() -> Any:
         return Unprintable()
 
-    assert await outcome(give) == "The tool give failed: RuntimeError: no text"
+    told = "give ran and returned a Unprintable, which cannot be told: RuntimeError: no text"
+    assert await outcome(give) == told
 
 
 @pytest.mark.parametrize("annotation", [Any, pd.DataFrame, nb.ToolResult, NoReturn, None])
@@ -641,3 +642,20 @@ async def test_the_tools_sent_are_the_same_objects_every_turn():
     agent.add(asynchronously)
     await agent.run("more", after=run)
     assert [t.name for t in model.requests[2].tools] == ["plainly", "asynchronously"]
+
+
+@pytest.mark.parametrize("amount", ["NaN", "inf", "-Infinity"])
+async def test_a_number_of_a_tool_is_finite(amount):
+    """No limit holds against a nan, and pydantic reads one from a text."""
+    paid = []
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay", amount=amount), "done"]))
+
+    @agent.tool
+    def pay(amount: float) -> str:
+        paid.append(amount)
+        return "paid"
+
+    run = agent.run("go")
+    await run
+    assert paid == []
+    assert "finite" in run.calls["pay"][0].error

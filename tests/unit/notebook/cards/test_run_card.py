@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import nbagent as nb
 from nbagent.notebook.cards import display
 from nbagent.notebook.cards.run_card import RunCard
+from tests.until import until
 
 
 async def test_the_first_paint_has_the_prompt():
@@ -110,3 +114,32 @@ async def test_what_a_page_may_have_kept_in_memory_is_bounded():
     assert ((await run).text, got) == ("done", [5_000_000])
     card.detach()
     card.close()
+
+
+async def test_a_page_hears_what_the_store_made_of_its_answer(monkeypatch, tmp_path):
+    """A file that stays locked: the form keeps its fields, says why, and can be submitted again."""
+    sent = []
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("note", text="?"), "done"]))
+
+    @agent.tool(approval=True)
+    def note(text: str) -> str:
+        return "noted"
+
+    with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
+        run = await agent.run("go", show=False, attended=True, store=store).settled()
+        card, (asked,) = RunCard(run), run.interrupts
+        monkeypatch.setattr(card, "send", sent.append)
+        answer = {"type": "answer", "interrupt": asked.id, "submission": "s", "action": "approve"}
+        with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            card._handle(answer)
+            assert not sent
+            await until(lambda: sent)
+        (told,) = sent
+        assert (told["type"], told["ok"]) == ("receipt", False)
+        assert "another process holds it locked" in told["errors"][0]["message"]
+        card._handle(answer)
+        assert (await run).text == "done"
+        assert [m["ok"] for m in sent if m["type"] == "receipt"] == [False, True]
+        card.detach()
+        card.close()

@@ -1,7 +1,9 @@
 """Nothing that a model or a tool says becomes script, style, a fetch, or an invisible character."""
 
 import json
+import re
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -238,3 +240,16 @@ def test_printed_text_reads_as_a_terminal_leaves_it():
     """Progress lines that overwrite themselves show their last state, colors are gone."""
     assert reveal.terminal(" 10%\r 50%\r100%\ndone\r\n") == "100%\ndone\n"
     assert reveal.terminal("\x1b[31mred\x1b[0m \x1b]0;t\x07") == "red ⟨U+001B⟩]0;t⟨U+0007⟩"
+
+
+def test_no_class_id_or_name_of_the_card_is_left_in_html_of_others():
+    """What a preview shows cannot look like a button, a form or a record, nor be found as one."""
+    sheet = (Path(static.__file__).parents[2] / "static" / "card.css").read_text(encoding="utf-8")
+    ours = sorted(set(re.findall(r"\.((?:nba|nbagent)[\w-]*)", sheet)))
+    assert len(ours) > 50
+    for tag in sorted(sanitize.PROSE | sanitize.MATH):
+        markup = (
+            f"<{tag} class='{' '.join(ours)}' id=card name=form style='position:fixed'>x</{tag}>"
+        )
+        for cleaned in (rich.table(markup), sanitize.clean(markup)):
+            assert not re.search(r"nba|\b(id|name|style)=", cleaned), tag

@@ -42,7 +42,7 @@ TABLE = [
     ({"text/html": "<script>x</script><div id=p></div>", "text/plain": "y"}, "text", "y"),
     ({"text/markdown": "**x**", "text/plain": "y"}, "html", "<p><strong>x</strong></p>"),
     ({"text/html": ["<b>", "x</b>"]}, "html", "<b>x</b>"),
-    ({"application/json": {"a": 1}}, "text", '{\n  "a": 1\n}'),
+    ({"application/json": {"a": 1}}, "text", '{"a": 1}'),
     ({"text/plain": "a\u202eb"}, "text", "a⟨U+202E⟩b"),
     ({"application/javascript": "alert(1)", "text/plain": "y"}, "text", "y"),
     ({"application/vnd.plotly.v1+json": {}, "text/html": "<script>x</script>"}, None, None),

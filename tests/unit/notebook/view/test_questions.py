@@ -1,15 +1,24 @@
 """From an interrupt to its question and back: the table in which every form has its origin."""
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, SecretStr, TypeAdapter
+from pydantic import BaseModel, Field, SecretStr, TypeAdapter
 
 from nbagent.core.base.events import Interrupted, Resolved
-from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart, to_json
+from nbagent.core.base.interrupts import (
+    SECRET_GONE,
+    PendingInterrupt,
+    Reject,
+    Respond,
+    Restart,
+    to_json,
+)
 from nbagent.core.base.metadata import Ask, Choose, Confirm, Edit, Option, expected
+from nbagent.core.base.secrets import SecretPlaces
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
 
@@ -44,6 +53,23 @@ def names(question):
 
 def facts(question):
     return {fact.label: fact.value for fact in question.facts}
+
+
+def test_c136_a_lost_call_runs_again_gets_its_result_or_fails_as_the_button_says():
+    """One form for all three; what was typed counts for its own button alone, and nothing is remembered."""
+    asked = waiting("lost", {"message": "Gone."}, reply_schema={"type": "integer"})
+    question = Question.of(asked, Types(output=TypeAdapter(int)))
+    assert question.title == "Did transfer take effect?"
+    assert (question.warning, names(question)) == ("Gone.", ["submit", "approve", "reject"])
+    assert facts(question) == EXACT
+    assert question.form is not None
+    assert question.approval  # Enter presses nothing
+    typed = {"text": "7"}
+    assert question.resolve("approve", typed) == Restart()
+    assert question.resolve("reject", typed, " no ") == Reject("no")
+    assert question.resolve("submit", typed) == Respond(7)
+    for refused in (("submit", None), ("approve", None, None, "tool"), ("junk", None)):
+        assert isinstance(question.resolve(*refused), list)
 
 
 EXACT = {"to": "ABC", "amount": "200", "note": "null"}
@@ -335,6 +361,32 @@ def test_secrets_that_were_typed_are_in_no_record():
     assert question.public(given)["user"] == "ann"
     alone = Question.of(waiting("question", Ask(message="?")), Types(output=TypeAdapter(SecretStr)))
     assert "hunter2" not in decided(alone, Respond(output="hunter2")).model_dump_json()
+
+
+class Paid(BaseModel):
+    user: str
+    pin: SecretStr = Field(max_length=4)
+
+
+@pytest.mark.parametrize("editable", [False, ("user",), True])
+def test_a_secret_that_is_gone_is_a_field_to_be_filled(editable):
+    """Where the process does not have it, approving asks for it, and says why; nothing else may change."""
+    places = SecretPlaces.of(Paid.model_json_schema())
+    types = Types(input=Paid, secrets=places)
+    here = places.seal({"user": "ann", "pin": "1234"})
+    question = Question.of(waiting("approval", input=here, editable=editable), types)
+    assert question.resolve("approve") == Restart()
+    assert question.item("k", "", "").note is None
+    gone = json.loads(json.dumps(here))
+    question = Question.of(waiting("approval", input=gone, editable=editable), types)
+    item = question.item("k", "", "")
+    assert (item.note, question.expects) == (SECRET_GONE, "edit")
+    assert "1234" not in item.model_dump_json()
+    assert [e.message for e in question.resolve("approve")] == ["Please answer."]
+    typed = {"pin": {"text": "4321"}}
+    assert question.resolve("approve", {"fields": typed}) == Restart({"user": "ann", "pin": "4321"})
+    other = question.resolve("approve", {"fields": {**typed, "user": {"text": "eve"}}})
+    assert isinstance(other, Restart) is bool(editable)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+"""Numbers from outside: how much was used, how much may be, how long, how far."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .errors import UsageError
+
+MOST = 1e15
+"""What is more is a mistake. Sums go no further: one that was not known would be no limit."""
+
+
+def amount(value: Any) -> float | None:
+    """A number from 0 to ``MOST``, whole ones as int; None for anything else: nan, infinite, negative, no number."""
+    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if not 0 <= number <= MOST or not math.isfinite(number):
+        return None
+    return int(value) if isinstance(value, int) else number
+
+
+def checked_amount(name: str, value: Any, *, optional: bool = False) -> Any:
+    """A number that code gives, or None where that is allowed.
+
+    Raises:
+        UsageError: it is nan, infinite, negative, too large or no number; ``name`` says which.
+    """
+    if (value is None and optional) or amount(value) is not None:
+        return value
+    none = " (None is no limit)" if optional else ""
+    raise UsageError(f"{name} is a finite number of at least 0{none}, not {value!r:.80}")

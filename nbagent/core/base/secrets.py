@@ -1,0 +1,446 @@
+"""Secrets: which parts of a value are secret, and the mask that stands for them wherever it is kept or told.
+
+A secret value is what pydantic says is one (``SecretStr``, ``SecretBytes``, ``Secret[T]``), and what a
+schema marks with ``writeOnly`` or ``format: password``. In an event, a message or a view stands its
+mask. The value is with that very mask object, in the memory of the process that was given it, until the
+body has it: whatever is written down, sent or copied is the mask's text.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+from pydantic import BaseModel, SecretBytes, SecretStr, TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic.types import Secret
+from pydantic_core import core_schema, to_jsonable_python
+
+from .messages import Json, canonical, freeze, storable
+
+T = TypeVar("T")
+Path: TypeAlias = tuple[str | int, ...]
+
+MASK = "**********"
+"""What pydantic writes for a secret; a mask of ours goes on with ``#`` and eight random digits."""
+_MASKS = re.compile(r"\*{10}(#[0-9a-f]{8})?")
+_GONE: Any = object()
+_SECRETS = (SecretStr, SecretBytes, Secret)
+_VALUES = ("default", "const", "enum", "example", "examples")
+"""Keywords of a schema whose values are no schemas."""
+
+
+class Sealed(str):
+    """The mask of one secret: as text, a random mask; the value is for ``revealed`` alone."""
+
+    __slots__ = ("__weakref__", "_value")
+    _value: Json
+
+    def __new__(cls, value: Json) -> Sealed:
+        """A new mask, for this value."""
+        made = super().__new__(cls, f"{MASK}#{secrets.token_hex(4)}")
+        made._value = value
+        _held.add(made)
+        return made
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it has its value still."""
+        return self._value is not _GONE
+
+    def reveal(self) -> Json:
+        """The secret."""
+        return self._value
+
+    def forget(self) -> None:
+        """Have the mask alone."""
+        self._value = _GONE
+        _held.discard(self)
+
+    def __reduce_ex__(self, _protocol: object) -> tuple[Any, ...]:
+        return (str, (str(self),))
+
+    def __copy__(self) -> Sealed:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Sealed:
+        return self
+
+
+_held: WeakSet[Sealed] = WeakSet()
+"""The masks whose values are in memory."""
+
+
+class SecretSchema(GenerateJsonSchema):
+    """pydantic's JSON Schema, in which ``Secret[T]`` is write-only as ``SecretStr`` is."""
+
+    def json_or_python_schema(self, schema: core_schema.JsonOrPythonSchema) -> JsonSchemaValue:
+        """A type that JSON and Python write differently, as all of pydantic's secrets are."""
+        words = super().json_or_python_schema(schema)
+        function = schema.get("serialization", {}).get("function")
+        is_secret = getattr(function, "__name__", "").startswith("_serialize_secret")
+        return {**words, "writeOnly": True} if is_secret else words
+
+
+# --- which parts are secret
+
+
+def is_secret(schema: Mapping[str, Any]) -> bool:
+    """Whether the values of a JSON Schema are secret as a whole."""
+    return schema.get("writeOnly") is True or schema.get("format") == "password"
+
+
+def holds_secret(schema: Json) -> bool:
+    """Whether values of a JSON Schema have a secret somewhere: write-only, or a password."""
+    if isinstance(schema, list | tuple):
+        return any(map(holds_secret, schema))
+    if not isinstance(schema, Mapping):
+        return False
+    if is_secret(schema):
+        return True
+    return any(holds_secret(part) for key, part in schema.items() if key not in _VALUES)
+
+
+class SecretPlaces:
+    """Where the values of one JSON Schema are secret.
+
+    What the schema does not name inside of an object that has secrets may be a secret under another
+    name; ``seal`` asks the type itself.
+    """
+
+    def __init__(self, schema: Json) -> None:
+        self._root = schema
+        self._known: dict[int, bool] = {}
+
+    @classmethod
+    def of(cls, schema: Json) -> SecretPlaces | None:
+        """The places of a schema; None where it has none."""
+        return cls(schema) if holds_secret(schema) else None
+
+    def seal(self, value: Json, *, like: Json = None, read: Callable[[], Json] = dict) -> Json:
+        """The value with a mask for each secret, which keeps it in memory.
+
+        Args:
+            value: any JSON.
+            like: a sealed value; a secret that is the same there has the same mask.
+            read: gives as JSON what the type makes of the value; it may raise where that does not fit.
+        """
+        masks = {canonical(each.reveal()): each for each in _sealed_in(like)}
+
+        def seal(secret: Json, _path: Path) -> Json:
+            if is_mask(secret):
+                return secret
+            key = canonical(secret)
+            if key not in masks:
+                masks[key] = Sealed(secret)
+            return masks[key]
+
+        unnamed: list[Path] = []
+        found = self._changed(value, seal, lambda each, path: _noted(each, path, unnamed))
+        if unnamed:
+            told = self._secrets_of(read)
+            found = self._changed(
+                value, seal, lambda each, path: _seal_unnamed(each, path, told, seal)
+            )
+        return freeze(found)
+
+    def masked(self, value: Json) -> Json:
+        """The value with pydantic's own mask for each secret: for what is only shown."""
+        return freeze(self._changed(value, lambda _secret, _path: MASK, _as_it_is))
+
+    def lost(self, value: Json) -> list[Path]:
+        """Where masks stand whose secrets are not in this process (any more)."""
+        found: list[Path] = []
+
+        def look(secret: Json, path: Path) -> Json:
+            lost = any(is_mask(each) and not is_held(each) for each in _leaves(secret))
+            return _noted(secret, path, found) if lost else secret
+
+        self._changed(value, look, look)
+        return found
+
+    def _secrets_of(self, read: Callable[[], Json]) -> set[str] | None:
+        """The secrets that a type finds in a value; None where that does not fit, so all may be some."""
+        found: list[str] = []
+        try:
+            value = read()
+        except (
+            Exception
+        ):  # a validator of the tool's own may raise anything; then nothing runs on it
+            return None
+        self._changed(value, lambda each, _path: _noted(each, canonical(each), found), _as_it_is)
+        return set(found)
+
+    def _changed(
+        self,
+        value: Json,
+        change: Callable[[Json, Path], Json],
+        unnamed: Callable[[Json, Path], Json],
+        *,
+        schemas: Sequence[Json] | None = None,
+        path: Path = (),
+    ) -> Json:
+        """The value with ``change`` made of each secret, and ``unnamed`` of what no schema names."""
+        parts = list(self._parts([self._root] if schemas is None else schemas, value))
+        if value in (None, "") or not any(map(self._holds, parts)):
+            return value
+        if any(map(is_secret, parts)):
+            return change(value, path)
+
+        def inside(key: str | int, each: Json) -> Json:
+            below, where = _below(parts, key), (*path, key)
+            if not below:
+                return unnamed(each, where)
+            return self._changed(each, change, unnamed, schemas=below, path=where)
+
+        if isinstance(value, Mapping):
+            return {key: inside(key, each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [inside(index, each) for index, each in enumerate(value)]
+        return change(value, path) if isinstance(value, str) else value  # an object as its text
+
+    def _parts(self, schemas: Iterable[Json], value: Json) -> Iterator[Mapping[str, Any]]:
+        """The schemas that a value of these has to do with: behind references, of unions."""
+        todo, seen = list(schemas), set()
+        while todo:
+            part = todo.pop()
+            if not isinstance(part, Mapping) or id(part) in seen or _is_of_another(part, value):
+                continue
+            seen.add(id(part))
+            yield part
+            todo += [part[word] for word in ("if", "then", "else") if word in part]
+            todo += [each for word in ("anyOf", "oneOf", "allOf") for each in part.get(word, ())]
+            todo.append(self._target(part))
+
+    def _target(self, part: Mapping[str, Any]) -> Json:
+        ref = part.get("$ref")
+        if not isinstance(ref, str) or not ref.startswith("#"):
+            return None
+        found = self._root
+        for step in ref[1:].split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found
+
+    def _holds(self, schema: Json) -> bool:
+        """Whether a secret can be anywhere in a value of it."""
+        known = self._known.get(id(schema))
+        if known is None:
+            known = self._known[id(schema)] = self._finds(schema)
+        return known
+
+    def _finds(self, schema: Json) -> bool:
+        todo, seen = [schema], set()
+        while todo:
+            part = todo.pop()
+            if isinstance(part, list | tuple):
+                todo += part
+            elif isinstance(part, Mapping) and id(part) not in seen:
+                seen.add(id(part))
+                if is_secret(part):
+                    return True
+                todo += [each for key, each in part.items() if key not in (*_VALUES, "$defs")]
+                todo.append(self._target(part))
+        return False
+
+
+def _is_of_another(part: Mapping[str, Any], value: Json) -> bool:
+    """Whether a tag says that an object is of another schema than this one of a union."""
+    properties = part.get("properties")
+    if not isinstance(properties, Mapping) or not isinstance(value, Mapping):
+        return False
+    tags = ((value[key], each) for key, each in properties.items() if key in value)
+    return any(
+        isinstance(each, Mapping) and "const" in each and each["const"] != tag for tag, each in tags
+    )
+
+
+def _below(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[Json]:
+    """The schemas of what stands at this key or index."""
+    found: list[Json] = []
+    for part in parts:
+        if isinstance(key, int):
+            first = part.get("prefixItems", ())
+            found += (
+                [first[key]] if key < len(first) else [part["items"]] if "items" in part else []
+            )
+            continue
+        own = [part["properties"][key]] if key in part.get("properties", {}) else []
+        patterns = part.get("patternProperties", {})
+        own += [each for pattern, each in patterns.items() if re.search(pattern, key)]
+        rest = part.get("additionalProperties")
+        found += own or ([rest] if isinstance(rest, Mapping) else [])
+    return found
+
+
+def _as_it_is(value: Json, _path: Path) -> Json:
+    return value
+
+
+def _noted(value: Json, note: T, notes: list[T]) -> Json:
+    notes.append(note)
+    return value
+
+
+def _seal_unnamed(
+    value: Json, path: Path, told: set[str] | None, seal: Callable[[Json, Path], Json]
+) -> Json:
+    if told is None or canonical(value) in told:
+        return seal(value, path)
+    if isinstance(value, Mapping):
+        return {key: _seal_unnamed(each, path, told, seal) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_seal_unnamed(each, path, told, seal) for each in value]
+    return value
+
+
+# --- masks and values
+
+
+def is_mask(value: Json) -> bool:
+    """Whether it is a mask: ours, or pydantic's."""
+    return isinstance(value, str) and _MASKS.fullmatch(value) is not None
+
+
+def has_secret(value: Json) -> bool:
+    """Whether a mask with its secret is anywhere in it."""
+    return any(map(is_held, _leaves(value)))
+
+
+def is_held(value: Json) -> bool:
+    """Whether it is a mask with its secret."""
+    return isinstance(value, Sealed) and value.is_held
+
+
+def has_lost(value: Json) -> bool:
+    """Whether a mask of ours stands anywhere in it whose secret is not in this process (any more)."""
+    return any(
+        isinstance(each, str) and each != MASK and is_mask(each) and not is_held(each)
+        for each in _leaves(value)
+    )
+
+
+def _leaves(value: Json) -> Iterator[Json]:
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Mapping):
+            todo += item.values()
+        elif isinstance(item, list | tuple):
+            todo += item
+        else:
+            yield item
+
+
+def _sealed_in(value: Json) -> Iterator[Sealed]:
+    """The masks in a value that have their secrets."""
+    return (each for each in _leaves(value) if is_held(each))
+
+
+def revealed(value: Json) -> Json:
+    """A sealed value as it was given: for validation, and for the body."""
+    if isinstance(value, Mapping):
+        return {key: revealed(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [revealed(each) for each in value]
+    return value.reveal() if is_held(value) else value
+
+
+def prefilled(value: Json) -> Json:
+    """The same for a form: a mask without its secret is pydantic's, which a form leaves empty."""
+    if isinstance(value, Mapping):
+        return {key: prefilled(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [prefilled(each) for each in value]
+    return MASK if is_mask(value) and not is_held(value) else revealed(value)
+
+
+def release(*values: Json) -> None:
+    """Forget the secrets in these values: nobody needs them any more."""
+    if _held:
+        for mask in list(_sealed_in(values)):
+            mask.forget()
+
+
+def cut(text: str, sealed: Json) -> str:
+    """A text without the secrets of a sealed value."""
+    told = {str(each.reveal()) for each in _sealed_in(sealed)}
+    for secret in sorted(told, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return text
+
+
+# --- Python values
+
+
+def sealed_json(value: Any) -> Json:
+    """A Python value as unchangeable JSON, with a mask for each secret.
+
+    Raises:
+        TypeError, ValueError: it is no JSON.
+    """
+    if value is None:
+        return None
+    plain = storable(to_jsonable_python(value))
+    python = _anything().dump_python(value, by_alias=True, warnings=False)  # they tell values
+    told = _told(plain, python, Sealed)
+    places = _places_of(value)
+    return freeze(told) if places is None else places.seal(told)
+
+
+def plain_json(value: Any) -> Json:
+    """A Python value as JSON, its secrets told: for validation alone.
+
+    Raises:
+        TypeError, ValueError: it is no JSON.
+    """
+    return revealed(sealed_json(value))
+
+
+def shown(sealed: Json) -> Json:
+    """A sealed value to be looked at: pydantic's own mask for each secret, which is not kept."""
+    if isinstance(sealed, Mapping):
+        return freeze({key: shown(each) for key, each in sealed.items()})
+    if isinstance(sealed, list | tuple):
+        return freeze([shown(each) for each in sealed])
+    return MASK if isinstance(sealed, Sealed) else sealed
+
+
+def _told(masked: Json, python: Any, told: Callable[[Json], Json]) -> Json:
+    """JSON in which pydantic has masked secrets, with what ``told`` makes of each in its place."""
+    if isinstance(python, _SECRETS):
+        plain = plain_json(python.get_secret_value())
+        return plain if plain in (None, "") else told(plain)
+    if isinstance(masked, dict) and isinstance(python, Mapping) and len(masked) == len(python):
+        pairs = zip(masked.items(), python.values(), strict=True)
+        return {key: _told(each, own, told) for (key, each), own in pairs}
+    if isinstance(masked, list) and isinstance(python, list | tuple | set | frozenset):
+        return [_told(each, own, told) for each, own in zip(masked, python, strict=True)]
+    return python if isinstance(python, Sealed) else masked
+
+
+@lru_cache(maxsize=1)
+def _anything() -> TypeAdapter[Any]:
+    return TypeAdapter(Any)
+
+
+def _places_of(value: Any) -> SecretPlaces | None:
+    """The places of a pydantic model; None for anything else."""
+    if not isinstance(value, BaseModel):
+        return None
+    kind = type(value)
+    if kind not in _models:
+        try:
+            _models[kind] = SecretPlaces.of(kind.model_json_schema(schema_generator=SecretSchema))
+        except (PydanticSchemaGenerationError, PydanticUserError):  # it has no schema
+            _models[kind] = None
+    return _models[kind]
+
+
+_models: WeakKeyDictionary[type[BaseModel], SecretPlaces | None] = WeakKeyDictionary()
+"""The places of models, as far as they were asked for."""

@@ -1,0 +1,70 @@
+"""What bodies came to that could not be stored yet: kept by run, so that any handle here can retry."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from nbagent.core.base.events import Resolved, StepFinished, StoredEvent, ToolFinished
+from nbagent.core.base.process import this_process
+from nbagent.core.state.state import CallState, RunState
+
+CallOutcome: TypeAlias = ToolFinished | StepFinished
+
+
+class _Kept(NamedTuple):
+    event: CallOutcome
+    attempt: int
+    """The body that it is the outcome of."""
+
+
+def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) -> None:
+    """Keep those of the events that tell what a body of this process came to."""
+    for event in events:
+        if not isinstance(event, CallOutcome):
+            continue
+        call = call_of(state, event)
+        if call is not None and call.attempt and call.owner == this_process():
+            with _lock:
+                _kept.setdefault(run_id, {})[_key(event)] = _Kept(event, call.attempt)
+
+
+def unwritten_of(run_id: str, state: RunState) -> list[CallOutcome]:
+    """What was kept of a run and still holds, oldest first: no other body was started since."""
+    with _lock:
+        found = tuple(_kept.get(run_id, {}).values())
+    return [event for event, attempt in found if _still_holds(state, event, attempt)]
+
+
+def forget_unwritten(run_id: str) -> None:
+    """It is written, or of no use any more."""
+    with _lock:
+        _kept.pop(run_id, None)
+
+
+def call_of(state: RunState, event: CallOutcome | Resolved) -> CallState | None:
+    """The call that an event tells of, where the state has it."""
+    for call_id in event.scope:
+        call = state.calls.get(call_id)
+        if call is None or call.child is None:
+            return None
+        state = call.child
+    return state.calls.get(event.call_id)
+
+
+def _still_holds(state: RunState, event: CallOutcome, attempt: int) -> bool:
+    call = call_of(state, event)
+    if call is None or call.status == "done" or call.owner != this_process():
+        return False
+    return call.attempt == attempt
+
+
+def _key(event: CallOutcome) -> tuple[object, ...]:
+    """The same for an outcome that could not be stored by a retry either."""
+    return event.type, event.scope, event.call_id, getattr(event, "name", None)
+
+
+_kept: dict[str, dict[tuple[object, ...], _Kept]] = {}
+"""By run, so that any handle of this process can retry."""
+_lock = threading.Lock()

@@ -1,0 +1,168 @@
+"""How processes that cannot see each other know who still lives: beats in the store they share."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol, runtime_checkable
+
+from nbagent.core.base.errors import StoreError
+from nbagent.core.base.process import describe_process, has_ended, this_process
+
+BEAT = 5.0
+"""Seconds between the beats of a process that drives runs."""
+MISSED = 6
+"""Beats that fail to come until a process counts as ended."""
+UNHEARD = 300.0
+"""Seconds without an event after which it does where the store takes no beats."""
+
+logger = logging.getLogger("nbagent")
+
+
+@runtime_checkable
+class Beating(Protocol):
+    """A store in which a process can leave word that it lives."""
+
+    def beat(self, process: str) -> None:
+        """Count one more beat of this process; from any thread.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+
+    def beats(self, process: str) -> int:
+        """How many this process has left; 0 where none are known.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+
+
+class Others:
+    """What one handle knows of the other processes that its run's events name.
+
+    Args:
+        store: the run's.
+        run_id: the run, for people who are told that it waits.
+    """
+
+    __slots__ = ("_heard", "_moved_at", "_run_id", "_store", "_told")
+
+    def __init__(self, store: object, run_id: str) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._moved_at = time.monotonic()
+        self._heard: dict[str, _Heard] = {}
+        self._told: tuple[str, ...] = ()
+
+    def moved(self) -> None:
+        """The journal has grown."""
+        self._moved_at = time.monotonic()
+        self._heard.clear()
+
+    @property
+    def silent(self) -> float:
+        """Seconds since the journal was last seen to grow."""
+        return time.monotonic() - self._moved_at
+
+    def has_ended(self, process: str) -> bool:
+        """Whether a process has ended, as far as that can be known from here.
+
+        One that cannot be seen has when nothing was heard of it for some time: no event, no beat.
+        """
+        known = has_ended(process)
+        if known is not None:
+            return known
+        silent = self._unheard(process)
+        if silent >= 2 * BEAT and process not in self._told:
+            self._told += (process,)
+            logger.warning(
+                "run %s waits for %s, which cannot be seen from here and is silent for %.0f s; it "
+                "counts as ended after %.0f s",
+                *(self._run_id, describe_process(process), silent, self._limit),
+            )
+        return silent >= self._limit
+
+    @property
+    def awaited(self) -> str:
+        """Which processes are waited for that cannot be seen, in words; empty where there is none."""
+        now = time.monotonic()
+        told = [
+            f"{describe_process(p)}, silent for {now - h.at:.0f} s" for p, h in self._heard.items()
+        ]
+        return "; ".join(told)
+
+    @property
+    def _limit(self) -> float:
+        return BEAT * MISSED if isinstance(self._store, Beating) else UNHEARD
+
+    def _unheard(self, process: str) -> float:
+        now = time.monotonic()
+        heard = self._heard.get(process)
+        if heard is None:
+            heard = self._heard[process] = _Heard(self._moved_at)
+        if isinstance(self._store, Beating) and now - heard.looked >= BEAT / 2:
+            heard.looked = now
+            with suppress(
+                StoreError
+            ):  # no news; whoever reads the journal tells that the store fails
+                beats = self._store.beats(process)
+                if heard.beats not in (None, beats):
+                    heard.at = now
+                heard.beats = beats
+        return now - heard.at
+
+
+class _Heard:
+    """What was heard of one process, in seconds of this one's own clock: clocks of two machines differ."""
+
+    __slots__ = ("at", "beats", "looked")
+
+    def __init__(self, at: float) -> None:
+        self.at, self.looked = at, 0.0
+        self.beats: int | None = None
+
+
+def begin(store: object) -> Callable[[], None]:
+    """Leave beats in a store, if it takes any, until what is given back is called."""
+    if not isinstance(store, Beating):
+        return lambda: None
+    held = (store,)  # told apart from any other, also of the same store
+    with _lock:
+        _held.append(held)
+        if not any(thread.is_alive() for thread in _beating):
+            thread = threading.Thread(target=_beat, name="nbagent-heartbeat", daemon=True)
+            _beating[:] = [thread]
+            thread.start()
+
+    def end() -> None:
+        with _lock:
+            _held[:] = [one for one in _held if one is not held]
+
+    return end
+
+
+def _beat() -> None:
+    """Leave beats from a thread of their own: a loop may be held up for long. Ends when nobody drives."""
+    while True:
+        time.sleep(BEAT)
+        with _lock:
+            stores = {id(store): store for (store,) in _held}
+            if not stores:
+                _beating.clear()
+                return
+        for store in stores.values():
+            try:
+                store.beat(this_process())
+            except Exception as error:  # the next one makes up for it
+                logger.warning("no beat could be left in %r: %s", store, error)
+
+
+_lock = threading.Lock()
+_held: list[tuple[Beating]] = []
+"""The stores of the runs that are driven here, once for each run."""
+_beating: list[threading.Thread] = []
+"""The thread that beats, where there is one; a forked process has none."""

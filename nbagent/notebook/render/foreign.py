@@ -1,0 +1,138 @@
+"""HTML of others, made such that reading it takes time in proportion to its length.
+
+A browser's parser, and so the sanitizer's, walks all open elements at most tags, repeats formatting that
+was left open in each block that follows, and compares every attribute of a tag with all others. What
+comes out of here is nested a few levels deep, closes what it opens, and has few attributes a tag. It is
+no sanitizer: that comes after.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .sanitize import ATTRIBUTES, DROPPED, MATH, PROSE, names
+
+MAX_DEPTH = 64
+"""Levels of elements; the tags of deeper ones are left out, not what is in them."""
+MAX_FORMATS = 8
+"""Levels of formatting among them."""
+MAX_ATTRIBUTES = 20
+"""Attributes of a tag that are looked at."""
+
+_TAG = re.compile(
+    r"<!--(?:[^-]|-(?!->))*+(?:-->)?|<[!?][^>]*+>?"
+    r"""|<(?P<close>/?)(?P<name>[A-Za-z][\w:-]*+)(?P<attributes>(?:[^>"']|"[^"]*+"?|'[^']*+'?)*+)>?"""
+)
+"""What begins as a tag is one: unless something else closes it first, the rest of the text is in it."""
+_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s"'<>]++))?""")
+_REMOTE = re.compile(r"(?:https?:)?//", re.IGNORECASE)
+
+_VOID = names("br col embed hr img wbr")
+_RAW = names("iframe noscript script style textarea title")
+"""Elements in which nothing is a tag but their own end."""
+_FORMATS = names("a b code em i s small strong u")
+_CLOSING = names(
+    "blockquote details div dl figcaption figure h1 h2 h3 h4 h5 h6 hr ol p pre summary table ul"
+)
+"""Elements that end an open paragraph."""
+_IMPLIED = {
+    "li": (names("li"), names("ol ul")),
+    "dt": (names("dd dt"), names("dl")),
+    "dd": (names("dd dt"), names("dl")),
+    "td": (names("td th"), names("table tr")),
+    "th": (names("td th"), names("table tr")),
+    "tr": (names("tr"), names("table")),
+    "tbody": (names("tbody tfoot thead"), names("table")),
+    "tfoot": (names("tbody tfoot thead"), names("table")),
+    "thead": (names("tbody tfoot thead"), names("table")),
+}
+"""Elements whose beginning ends one of those, unless one of the others stands between."""
+
+
+class _Reader:
+    """Writes the markup anew while it reads it."""
+
+    def __init__(self) -> None:
+        self.out: list[str] = []
+        self.remote: dict[str, None] = {}
+        self._open: list[str] = []
+        self._formats = 0
+
+    def read(self, markup: str) -> None:
+        """Read all of it."""
+        at = 0
+        while tag := _TAG.search(markup, at):
+            self.out.append(markup[at : tag.start()].replace("<", "&lt;"))
+            name = (tag["name"] or "").lower()
+            at = tag.end()
+            if name in DROPPED and not tag["close"] and name not in _VOID:
+                at = _after(markup, name, at)
+            elif name in PROSE or name in MATH:
+                self._close(name) if tag["close"] else self._begin(name, tag["attributes"])
+        self.out.append(markup[at:].replace("<", "&lt;"))
+        self._end(0)
+
+    def _begin(self, name: str, attributes: str) -> None:
+        if name in _CLOSING:
+            self._imply(names("p"), PROSE - _FORMATS - names("p span"))
+        if name in _IMPLIED:
+            self._imply(*_IMPLIED[name])
+        if name not in _VOID:
+            if len(self._open) >= MAX_DEPTH or (name in _FORMATS and self._formats >= MAX_FORMATS):
+                return
+            self._open.append(name)
+            self._formats += name in _FORMATS
+        self.out.append(f"<{name}{self._attributes(name, attributes)}>")
+
+    def _attributes(self, name: str, text: str) -> str:
+        kept: dict[str, str] = {}
+        for number, found in enumerate(_ATTRIBUTE.finditer(text)):
+            if number == MAX_ATTRIBUTES:
+                break
+            key, value = found[1].lower(), (found[2] or "").strip()
+            value = value[1:-1] if value[:1] in ("'", '"') else value
+            if key in ATTRIBUTES:
+                kept.setdefault(key, value.replace('"', "&quot;"))
+        if name == "img" and _REMOTE.match(kept.get("src", "")):
+            self.remote[kept.pop("src")] = None
+        return "".join(f' {key}="{value}"' for key, value in kept.items())
+
+    def _close(self, name: str) -> None:
+        if name in self._open:
+            self._end(len(self._open) - 1 - self._open[::-1].index(name))
+
+    def _imply(self, ended: frozenset[str], kept: frozenset[str]) -> None:
+        for level in range(len(self._open) - 1, -1, -1):
+            if self._open[level] in ended:
+                self._end(level)
+                return
+            if self._open[level] in kept:
+                return
+
+    def _end(self, level: int) -> None:
+        """Close what is open from this level on."""
+        for name in reversed(self._open[level:]):
+            self.out.append(f"</{name}>")
+            self._formats -= name in _FORMATS
+        del self._open[level:]
+
+
+def _after(markup: str, name: str, at: int) -> int:
+    """Where an element ends that goes with all it holds."""
+    if name in _RAW:
+        end = re.compile(rf"</{name}\b[^>]*+>?", re.IGNORECASE).search(markup, at)
+        return len(markup) if end is None else end.end()
+    depth = 1
+    for tag in _TAG.finditer(markup, at):
+        if (tag["name"] or "").lower() == name:
+            depth += -1 if tag["close"] else 1
+        if depth == 0:
+            return tag.end()
+    return len(markup)
+
+
+def tamed(markup: str) -> tuple[str, list[str]]:
+    """The markup as it may be given to the sanitizer, and the addresses of images it would fetch."""
+    reader = _Reader()
+    reader.read(markup)
+    return "".join(reader.out), [*reader.remote]

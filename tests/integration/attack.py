@@ -1,0 +1,532 @@
+"""Attacks the promises: processes that are killed at random, and answers that race.
+
+    python -m tests.integration.attack kills 600 [SEED]
+    python -m tests.integration.attack races 800 [SEED]
+
+Each round has a seed of its own; one that fails is told with it, and plays again with
+``python -m tests.integration.attack kills 1 SEED``. The processes are forked, as starting one takes a second. What they are is in ``attack_worker``.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nbagent.core.base.events import (
+    Interrupted,
+    Resolved,
+    RunRetried,
+    StoredEvent,
+    ToolFinished,
+    ToolStarted,
+    parse,
+)
+from nbagent.core.base.interrupts import Respond, Restart
+from nbagent.core.state.fold import apply
+from nbagent.core.state.state import RunEnd, RunState, status_of
+from tests.integration.attack_worker import SECRET, main
+
+PATIENCE = 60.0
+"""Seconds after which a process that says nothing counts as hanging."""
+FORK = multiprocessing.get_context("fork")
+
+
+class Hangs(AssertionError):
+    """A process that did not come back."""
+
+
+class Victim:
+    """One forked process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pipe, theirs = FORK.Pipe()
+        self.process = FORK.Process(target=main, args=(theirs, folder), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def ask(self, verb: str, **arguments: Any) -> Any:
+        """Have it do one thing, and give what it says; None where it dies of it."""
+        self.tell(verb, **arguments)
+        return self.hear()
+
+    def tell(self, verb: str, **arguments: Any) -> None:
+        """Have it do one thing, without waiting."""
+        try:
+            self._pipe.send((verb, arguments))
+        except OSError:  # it is dead
+            return
+
+    def hear(self) -> Any:
+        """Its next reply; None where it is dead."""
+        if not self._pipe.poll(PATIENCE):
+            os.kill(self.process.pid or 0, signal.SIGUSR1)
+            time.sleep(0.5)
+            stacks = (self._folder / f"stderr-{self.process.pid}").read_text()[-6000:]
+            raise Hangs(f"process {self.process.pid} hangs:\n{stacks}")
+        try:
+            reply = self._pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            return None
+        assert not (isinstance(reply, dict) and "error" in reply), reply
+        return reply
+
+    def kill(self) -> None:
+        """End it on the spot."""
+        self.process.kill()
+        self.process.join()
+        self._pipe.close()
+
+
+class Attack:
+    """What all rounds share: a folder with the store, and processes that outlive a round."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.counts: Counter[str] = Counter()
+        self.run_id = ""
+        """The run of this round."""
+        self._kept: list[Victim] = []
+
+    def kept(self, number: int) -> Victim:
+        """A process that no round kills."""
+        while len(self._kept) <= number:
+            self._kept.append(Victim(self.folder))
+        return self._kept[number]
+
+    def end(self) -> None:
+        """End the processes."""
+        for each in self._kept:
+            each.kill()
+        self._kept.clear()
+
+    def lines(self, name: str) -> list[str]:
+        """What the processes wrote in this file."""
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def effects(self, token: str) -> list[str]:
+        """What the bodies did for this token, in whatever process."""
+        lines = (line.split() for line in self.lines("effects"))
+        return [what for what, told, _ in lines if told == token]
+
+    def events(self, run_id: str) -> list[StoredEvent]:
+        """The run's journal as it stands in the file."""
+        return [parse(line) for line in self.kept(0).ask("journal", run_id=run_id)]
+
+    def told(self) -> str:
+        """The journal of this round's run, in short; its processes are made anew."""
+        self.end()
+        told = []
+        for event in self.events(self.run_id):
+            facts = event.model_dump(
+                exclude_defaults=True, exclude={"metadata", "messages", "digest"}
+            )
+            told.append(f"  {event.type} {json.dumps(facts, default=str)[:300]}")
+        return "\n".join(told)
+
+    def check_files(self) -> None:
+        """P13: no secret in any file of the store."""
+        for path in self.folder.iterdir():
+            if path.name.startswith(("runs", "stderr")):
+                data = path.read_bytes()
+                at = data.find(SECRET.encode())
+                assert at < 0, f"a secret is in {path.name}: {data[max(0, at - 400) : at + 100]!r}"
+        for path in (self.folder / "effects", self.folder / "accepted"):
+            path.unlink(missing_ok=True)
+
+
+# --- kills
+
+TOOLS = [
+    *("plain", "thread", "streaming", "steady", "approved", "secretive", "denied"),
+    *("question", "gate", "hurried", "asks", "asks_in_thread", "asks_secret"),
+]
+NEVER = "denied"
+ONCE = {"asks": ("step", "asks")}
+"""What a body does once, where that is not called like its tool."""
+
+
+def calls_of_round(chance: random.Random, name: str, *, deep: bool = True) -> tuple[list[Any], Any]:
+    """Turns of calls, and the tool of each token."""
+    turns, tools = [], {}
+    for turn in range(chance.choice((1, 1, 2))):
+        calls: list[Any] = []
+        for number in range(chance.randint(1, 4)):
+            token = f"{name}.{turn}.{number}"
+            if deep and chance.random() < 0.2:
+                inside, told = calls_of_round(chance, f"{token}.b", deep=False)
+                calls.append(["banker", {"prompt": json.dumps(inside)}])
+                tools |= told
+                continue
+            tool = chance.choice(TOOLS)
+            tools[token] = tool
+            more = {"secretive": {"password": f"$SECRET-{token}"}, "approved": {"amount": 1}}
+            calls.append([tool, {"token": token, **more.get(tool, {})}])
+        turns.append(calls)
+    return turns, tools
+
+
+def death(chance: random.Random) -> dict[str, Any]:
+    """When a process dies: at one of the moments, or at any time; and how it sees others."""
+    by_moment = chance.random() < 0.6
+    return {
+        "moment": chance.randint(1, 45) if by_moment else 0,
+        "seconds": 1.5 if by_moment else chance.uniform(0.005, 0.5),
+        "machine": "elsewhere" if chance.random() < 0.05 else "",
+        "seed": chance.randrange(10**9),
+    }
+
+
+def kill_round(attack: Attack, seed: int) -> None:
+    """One run, driven and answered by processes that die, until one that does not ends it."""
+    chance = random.Random(seed)
+    turns, tools = calls_of_round(chance, f"k{seed}")
+
+    def how() -> dict[str, Any]:
+        kinds = ("settled", "settled", "eager", "eager", "unattended")
+        return {"how": chance.choice(kinds), "seed": chance.randrange(10**9), "cancels": 0.004}
+
+    victims = [Victim(attack.folder)]
+    survivor = attack.kept(0)
+    try:
+        first = how()
+        run_id = attack.run_id = victims[0].ask(
+            "begin", turns=turns, attended=first["how"] != "unattended"
+        )
+        victims[0].ask("die", **death(chance))
+        if chance.random() < 0.3:
+            first["how"] = "waits"
+        victims[0].tell("pilot", run_id=run_id, **first)
+        beside = chance.random() < 0.5
+        if beside:
+            survivor.tell("pilot", run_id=run_id, **how())
+        said: dict[Victim, Any] = {}
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            if chance.random() < 0.5:
+                said[victims[-1]] = victims[-1].hear()
+            victims.append(Victim(attack.folder))
+            victims[-1].ask("die", **death(chance))
+            victims[-1].tell("pilot", run_id=run_id, **how())
+        if not beside:
+            if chance.random() < 0.7:
+                said[victims[-1]] = victims[-1].hear()
+            survivor.tell("pilot", run_id=run_id, **how())
+        end = survivor.hear()
+        assert end is not None, "the survivor died"
+        ends = [said[each] if each in said else each.hear() for each in victims]
+        attack.counts["kills"] += ends.count(None)
+        other = attack.kept(1).ask("pilot", run_id=run_id, how="settled", seed=seed)
+    finally:
+        for victim in victims:
+            victim.kill()
+    assert not end["unhandled"], end
+    assert end["status"] in ("completed", "cancelled"), end
+    assert all(each in (None, end) for each in (other, *ends)), (end, other, ends)
+    attack.counts[end["status"]] += 1
+    check_run(attack, run_id, tools, end)
+
+
+def check_run(attack: Attack, run_id: str, tools: dict[str, str], end: Any) -> None:
+    """The oracle: what the journal, the effects and the accepted answers must say of a run."""
+    events = attack.events(run_id)
+    state = RunState()
+    for event in events:
+        state = apply(state, event)
+    assert status_of(state) == end["status"]
+    assert isinstance(events[-1], RunEnd), f"something came after the end: {events[-1].type}"
+    resolved = [event for event in events if isinstance(event, Resolved)]
+    by_id = {event.id: event for event in resolved}
+    assert len(by_id) == len(resolved), "an interrupt was answered twice"
+    for line in attack.lines("accepted"):
+        told, interrupt, by, kind = json.loads(line)
+        if told == run_id:
+            attack.counts["answers"] += 1
+            kept = by_id.get(interrupt)
+            assert kept is not None, f"the answer of {by} to {interrupt} is lost"
+            assert (kept.by, kept.resolution.type) == (by, kind), (kept, by, kind)
+    for token, tool in tools.items():
+        check_call(attack, events, by_id, token, tool, is_over=end["status"] == "completed")
+
+
+def check_call(
+    attack: Attack,
+    events: list[StoredEvent],
+    answers: dict[str, Resolved],
+    token: str,
+    tool: str,
+    *,
+    is_over: bool,
+) -> None:
+    """One call: run as often as somebody said, and never before."""
+    mine = _of_call(events, token)
+    done = Counter(attack.effects(token))
+    started = [n for n, e in enumerate(mine) if isinstance(e, ToolStarted)]
+    finished = [e for e in mine if isinstance(e, ToolFinished)]
+    asked = [e for e in mine if isinstance(e, Interrupted)]
+    restarted = {
+        kind: [i for i in asked if i.kind == kind and _restarts(answers.get(i.id))]
+        for kind in ("approval", "tool", "lost")
+    }
+    again = sum(
+        answers[i.id].by != "idempotent=True" or tool == "steady" for i in restarted["lost"]
+    )
+    attack.counts["lost"] += sum(i.kind == "lost" for i in asked)
+    told = f"{tool} {token}: {dict(done)}, {[e.type for e in mine]}"
+    assert len(finished) <= 1, told
+    assert sum(i.kind == "lost" for i in asked) <= len(started), told
+    if tool in (NEVER, "question"):
+        assert not done, told
+        assert not started, told
+        return
+    for what in ONCE.get(tool, (tool,)):
+        assert done[what] <= 1 + again, told
+    assert done[tool] <= len(started), told
+    if tool in ("approved", "secretive", "gate", "hurried"):
+        kind = "tool" if tool in ("gate", "hurried") else "approval"
+        own = started if kind == "approval" else started[1:]
+        if done[tool] or (own and kind == "approval"):
+            assert restarted[kind], told
+            ok = min(n for n, e in enumerate(mine) if isinstance(e, Resolved) and _restarts(e))
+            assert own[0] > ok, told
+    if tool in ("asks", "asks_in_thread"):
+        numbers = Counter(i.ask for i in asked if i.kind == "ask")
+        assert all(n == 1 for n in numbers.values()), f"asked again: {told}"
+    if is_over and finished:
+        check_result(mine, finished[0], token, done[tool], told)
+    elif is_over:  # a person ended it
+        assert isinstance(mine[-1], Resolved), told
+        assert not isinstance(mine[-1].resolution, Restart), told
+
+
+def check_result(
+    mine: list[StoredEvent], finished: ToolFinished, token: str, done: int, told: str
+) -> None:
+    """What the model was told is what the body did, with what people answered."""
+    asks = {e.id for e in mine if isinstance(e, Interrupted) and e.kind == "ask"}
+    given = [e.resolution for e in mine if isinstance(e, Resolved) and e.id in asks]
+    replies = [str(each.output) for each in given if isinstance(each, Respond)]
+    output = str(finished.output)
+    assert finished.error or f"did {token}" in output, (told, output)
+    if finished.error:
+        assert len(replies) < len(given) or "denied" in told, (told, output)
+    else:
+        assert done >= 1, told
+        assert "asks_secret" in told or all(r in output for r in replies)
+
+
+def _restarts(answer: Resolved | None) -> bool:
+    return answer is not None and isinstance(answer.resolution, Restart)
+
+
+def _of_call(events: list[StoredEvent], token: str) -> list[StoredEvent]:
+    """The events of the call that has this token in its input."""
+    for event in events:
+        for call in getattr(event, "calls", ()):
+            if call.input.get("token") == token:
+                where = (event.scope, call.id)
+                return [e for e in events if (e.scope, getattr(e, "call_id", "")) == where]
+    return []
+
+
+# --- races
+
+RACES = ("answers", "answers", "answers", "cancel", "deadline", "retry", "fork")
+
+
+def race_round(attack: Attack, seed: int) -> None:
+    """Several processes and threads do something with one run at once."""
+    chance = random.Random(seed)
+    kind = chance.choice(RACES)
+    attack.counts[kind] += 1
+    tool = {
+        "deadline": "hurried",
+        "retry": "fails_once",
+        "answers": chance.choice(("gate", "approved", "question", "asks")),
+        "fork": "approved",
+        "cancel": chance.choice(("gate", "approved", "asks")),
+    }[kind]
+    token = f"r{seed}"
+    more = {"amount": 1} if tool == "approved" else {}
+    turns = [[[tool, {"token": token, **more}], ["plain", {"token": f"{token}.p"}]]]
+    if kind != "retry" and chance.random() < 0.3:
+        turns = [[["banker", {"prompt": json.dumps(turns)}]]]
+    workers = [attack.kept(n) for n in range(3)][: chance.choice((2, 3, 3))]
+    run_id = attack.run_id = workers[0].ask("begin", turns=turns)
+    if kind != "deadline":
+        workers[0].ask("settle", run_id=run_id)
+    asked: list[Any] = []
+    for worker in workers:
+        worker.tell("settle", run_id=run_id)
+    for worker in workers:
+        asked = worker.hear() or asked
+    if kind == "retry":
+        race_retry(attack, workers, run_id, token, chance)
+        return
+    mine = [i for i in asked if i[0] == tool]
+    if not mine:
+        assert kind == "deadline"
+        finish(attack, workers, run_id, {token: tool}, chance)
+        return
+    [[_, interrupt, how, expires]] = mine
+    answers = {"question": ["respond"], "ask": ["respond", "reject"]}.get(
+        how, ["restart", "restart", "reject", "respond"]
+    )
+    acts = [
+        [[chance.choice(answers), interrupt] for _ in range(chance.randint(1, 2))] for _ in workers
+    ]
+    if kind in ("cancel", "fork"):
+        acts[-1] = [[kind]] if kind == "cancel" else [[kind, chance.choice(("", interrupt))]]
+    at = expires if kind == "deadline" else time.time() + 0.02
+    at = max(at + chance.uniform(-0.006, 0.006), time.time() + 0.01)
+    said = together(workers, acts, run_id, at, chance)
+    judge(attack, kind, interrupt, run_id, said)
+    forks = [by for what, by, told in said if what == "fork" and told == "won"]
+    end = finish(attack, workers, run_id, {token: tool, f"{token}.p": "plain"}, chance)
+    if kind != "cancel":
+        assert end["status"] == "completed", end
+    for fork in forks:
+        check_fork(attack, workers[-1], run_id, fork, token, seed)
+
+
+def together(workers: list[Victim], acts: Any, run_id: str, at: float, chance: Any) -> list[Any]:
+    """All of them at once; what each came to."""
+    for worker, does in zip(workers, acts, strict=True):
+        seed = chance.randrange(10**9)
+        worker.tell("race", run_id=run_id, at=at, acts=does, seed=seed)
+    return [each for worker in workers for each in worker.hear()]
+
+
+def judge(attack: Attack, kind: str, interrupt: str, run_id: str, said: list[Any]) -> None:
+    """P2: one wins, and the others are told who did."""
+    answers = [(by, told) for what, by, told in said if what not in ("cancel", "fork")]
+    won = [by for by, told in answers if told == "won"]
+    kept = [e for e in attack.events(run_id) if isinstance(e, Resolved) and e.id == interrupt]
+    assert len(kept) <= 1, kept
+    assert won == [e.by for e in kept if e.by != "expiry"], (kind, said, kept)
+    if kind in ("answers", "fork"):
+        assert len(won) == 1, said
+    for by, told in answers:
+        if told == "won":
+            continue
+        attack.counts["refused"] += 1
+        names = [f"by {e.by} at" for e in kept]
+        late = {"cancel": ("cancelled",), "deadline": ("has expired",)}.get(kind, ())
+        assert any(word in told for word in (*names, *late)), (kind, by, told, kept)
+    for what, by, told in said:
+        if what == "cancel":
+            assert told == "won", (by, told)
+        if what == "fork":
+            attack.counts["forked" if told == "won" else "fork refused"] += 1
+            assert told == "won" or "are running, or never ended" in told, told
+
+
+def race_retry(
+    attack: Attack, workers: list[Victim], run_id: str, token: str, chance: random.Random
+) -> None:
+    """A failed run is retried once."""
+    acts = [[["retry"]] for _ in workers]
+    said = together(workers, acts, run_id, time.time() + 0.02, chance)
+    won = [by for _, by, told in said if told == "won"]
+    ends = ends_of(workers, run_id, chance)
+    assert all(end == ends[0] for end in ends), ends
+    events = attack.events(run_id)
+    retried = sum(isinstance(e, RunRetried) for e in events)
+    attack.counts["retried"] += retried
+    assert retried == 1 <= len(won), (said, retried)  # a retry that must wait is refused later
+    for _, _, told in said:
+        assert told == "won" or "only a failed run" in told or "in another process" in told, told
+    assert len(attack.effects(token)) == 1 + retried, attack.effects(token)
+    assert ends[0]["status"] == "completed", ends[0]
+    assert len(attack.effects(f"{token}.p")) == 1
+
+
+def ends_of(workers: list[Victim], run_id: str, chance: random.Random) -> list[Any]:
+    """How each of them says that the run ended."""
+    for worker in workers:
+        how = chance.choice(("settled", "eager"))
+        worker.tell("pilot", run_id=run_id, how=how, seed=chance.randrange(10**9))
+    ends = [worker.hear() for worker in workers]
+    for end in ends:
+        assert end is not None
+        assert not end.pop("unhandled"), end
+    return ends
+
+
+def finish(
+    attack: Attack, workers: list[Victim], run_id: str, tools: dict[str, str], chance: Any
+) -> Any:
+    """Answer what is left; all agree on the end."""
+    ends = ends_of(workers, run_id, chance)
+    assert all(end == ends[0] for end in ends), ends
+    check_run(attack, run_id, tools, ends[0])
+    return ends[0]
+
+
+def check_fork(
+    attack: Attack, worker: Victim, run_id: str, fork: str, token: str, seed: int
+) -> None:
+    """It comes to an end of its own, and no body ran beyond what the two journals say."""
+    end = worker.ask("pilot", run_id=fork, how="settled", seed=seed)
+    assert end["status"] in ("completed", "cancelled"), end
+    for each in (token, f"{token}.p"):
+        started = {
+            (e.at, e.call_id, e.owner)
+            for run in (run_id, fork)
+            for e in _of_call(attack.events(run), each)
+            if isinstance(e, ToolStarted)
+        }
+        assert len(attack.effects(each)) == len(started), (each, started)
+
+
+# --- all of them
+
+ROUNDS: dict[str, Callable[[Attack, int], None]] = {"kills": kill_round, "races": race_round}
+BATCH = 50
+"""Rounds on one file; its processes are then made anew."""
+
+
+def run(what: str, number: int, seed: int) -> int:
+    """So many kills or races; how many rounds failed."""
+    began, failures, total = time.monotonic(), 0, Counter[str]()
+    while total[what] < number:
+        with tempfile.TemporaryDirectory() as folder:
+            attack = Attack(Path(folder))
+            for _ in range(BATCH):
+                if attack.counts[what] + total[what] >= number:
+                    break
+                attack.counts["rounds"] += 1
+                if what == "races":
+                    attack.counts["races"] += 1
+                try:
+                    ROUNDS[what](attack, seed)
+                except Exception:
+                    failures += 1
+                    why = traceback.format_exc()
+                    print(f"seed {seed} failed:\n{why}\n{attack.told()}", flush=True)
+                seed += 1
+            attack.end()
+            attack.check_files()
+            total += attack.counts
+    figures = ", ".join(f"{count} {name}" for name, count in sorted(total.items()))
+    print(f"{figures}; {failures} failed; {time.monotonic() - began:.0f} s", flush=True)
+    return failures
+
+
+if __name__ == "__main__":
+    kind, many, *given = sys.argv[1:]
+    first = int(given[0]) if given else random.SystemRandom().randrange(10**6)
+    print(f"{many} {kind} from seed {first} on", flush=True)
+    sys.exit(run(kind, int(many), first) != 0)

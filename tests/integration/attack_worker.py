@@ -1,0 +1,407 @@
+"""One process under attack: forked from the attack, told what to do through a pipe.
+
+It has an agent with a tool of each kind, drives, answers and cancels runs of one store, and dies at a
+given moment or a given time. Each body that runs writes a line to the file EFFECTS, each answer that
+was accepted one to the file ACCEPTED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import itertools
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+import nbagent as nb
+from nbagent.core.base import process
+from nbagent.core.base.events import StoredEvent, dump
+from nbagent.core.base.model import ModelDelta, Request, ToolCallDelta
+from nbagent.core.run import heartbeat
+from tests.integration.process_worker import Caller
+
+SECRET = "hunter2"
+"""What every secret has in it; it stands in no file."""
+ENDED = ("completed", "failed", "cancelled")
+Tell = Callable[..., None]
+
+_moments = itertools.count(1)
+_last = [0]
+
+
+def moment() -> None:
+    """One more; at the last one this process is gone."""
+    if next(_moments) == _last[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Momentous(nb.SQLiteStore):
+    """A store whose appends are moments."""
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        """Add them."""
+        moment()
+        super().append(run_id, events, expected)
+        moment()
+
+
+class Teller(Caller):
+    """The caller, which puts a secret where the prompt says so, as nothing else may write it down."""
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
+        """What the prompt says, with a moment before each piece."""
+        async for delta in super().stream(request):
+            moment()
+            await asyncio.sleep(0)
+            if isinstance(delta, ToolCallDelta) and delta.name == "secretive":
+                told = delta.arguments.replace("$SECRET", SECRET)
+                delta = ToolCallDelta(delta.index, told, delta.id, delta.name)  # noqa: PLW2901
+            yield delta
+        moment()
+
+
+def make_agent(store: nb.SQLiteStore, folder: Path) -> nb.Agent:
+    """The agent that every process has; its banker has the same tools."""
+
+    def tell(what: str, token: str) -> None:
+        moment()
+        with (folder / "effects").open("a") as file:
+            file.write(f"{what} {token} {os.getpid()}\n")
+        moment()
+
+    banker = nb.Agent(Teller(), name="banker")
+    agent = nb.Agent(Teller(), store=store, max_turns=6, on_tool_error="raise")
+    agent.add(banker.as_tool())
+    for one in (agent, banker):
+        one.policy = [nb.deny("denied")]
+        add_tools(one, tell)
+        add_asking_tools(one, tell)
+    fragile(agent, tell, folder)
+    return agent
+
+
+async def _while() -> None:
+    await asyncio.sleep(random.choice((0, 0, 0.002, 0.01)))
+
+
+def add_tools(agent: nb.Agent, tell: Tell) -> None:
+    """Those that ask nothing, or only whether they may."""
+
+    @agent.tool
+    async def plain(token: str) -> str:
+        await _while()
+        tell("plain", token)
+        await _while()
+        return f"did {token}"
+
+    @agent.tool
+    def thread(token: str) -> str:
+        time.sleep(random.choice((0, 0.005)))
+        tell("thread", token)
+        return f"did {token}"
+
+    @agent.tool
+    async def streaming(token: str) -> AsyncIterator[str]:
+        yield "did "
+        await _while()
+        tell("streaming", token)
+        yield token
+
+    @agent.tool(idempotent=True)
+    async def steady(token: str) -> str:
+        tell("steady", token)
+        await _while()
+        return f"did {token}"
+
+    @agent.tool(approval=True, editable=["amount"])
+    async def approved(token: str, amount: int) -> str:
+        await _while()
+        tell("approved", token)
+        return f"did {token} {amount}"
+
+    @agent.tool(approval=True, editable=True)
+    def secretive(token: str, password: SecretStr) -> str:
+        assert password.get_secret_value() == f"{SECRET}-{token}"
+        tell("secretive", token)
+        return f"did {token}"
+
+    @agent.tool
+    async def denied(token: str) -> str:
+        tell("denied", token)
+        return f"did {token}"
+
+
+def add_asking_tools(agent: nb.Agent, tell: Tell) -> None:
+    """Those that ask something themselves."""
+    agent.add(nb.interrupt_tool("question", output=str))
+
+    @agent.tool
+    async def gate(token: str, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm(message="Sure?"), state={"token": token})
+        tell("gate", token)
+        await _while()
+        return f"did {ctx.state['token']} {ctx.resumed.data}"
+
+    @agent.tool
+    async def hurried(token: str, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt(expires_in=0.25)
+        tell("hurried", token)
+        return f"did {token}"
+
+    @agent.tool
+    async def asks(token: str, ctx: nb.ToolContext) -> str:
+        await ctx.step("first", lambda: tell("step", token))
+        color = await ctx.ask("Which color?", reply=str)
+        size = await ctx.ask("Which size?", reply=int)
+        tell("asks", token)
+        await _while()
+        return f"did {token} {color} {size}"
+
+    @agent.tool
+    def asks_in_thread(token: str, ctx: nb.ToolContext) -> str:
+        color = ctx.ask_sync("Which color?", reply=str)
+        tell("asks_in_thread", token)
+        return f"did {token} {color}"
+
+    @agent.tool
+    async def asks_secret(token: str, ctx: nb.ToolContext) -> str:
+        secret = await ctx.ask("Which password?", reply=SecretStr)
+        assert secret.get_secret_value() == f"{SECRET}-{token}"
+        tell("asks_secret", token)
+        return f"did {token}"
+
+
+def fragile(agent: nb.Agent, tell: Tell, folder: Path) -> None:
+    """A tool that fails once, and its run with it."""
+
+    @agent.tool
+    async def fails_once(token: str) -> str:
+        tell("fails_once", token)
+        once = folder / f"failed-{token}"
+        if not once.exists():
+            once.touch()
+            raise ValueError(token)
+        return f"did {token}"
+
+
+def an_answer(i: nb.PendingInterrupt, chance: random.Random) -> Any:
+    """Something that fits, of all that does."""
+    token, often = i.input.get("token", ""), chance.random() < 0.8
+    password = f"{SECRET}-{token}"
+    if i.kind == "lost":
+        given = nb.Respond(f"given {token}")
+        return chance.choice((nb.Restart(), nb.Restart(), given, nb.Reject("no")))
+    if i.kind == "budget":
+        return nb.Respond(5)
+    if i.kind == "ask":
+        value = {"asks_secret": password}.get(i.tool_name, f"c{chance.randrange(99)}")
+        message = i.metadata.get("message", "") if isinstance(i.metadata, dict) else ""
+        return (
+            nb.Respond(chance.randrange(99) if "size" in message else value)
+            if often or chance.random() < 0.7
+            else nb.Reject("no")
+        )
+    if i.kind == "question":
+        return nb.Respond(f"a{chance.randrange(99)}")
+    if not often:
+        return nb.Reject("no")
+    if i.tool_name == "secretive":
+        return nb.Restart({"token": token, "password": password})
+    if i.tool_name == "approved" and chance.random() < 0.3:
+        return nb.Restart({**i.input, "amount": 7})
+    return nb.Restart(data="go") if i.kind == "tool" else nb.Restart()
+
+
+async def _at(at: float) -> None:
+    await asyncio.sleep(max(0.0, at - time.time() - 0.005))
+    _spin(at)
+
+
+def _spin(at: float) -> None:
+    time.sleep(max(0.0, at - time.time() - 0.002))
+    while time.time() < at:
+        pass
+
+
+class Worker:
+    """Does what it is told with runs of one store."""
+
+    def __init__(self, store: nb.SQLiteStore, folder: Path) -> None:
+        self.store, self.folder = store, folder
+        self.agent = make_agent(store, folder)
+        self.runs: dict[str, nb.Run] = {}
+        self.unhandled: list[str] = []
+        self._answers = itertools.count(1)
+
+    def heard(self, _loop: object, context: dict[str, Any]) -> None:
+        """Note what nobody else took."""
+        self.unhandled.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    # --- kills
+
+    async def die(self, *, moment: int, seconds: float, machine: str, seed: int) -> None:
+        """Be gone at that moment from now on, or after these seconds; None of both is never."""
+        random.seed(seed)
+        if machine:
+            process._machine = lambda: machine
+            process._owner.cache_clear()
+        if moment:
+            _last[0] = next(_moments) + moment
+        signal.setitimer(signal.ITIMER_REAL, seconds)  # which nobody handles: it ends the process
+
+    async def begin(self, turns: list[Any], *, attended: bool = True) -> str:
+        """Start a run; its id."""
+        run = self.agent.run(json.dumps(turns), attended=attended, show=False)
+        self.runs[run.id] = run
+        return run.id
+
+    async def pilot(self, run_id: str, *, how: str, seed: int, cancels: float = 0) -> Any:
+        """Go with a run to its end, answering what it asks; how it ended.
+
+        HOW is "settled" or "unattended", which say when there is something to answer, "eager", which
+        looks all the time, or "waits", which answers nothing.
+        """
+        chance = random.Random(seed)
+        if run_id not in self.runs:
+            attended = how != "unattended"
+            self.runs[run_id] = await nb.open_run(
+                run_id, agent=self.agent, attended=attended, show=False
+            )
+        run, stalled = self.runs[run_id], 0
+        while run.status not in ENDED and stalled < 400:
+            if how == "settled":
+                await run.settled()
+            elif how == "waits":
+                await run.settled()
+                await asyncio.sleep(0.01)
+                continue
+            elif how == "unattended":
+                with suppress(nb.HumanInputRequired, nb.errors.RunError):
+                    await run
+            await asyncio.sleep(chance.choice((0, 0.002, 0.01)))
+            if chance.random() < cancels:
+                await run.cancel()
+            asked = chance.sample(run.interrupts, len(run.interrupts))
+            stalled = 0 if asked or how == "eager" or run.status == "interrupted" else stalled + 1
+            for i in asked:
+                await self._answer(run, i, an_answer(i, chance))
+                if chance.random() < 0.3:
+                    break
+        if run.status not in ENDED:
+            return {"status": f"settled again and again, {run!r}", "unhandled": self.unhandled}
+        return await self.end(run_id)
+
+    async def _answer(self, run: nb.Run, i: nb.PendingInterrupt, resolution: Any) -> str:
+        by = f"{os.getpid()}-{next(self._answers)}"
+        try:
+            await run.resolve(i, resolution, by=by)
+        except (nb.Conflict, nb.errors.NotPending) as error:
+            return str(error)
+        self._accepted(run.id, i, by, resolution)
+        return "won"
+
+    def _accepted(self, run_id: str, i: nb.PendingInterrupt, by: str, resolution: Any) -> None:
+        with (self.folder / "accepted").open("a") as file:
+            file.write(json.dumps([run_id, i.id, by, resolution.type]) + "\n")
+
+    async def end(self, run_id: str) -> Any:
+        """How a run ended, and what of this process went wrong unheard; it is let go."""
+        run = self.runs.pop(run_id)
+        text = ""
+        try:
+            text = (await run).text
+        except nb.NbagentError as error:
+            text = f"{type(error).__name__}: {error}"
+        unhandled, self.unhandled = self.unhandled, []
+        kept = [event.type for event in run.journal]
+        return {"status": run.status, "text": text, "journal": kept, "unhandled": unhandled}
+
+    async def journal(self, run_id: str) -> list[str]:
+        """The events of a run as they stand in the file, as JSON."""
+        with nb.SQLiteStore(self.folder / "runs.db") as store:
+            return [dump(event) for event in store.read(run_id)]
+
+    # --- races
+
+    async def settle(self, run_id: str) -> Any:
+        """Open a run where it is not, wait until nothing goes on without an answer; what it asks."""
+        if run_id not in self.runs:
+            self.runs[run_id] = await nb.open_run(
+                run_id, agent=self.agent, attended=True, show=False
+            )
+        run = await self.runs[run_id].settled()
+        return [(i.tool_name, i.id, i.kind, i.expires_at) for i in run.interrupts]
+
+    async def race(self, run_id: str, at: float, acts: list[Any], seed: int) -> list[Any]:
+        """Do all this with a run at one moment, each answer from a thread of its own."""
+        chance = random.Random(seed)
+        doing = [self._act(run_id, at + chance.random() * 0.004, *act) for act in acts]
+        return await asyncio.gather(*doing)
+
+    async def _act(self, run_id: str, at: float, what: str, interrupt: str = "") -> list[Any]:
+        run, by = self.runs[run_id], f"{os.getpid()}-{next(self._answers)}"
+        try:
+            if what in ("cancel", "retry", "fork"):
+                await _at(at)
+                if what == "cancel":
+                    await run.cancel(by=by)
+                elif what == "retry":
+                    run.retry()
+                else:
+                    forked = run.fork(at=interrupt or None)
+                    self.runs[forked.id] = forked
+                    by = forked.id
+            else:
+                resolution = {
+                    "restart": nb.Restart(),
+                    "respond": nb.Respond("given"),
+                    "reject": nb.Reject("no"),
+                }[what]
+
+                def answer() -> None:
+                    _spin(at)
+                    _ = run.resolve(interrupt, resolution, by=by).event
+
+                await asyncio.to_thread(answer)
+        except nb.NbagentError as error:
+            return [what, by, f"{type(error).__name__}: {error}"]
+        return [what, by, "won"]
+
+
+async def serve(worker: Worker, pipe: Connection) -> None:
+    """Do what the pipe says, one thing at a time."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(worker.heard)
+    while True:
+        try:
+            verb, arguments = await loop.run_in_executor(None, pipe.recv)
+        except EOFError:
+            return
+        try:
+            reply: Any = await getattr(worker, verb)(**arguments)
+        except Exception as error:
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        pipe.send(reply)
+
+
+def main(pipe: Connection, folder: Path) -> None:
+    """Serve until the pipe ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with (folder / f"stderr-{os.getpid()}").open("w") as stderr:
+        os.dup2(stderr.fileno(), 2)
+        faulthandler.register(signal.SIGUSR1, file=stderr, all_threads=True)
+        heartbeat.BEAT = 0.5
+        with Momentous(folder / "runs.db") as store:
+            asyncio.run(serve(Worker(store, folder), pipe))

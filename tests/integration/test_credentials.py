@@ -1,0 +1,197 @@
+"""What a client must not tell, against a server that echoes all that it was sent."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import traceback
+from base64 import b64encode
+from typing import Any
+
+import openai
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import ModelConfigError, ModelError
+from nbagent.core.base.events import dump
+from nbagent.core.base.model import TextDelta, ToolCallDelta
+from nbagent.models.openai.credentials import Credentials, StreamCut
+from nbagent.models.openai.model import OpenAIModel
+from nbagent.notebook.cards.run_card import RunCard
+from nbagent.notebook.render import plain, static
+from tests.integration.chat_server import ChatServer, Refuse, Reply
+
+KEY = "sk-proj-0123456789abcdefghij"
+PASSWORD = "p@ss word/42-long"
+TOKEN = "query-token-98765"
+HEADER = "header-secret-13579"
+SENT = b64encode(f"ann:{PASSWORD}".encode()).decode()
+KNOWN = {
+    "url": [KEY, PASSWORD, "p%40ss%20word%2F42-long", "p%40ss%20word/42-long", TOKEN, SENT],
+    "client": [KEY, HEADER, SENT],
+}
+"""By how a client is made: what it must not tell."""
+
+
+class Echo(ChatServer):
+    """Gives back what it was sent: the headers of a request and the URL."""
+
+    def __init__(self, script: Any) -> None:
+        super().__init__(script)
+        handler = self._http.RequestHandlerClass
+        handler.do_POST = _without_query(handler.do_POST)
+        self.queries = handler.queries = []
+
+    def answer(self, seen: Any) -> Any:
+        step = super().answer(seen)
+        said = " ".join([json.dumps(seen.headers), *(KNOWN["url"] if self.queries[0] else [KEY])])
+        if isinstance(step, Refuse):
+            return Refuse(step.status, said, {"x-echo": KEY, **step.headers})
+        return Reply(said, calls=step.calls, reasoning=said, pieces=len(said) // 7, cut=step.cut)
+
+
+def echoed(server: Echo, *, how: str) -> OpenAIModel:
+    """A model with credentials in one way or another."""
+    host = server.url.removeprefix("http://")
+    if how == "url":
+        base_url = f"http://ann:p%40ss%20word%2F42-long@{host}?token={TOKEN}"
+        return OpenAIModel("m", base_url=base_url, api_key=KEY, max_retries=1)
+    client = openai.AsyncOpenAI(
+        base_url=server.url,
+        api_key=KEY,
+        default_headers={"X-Api-Key": HEADER, "Proxy-Authorization": f"Basic {SENT}"},
+        max_retries=1,
+        http_client=openai.DefaultAsyncHttpxClient(),
+    )
+    return OpenAIModel("m", client=client)
+
+
+STEPS: dict[str, Any] = {
+    "refused": Refuse(401),
+    "not found": Refuse(404),
+    "failing": Refuse(500),
+    "answered": Reply("yes"),
+    "calling": Reply(calls=[("look", {"at": KEY})]),
+    "broken": Reply("yes", cut=40),
+}
+
+
+@pytest.mark.parametrize("how", ["url", "client"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_no_credential_leaves_in_anything(step, how, caplog, tmp_path):
+    """Not in errors, logs, the journal, HTML, reprs or what the model is told again."""
+    caplog.set_level(logging.DEBUG)
+    with Echo([STEPS[step]] * 3) as server:
+        model = echoed(server, how=how)
+        with nb.SQLiteStore(tmp_path / "runs.db") as store:
+            agent = nb.Agent(model, store=store)
+            agent.add(look)
+            run = agent.run("go", attended=True, show=False)
+            run_card = RunCard(run)
+            seen: list[Any] = []
+            try:
+                seen.append((await run).text)
+            except Exception as error:
+                seen += ["".join(traceback.format_exception(error)), repr(error)]
+                seen += [repr(error.__cause__), repr(error.__context__)]
+            view = run_card._view()
+            seen += [static.render(view), plain.render(view), repr(model), repr(agent), repr(run)]
+            seen += [[dump(event) for event in store.read(run.id)], run.messages, caplog.text]
+            seen += [path.read_bytes() for path in tmp_path.iterdir()]
+            run_card.detach()
+            run_card.close()
+        assert server.requests, repr(seen)
+        again = [request.body for request in server.requests]
+        if model._client is not None:
+            await model._client.close()
+        await model.aclose()
+    found = repr(seen) + repr(again)
+    for secret in KNOWN[how]:
+        at = found.find(secret)
+        assert at < 0, found[max(0, at - 300) : at + 100]
+    assert "•••" in found or step == "broken"
+
+
+@nb.tool
+def look(at: str) -> str:
+    """Look."""
+    return at
+
+
+async def test_a_query_of_the_base_url_goes_with_each_request():
+    """The client itself would put it into the middle of the path."""
+    with Echo([Reply("yes")]) as server:
+        model = OpenAIModel("m", base_url=f"{server.url}?token={TOKEN}", api_key=KEY)
+        assert "•••" in (await nb.Agent(model).run("go", attended=False)).text
+        await model.aclose()
+    assert server.queries == [f"token={TOKEN}"]
+
+
+def _without_query(do_post: Any) -> Any:
+    def post(self: Any) -> Any:
+        self.path, _, query = self.path.partition("?")
+        self.queries.append(query)
+        return do_post(self)
+
+    return post
+
+
+async def test_a_base_url_that_is_none_is_told_without_its_password():
+    """Whatever the client makes of it."""
+    for wrong in (f"http://ann:{PASSWORD[-9:]}@host:port/v1", f"http://ann:{KEY}@[::1/v1"):
+        with pytest.raises((ModelConfigError, ModelError)) as caught:
+            await nb.Agent(OpenAIModel("m", base_url=wrong, api_key=KEY, max_retries=0)).run(
+                "go", attended=False
+            )
+        told = "".join(traceback.format_exception(caught.value))
+        assert PASSWORD[-9:] not in told
+        assert KEY not in told
+
+
+async def test_a_token_of_azure_is_a_credential_too():
+    """It stands in no header before it is sent."""
+    client = openai.AsyncAzureOpenAI(
+        azure_endpoint="http://host", azure_ad_token=TOKEN, api_version="2024-02-01"
+    )
+    told = Credentials.of(client).cut(f"{TOKEN} of 2024-02-01")
+    assert told == "••• of 2024-02-01"
+    await client.close()
+
+
+def test_words_are_no_credentials():
+    """A short key of a local server, and headers that say who calls, stay in any text."""
+    client = openai.AsyncOpenAI(
+        base_url="http://host/v1", api_key="none", default_headers={"X-Title": "my notebook"}
+    )
+    text = "none of my notebook is cut"
+    assert Credentials.of(client).cut(text) == text
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+def test_a_key_is_cut_from_a_stream_however_it_is_cut(size):
+    """In pieces of any size, in a text, in what two calls are given; all else comes as it was."""
+    said = f"so {KEY} and {KEY[:9]}, sk-{KEY}s"
+    pieces = [said[start : start + size] for start in range(0, len(said), size)]
+    expected = said.replace(KEY, "•••")
+    public = StreamCut(Credentials([KEY]))
+    deltas = [told for piece in pieces for told in public.cut([TextDelta(piece)])] + public.rest()
+    assert "".join(delta.text for delta in deltas) == expected
+    both = [ToolCallDelta(index, piece) for piece in pieces for index in (0, 1)]
+    deltas = [told for delta in both for told in public.cut([delta])] + public.rest()
+    for index in (0, 1):
+        assert "".join(d.arguments for d in deltas if d.index == index) == expected
+
+
+def test_cutting_takes_time_in_proportion_to_the_text():
+    """A server that repeats the beginning of a key does not hold the kernel's loop."""
+    credentials = Credentials([KEY])
+
+    def cost(count: int) -> int:
+        text = f"{KEY[:14]} http://a:b@c/ " * count
+        began = time.process_time_ns()
+        assert KEY[:14] not in credentials.cut(text)
+        return time.process_time_ns() - began
+
+    small, large = (min(cost(count) for _ in range(3)) for count in (5_000, 50_000))
+    assert large < 40 * small

@@ -1,0 +1,159 @@
+"""A server that sends without end: the run fails with what happened, and little memory was held."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import threading
+import tracemalloc
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+import pytest
+
+import nbagent as nb
+from nbagent.models.openai import bounds
+from nbagent.models.openai.sse import SSEDecoder
+
+MOST = 150_000_000
+"""Bytes that may be held at a time: several times what is read, a small part of what is sent."""
+STREAM, JSON = "text/event-stream", "application/json"
+
+
+def event(**delta: Any) -> bytes:
+    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+
+
+def call(index: int, arguments: str) -> bytes:
+    function = {"name": "look", "arguments": arguments}
+    return event(tool_calls=[{"index": index, "id": f"c{index}", "function": function}])
+
+
+def bomb(begin: bytes, size: int = 400_000_000) -> bytes:
+    """That many spaces, packed."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = [packer.compress(begin)]
+    packed += [packer.compress(b" " * 1_000_000) for _ in range(size // 1_000_000)]
+    return b"".join([*packed, packer.flush()])
+
+
+class Flood(NamedTuple):
+    """What a server sends, and what is said of it."""
+
+    pieces: Iterable[bytes]
+    told: str
+    kind: str = STREAM
+    status: int = 200
+    packing: str = "identity"
+    stream: bool = True
+
+
+FLOODS = {
+    "a line": Flood(itertools.repeat(b"data: " + b"x" * 65_536), "event .* larger than 8,000,000"),
+    "a line of little pieces": Flood(itertools.repeat(b"x" * 100), "event .* larger"),
+    "lines of one event": Flood(itertools.repeat(b"data: x\n" * 8192), "event .* larger"),
+    "text": Flood(itertools.repeat(event(content="x" * 65_536)), "longer than 16,000,000"),
+    "reasoning": Flood(itertools.repeat(event(reasoning="x" * 65_536)), "longer than 16,000,000"),
+    "arguments": Flood(itertools.repeat(call(0, "x" * 65_536)), "longer than 16,000,000"),
+    "calls": Flood((call(i, "{}") for i in itertools.count()), "longer than 16,000,000"),
+    "JSON": Flood(itertools.repeat(b" " * 65_536), "larger than 8,000,000", JSON, stream=False),
+    "a JSON bomb": Flood([bomb(b"{")], "larger than 8,000,000", JSON, packing="gzip", stream=False),
+    "a stream bomb": Flood([bomb(b"data: ")], "event .* larger than 8,000,000", packing="gzip"),
+    "an error bomb": Flood([bomb(b"{")], "larger than 8,000,000", JSON, 400, "gzip"),
+    "an error": Flood(itertools.repeat(b"x" * 65_536), "larger than 8,000,000", "text/plain", 500),
+    "another packing": Flood([b"xx"], "packed its answer as 'br'", JSON, packing="br"),
+    "a damaged packing": Flood([b"xx"], "packed answer is damaged", packing="gzip"),
+}
+
+
+@contextmanager
+def serving(flood: Flood) -> Iterator[str]:
+    """A server that answers every request with this; gives its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(flood.status)
+            self.send_header("content-type", flood.kind)
+            self.send_header("content-encoding", flood.packing)
+            self.end_headers()
+            try:
+                for piece in flood.pieces:
+                    self.wfile.write(piece)
+            except OSError:
+                return  # the client went away, as it should
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+async def fails(url: str, flood: Flood) -> str:
+    """What a run says that asks this server."""
+    async with nb.OpenAIModel("m", base_url=url, api_key="k", max_retries=0) as model:
+        run = nb.Agent(model).run("go", attended=False)
+        if flood.stream:
+            run.subscribe(lambda _: None)
+        with pytest.raises(nb.errors.ModelError) as caught:
+            await run
+        return str(caught.value)
+
+
+@pytest.mark.parametrize("name", FLOODS)
+async def test_a_server_that_floods_fills_no_memory(name: str) -> None:
+    """Whatever it sends, packed or not, as answer, stream or error: it is cut off, and that is told."""
+    flood = FLOODS[name]
+    with serving(flood) as url:
+        tracemalloc.start()
+        try:
+            told = await fails(url, flood)
+            held = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert re.search(flood.told, told), told
+    assert held < MOST
+
+
+async def test_a_stream_without_content_ends_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comments keep a connection alive, but not for ever."""
+    monkeypatch.setattr(bounds, "MAX_STREAM", 2_000_000)
+    flood = Flood(itertools.repeat(b": still here\n\n" * 1000), "")
+    with serving(flood) as url:
+        assert "larger than 2,000,000 bytes" in await fails(url, flood)
+
+
+def test_a_line_that_comes_byte_by_byte_is_held_once() -> None:
+    """A piece each would be forty times as much."""
+    decoder = SSEDecoder()
+    tracemalloc.start()
+    try:
+        for _ in range(300_000):
+            decoder.feed(b"x")
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000
+    finally:
+        tracemalloc.stop()
+    assert decoder.held == 300_000
+
+
+@pytest.mark.parametrize("packing", ["gzip", "deflate"])
+async def test_an_answer_that_is_packed_all_the_same_is_read(packing: str) -> None:
+    """Some proxies pack whatever they are asked."""
+    answer = {"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31 if packing == "gzip" else 15)
+    packed = packer.compress(json.dumps(answer).encode()) + packer.flush()
+    with serving(Flood([packed[:10], packed[10:]], "", JSON, packing=packing)) as url:
+        async with nb.OpenAIModel("m", base_url=url, api_key="k") as model:
+            assert (await nb.Agent(model).run("go")).text == "hello"

@@ -1,0 +1,71 @@
+"""Ctrl+C and the Stop button of a notebook: what they stop is stored as stopped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import nbagent as nb
+from tests.integration.kernels import PATIENCE, front_end
+
+ROOT = Path(__file__).parents[2]
+MOMENTS = 34
+"""How many the script has that is not interrupted."""
+FEW = (1, 2, 3, 7, 12, 19, 26, 33)
+"""Moments in every phase: before the first event and after it, in the model, in each tool, at the end."""
+THOROUGH = "NBAGENT_THOROUGH" in os.environ
+
+
+def last_events(path: Path) -> list[str]:
+    """The types of the last event of each run in a store."""
+    with nb.SQLiteStore(path) as store:
+        return [store.read(run_id)[-1].type for run_id in store.run_ids()]
+
+
+@pytest.mark.parametrize("again", ["", "+"], ids=["once", "again"])
+@pytest.mark.parametrize("at", range(1, MOMENTS + 1) if THOROUGH else FEW)
+@pytest.mark.parametrize("how", ["run_sync", "asyncio"])
+def test_what_ctrl_c_stops_is_stored_as_stopped(
+    tmp_path: Path, how: str, at: int, again: str
+) -> None:
+    """Whenever it comes, and comes again: nobody who opens the run goes on with it."""
+    command = ["-m", "tests.integration.interrupted", tmp_path / "runs.db", how, f"{at}{again}"]
+    command[:0] = [sys.executable]
+    done = subprocess.run(
+        command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    ends = last_events(tmp_path / "runs.db")
+    if done.returncode == 0:  # it came as nothing was left to stop
+        assert ends == ["run_completed"], done.stderr
+        return
+    assert "KeyboardInterrupt" in done.stderr
+    assert ends in ([], ["run_cancelled"], ["run_completed"]), done.stderr
+
+
+@pytest.mark.parametrize("cell", ["agent.run_sync('go')", "await agent.run('go')"])
+@pytest.mark.parametrize(
+    "tool", ["def slow():\n    time.sleep(0.5)", "async def slow():\n    await asyncio.sleep(60)"]
+)
+def test_what_the_stop_button_stops_is_stored_as_stopped(
+    tmp_path: Path, cell: str, tool: str
+) -> None:
+    """It is when the cell has ended: a kernel may be killed right after that."""
+    path = tmp_path / "runs.db"
+    begin = f"import asyncio, time, nbagent as nb; store = nb.SQLiteStore({str(path)!r})"
+    with front_end() as page:
+        page.must_run(begin)
+        page.must_run("model = nb.ScriptedModel([[nb.ScriptedModel.call('slow')], 'done'])")
+        page.must_run("agent = nb.Agent(model, store=store)")
+        page.must_run(f"@agent.tool\n{tool}")
+        request = page.send(cell)
+        until = time.monotonic() + PATIENCE
+        while last_events(path) != ["tool_started"]:
+            assert time.monotonic() < until, page.errors()
+        page.interrupt()
+        assert page.finish(request).status == "error"
+        assert last_events(path) == ["run_cancelled"]

@@ -1,0 +1,153 @@
+"""Numbers from outside: what models, servers, tools and people say is counted only where it makes sense."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nbagent as nb
+from nbagent.core.base.amounts import MOST, amount
+from nbagent.core.base.interrupts import Expiry
+from nbagent.core.base.model import Finished, Usage
+from nbagent.core.run.run import session_of
+from nbagent.core.tools.output import CallOutput
+from nbagent.models.openai.parse import ChatParser
+
+call = nb.ScriptedModel.call
+NAN, INFINITE = math.nan, math.inf
+UNSOUND = [NAN, INFINITE, -INFINITE, -1, -0.001, 1e300, 10**400, "12", True, [1], {}]
+ANYTHING = (
+    st.floats()
+    | st.integers(-(10**400), 10**400)
+    | st.none()
+    | st.text(max_size=3)
+    | st.booleans()
+    | st.lists(st.integers(), max_size=1)
+    | st.sampled_from([Decimal("0.5"), Decimal("nan")])
+)
+
+
+def test_a_sum_that_is_too_much_is_not_forgotten() -> None:
+    """Two responses that claim the most there is use up a budget, as one does."""
+    most = Usage(int(MOST), int(MOST), MOST)
+    assert most + most == most
+    assert most + Usage(1, 1, 1.0) == most
+
+
+@given(value=ANYTHING)
+def test_an_amount_is_a_finite_number_from_zero(value: Any) -> None:
+    """Nothing else is one, and none raises; sums of as many as there can be stay finite."""
+    found = amount(value)
+    if found is None:
+        assert not (type(value) in (int, float) and 0 <= value <= MOST)
+    else:
+        assert found == value
+        assert 0 <= found <= MOST
+        assert math.isfinite(sum([float(found)] * 1000))
+
+
+@given(said=st.lists(st.tuples(ANYTHING, ANYTHING, ANYTHING), max_size=5))
+def test_usage_is_always_a_sum_of_what_makes_sense(said: list[Any]) -> None:
+    """Whoever says it, in whatever order: one wrong number neither hides nor undoes the others."""
+    total = sum((Usage(*one) for one in said), Usage())
+    costs = [amount(cost) for _, _, cost in said]
+    known = [cost for cost in costs if cost is not None]
+    assert total.cost == (pytest.approx(min(sum(known), MOST)) if known else None)
+    assert total.input_tokens == min(sum(int(amount(tokens) or 0) for tokens, _, _ in said), MOST)
+    json.dumps([total.total_tokens, total.cost], allow_nan=False)
+
+
+@given(
+    usage=st.fixed_dictionaries(
+        {},
+        optional=dict.fromkeys(
+            ("prompt_tokens", "completion_tokens", "cost"),
+            ANYTHING.filter(lambda v: not isinstance(v, Decimal)),
+        ),
+    )
+    | st.lists(st.integers())
+    | st.text(max_size=3)
+)
+def test_whatever_a_server_says_of_usage_its_answer_counts(usage: Any) -> None:
+    """A server's slip is not an answer's end."""
+    parser = ChatParser()
+    parser.chunk(
+        {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}], "usage": usage}
+    )
+    finished = parser.finished()
+    assert finished is not None
+    assert finished.usage.total_tokens >= 0
+
+
+class Priced(nb.ScriptedModel):
+    """A model that says what it costs, response by response."""
+
+    def __init__(self, *costs: Any) -> None:
+        super().__init__([*[[call("look")] for _ in costs], "done"])
+        self.costs = [*costs, 0]
+
+    async def stream(self, request: Any) -> Any:
+        async for delta in super().stream(request):
+            if isinstance(delta, Finished):
+                yield delta._replace(usage=Usage(cost=self.costs.pop(0)))
+            else:
+                yield delta
+
+
+@pytest.mark.parametrize("wrong", UNSOUND, ids=lambda value: f"{value!r:.12}")
+async def test_a_cost_that_makes_no_sense_does_not_disable_the_budget(
+    wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others still count, the question is asked, and what is stored and drawn is JSON."""
+    model = Priced(0.6, wrong, 0.6, 0.1)
+    agent = nb.Agent(model, budget=nb.Budget(cost=1.0))
+    agent.add(nb.tool(name="look")(lambda: "seen"))
+    run = await agent.run("go", attended=True, show=False).settled()
+    [question] = run.interrupts
+    assert (question.kind, len(model.costs)) == ("budget", 2)
+    assert run.usage.cost == pytest.approx(1.2)
+    assert [r.levelname for r in caplog.records if "is not counted" in r.getMessage()] != []
+    for event in run.journal:
+        json.loads(event.model_dump_json(), parse_constant=pytest.fail)
+    for more in (*UNSOUND, 0):
+        with pytest.raises(nb.errors.InvalidAnswer):
+            run.respond(question, more)
+    run.respond(question, 5)
+    assert (await run).text == "done"
+    assert session_of(run).state.granted == {"cost": 5}
+
+
+@pytest.mark.parametrize("wrong", UNSOUND, ids=lambda value: f"{value!r:.12}")
+@pytest.mark.parametrize("name", ["tokens", "cost", "seconds"])
+def test_a_limit_that_makes_no_sense_is_refused(name: str, wrong: Any) -> None:
+    """Where it is given, by name; a budget that never ends would be none."""
+    with pytest.raises(nb.errors.UsageError, match=rf"{name}=….*finite number of at least 0"):
+        nb.Budget(**{name: wrong})
+
+
+@pytest.mark.parametrize("wrong", [*UNSOUND, 0, 1e12], ids=lambda value: f"{value!r:.12}")
+def test_a_time_that_makes_no_sense_is_refused(wrong: Any) -> None:
+    """A question that expires at no time that a clock knows would never expire."""
+    with pytest.raises(ValueError, match="expires_in must be positive and at most a hundred years"):
+        Expiry.of(wrong, "reject")
+    if wrong not in (0, 1e12):
+        for make in (nb.Timeout, lambda delay: nb.Retry(delay=delay)):
+            with pytest.raises(nb.errors.UsageError, match="finite number"):
+                make(wrong)
+
+
+@given(fraction=ANYTHING)
+def test_progress_is_a_fraction_or_not_known(fraction: Any) -> None:
+    """A bar is never drawn to nowhere, and no tool fails for one."""
+    heard: list[Any] = []
+    CallOutput("c", heard.append).progress(fraction, "text")
+    [progressed] = heard
+    at = progressed.fraction
+    assert at is None or 0 <= at <= 1
+    assert (at is None) == (amount(fraction) is None)

@@ -1,0 +1,106 @@
+"""Which process a word means, and whether it still lives: by boot and start, never by name."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from nbagent.core.base import process
+from nbagent.core.base.process import describe_process, has_ended, this_process
+
+CODE = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+from nbagent.core.base.process import this_process
+print(this_process(), flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Another process, and its word."""
+    command = [sys.executable, "-c", CODE]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as begun:
+        assert begun.stdout is not None
+        yield begun, begun.stdout.readline().strip()
+        begun.kill()
+
+
+def test_a_process_is_seen_to_live_and_to_have_ended_whatever_the_machine_is_called(
+    other: tuple[subprocess.Popen[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DHCP gives a laptop another name while its runs go on."""
+    begun, word = other
+    monkeypatch.setattr(socket, "gethostname", lambda: "called otherwise by now")
+    assert has_ended(word) is False
+    begun.kill()
+    begun.wait()
+    assert has_ended(word) is True
+
+
+def changed(word: str, **changes: str) -> str:
+    """The word with some of its parts changed."""
+    parts = dict(zip(("machine", "pid", "start", "host"), word.split(":", 3), strict=True))
+    return ":".join({**parts, **changes}.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "ended"),
+    [
+        ({}, False),
+        ({"host": "other"}, False),
+        ({"start": "12"}, True),
+        ({"machine": "another"}, None),
+        ({"machine": "another", "start": "12"}, None),
+        ({"machine": ""}, None),
+        ({"pid": str(os.getppid()), "start": "12"}, True),
+        ({"pid": "9" * 30}, True),
+        ({"pid": "²"}, None),
+        ({"pid": ""}, None),
+    ],
+)
+def test_a_process_id_is_believed_only_with_its_boot_and_its_start(
+    changes: dict[str, str], ended: bool | None
+) -> None:
+    """A container that starts anew gives the same ids again; another machine has its own."""
+    assert has_ended(changed(this_process(), **changes)) is ended
+
+
+@pytest.mark.parametrize("word", ["host:12:34", "host:12", "host", "", "a:b:c:d:e"])
+def test_any_word_is_read(word: str) -> None:
+    """Journals hold words of another form, which had the host's name for the machine."""
+    assert has_ended(word) is None
+    assert describe_process(word).startswith("process ")
+
+
+def test_people_read_the_id_and_the_host() -> None:
+    """The machine's own word says nothing to them."""
+    told = f"process {os.getpid()} on {socket.gethostname()}"
+    assert describe_process(this_process()) == told
+    assert describe_process("host:12:34") == "process 12 on host"
+
+
+def test_a_machine_that_nothing_tells_apart_is_no_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    """Without a boot id and a network card, two machines would pass for one."""
+    process._machine.cache_clear()
+    monkeypatch.setattr(
+        process, "Path", lambda path: __import__("pathlib").Path(f"{tmp_path}{path}")
+    )
+    monkeypatch.setattr(process.uuid, "getnode", lambda: 1 << 40)
+    try:
+        assert process._machine() == ""
+        monkeypatch.setattr(process.uuid, "getnode", lambda: 5)
+        process._machine.cache_clear()
+        assert len(process._machine()) == 16
+    finally:
+        process._machine.cache_clear()

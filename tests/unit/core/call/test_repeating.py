@@ -1,0 +1,249 @@
+"""One body at a time: what is tried again, what is waited for, and what nobody runs a second time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+
+call = nb.ScriptedModel.call
+SOON = 0.01
+"""Seconds after which ``nb.Timeout`` gives up on a body that waits for the test."""
+
+
+class Slow:
+    """A body in a thread that cannot be stopped, and how many of it there were, at once and in all."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.go = threading.Event()
+        self.bodies = self.running = self.most = 0
+        self._fails = fails
+        self._lock = threading.Lock()
+
+    def __call__(self) -> str:
+        """Wait until it may end."""
+        with self._lock:
+            self.bodies += 1
+            self.running += 1
+            self.most = max(self.most, self.running)
+            mine = self.bodies
+        assert self.go.wait(30)
+        with self._lock:
+            self.running -= 1
+        if self._fails and mine == 1:
+            raise OSError("line is down")
+        return f"body {mine}"
+
+
+class Opens:
+    """Middleware that lets the slow body end, once it is asked for the given time."""
+
+    def __init__(self, slow: Slow, at: int) -> None:
+        self.passes = 0
+        self._slow, self._at = slow, at
+
+    async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
+        """Count."""
+        self.passes += 1
+        if self.passes == self._at:
+            self._slow.go.set()
+        return await nxt(c)
+
+
+def agent_of(slow: Slow, middleware: list[Any], *, idempotent: bool, **options: Any) -> nb.Agent:
+    """An agent that transfers once."""
+    agent = nb.Agent(nb.ScriptedModel([call("transfer"), "done"]), middleware=middleware, **options)
+
+    @agent.tool(idempotent=idempotent)
+    def transfer() -> str:
+        return slow()
+
+    return agent
+
+
+ORDERS = list(itertools.permutations(range(3)))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+async def test_c142_one_body_however_retry_and_timeout_stand(order):
+    """It is not known what it came to, and the model is told so; nothing is started beside it."""
+    slow = Slow()
+    usual: list[Any] = [nb.ToolErrorsToText(), nb.Retry(3), nb.Timeout(SOON)]
+    agent = agent_of(slow, [usual[n] for n in order], idempotent=False)
+    run = await agent.run("go").settled()
+    told = run.calls["transfer"][0].output
+    assert "took longer" in told
+    assert "whether it takes effect is not known" in told
+    slow.go.set()
+    assert (slow.bodies, run.status) == (1, "completed")
+
+
+async def test_c142_an_idempotent_body_that_still_runs_is_waited_for():
+    """The next try gets what the first came to, however late."""
+    slow = Slow()
+    opens = Opens(slow, at=2)
+    again = [nb.ToolErrorsToText(), nb.Retry(30), nb.Timeout(SOON), opens]
+    run = await agent_of(slow, again, idempotent=True).run("go").settled()
+    assert run.calls["transfer"][0].output == "body 1"
+    assert slow.bodies == 1
+    assert opens.passes > 1
+
+
+async def test_c142_what_fails_late_is_tried_again_once_it_has_ended():
+    """The failure is the next try's, and the one after it starts a body."""
+    slow = Slow(fails=True)
+    again = [nb.Retry(30), nb.Timeout(SOON), Opens(slow, at=3)]
+    run = await agent_of(slow, again, idempotent=True).run("go").settled()
+    assert run.calls["transfer"][0].output == "body 2"
+    assert (slow.bodies, slow.most) == (2, 1)
+
+
+async def test_c142_a_body_that_never_ends_has_no_second_beside_it():
+    """All tries run out of time."""
+    slow = Slow()
+    agent = agent_of(slow, [nb.Retry(3), nb.Timeout(SOON)], idempotent=True)
+    run = await agent.run("go").settled()
+    assert "took longer" in run.calls["transfer"][0].output
+    slow.go.set()
+    assert slow.bodies == 1
+
+
+async def test_c142_a_restart_waits_for_the_body_that_was_given_up():
+    """Middleware that asks what to do runs no second body beside the first, whatever the answer."""
+    slow = Slow()
+
+    async def ask(c: nb.ToolCall, nxt: Any) -> Any:
+        try:
+            return await nxt(c)
+        except TimeoutError:
+            c.interrupt({"late": True})
+
+    agent = agent_of(slow, [ask, nb.Timeout(SOON)], idempotent=False)
+    run = await agent.run("go").settled()
+    agent.middleware.clear()
+    run.restart(run.interrupts[0])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert slow.bodies == 1
+    slow.go.set()
+    assert (await run).text == "done"
+    assert (slow.bodies, slow.most) == (2, 1)
+
+
+async def test_c142_the_retry_of_a_run_waits_for_the_body_that_was_given_up():
+    """A run that failed while a thread went on."""
+    slow = Slow()
+    agent = agent_of(slow, [nb.Timeout(SOON)], idempotent=False, on_tool_error="raise")
+    run = agent.run("go")
+    with pytest.raises(nb.errors.RunError, match="not known"):
+        await run
+    agent.middleware.clear()
+    again = run.retry()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert slow.bodies == 1
+    slow.go.set()
+    assert (await again).text == "done"
+    assert (slow.bodies, slow.most) == (2, 1)
+
+
+# --- what is worth another try
+
+
+class FailsFirst:
+    """Middleware whose first passes fail before the body."""
+
+    def __init__(self, failures: int) -> None:
+        self._left = failures
+
+    async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
+        """Fail, or go on."""
+        self._left -= 1
+        if self._left >= 0:
+            raise OSError("no line yet")
+        return await nxt(c)
+
+
+KINDS = ["sync", "on the loop", "async", "generator", "async generator"]
+
+
+def failing(agent: nb.Agent, kind: str, ran: list[str], **options: Any) -> None:
+    """A tool of this kind that fails, having done its work."""
+    name = kind.replace(" ", "_")
+    if kind in ("sync", "on the loop"):
+
+        @agent.tool(name=name, thread=kind == "sync", **options)
+        def _sync() -> str:
+            ran.append(kind)
+            raise OSError("line is down")
+
+    elif kind == "async":
+
+        @agent.tool(name=name, **options)
+        async def _async() -> str:
+            ran.append(kind)
+            raise OSError("line is down")
+
+    elif kind == "generator":
+
+        @agent.tool(name=name, **options)
+        def _generator():
+            ran.append(kind)
+            yield "a"
+            raise OSError("line is down")
+
+    else:
+
+        @agent.tool(name=name, **options)
+        async def _async_generator():
+            ran.append(kind)
+            yield "a"
+            raise OSError("line is down")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_p3_a_body_that_began_is_run_again_only_if_it_is_declared_safe(
+    kind, idempotent, caplog
+):
+    """Failing before its body is another matter; that a tool is left alone is said once."""
+    ran: list[str] = []
+    name = kind.replace(" ", "_")
+    agent = nb.Agent(
+        nb.ScriptedModel([call(name), call(name), "done"]),
+        middleware=[nb.Retry(5), FailsFirst(3)],
+    )
+    failing(agent, kind, ran, idempotent=idempotent)
+    with caplog.at_level(logging.WARNING, logger="nbagent"):
+        run = agent.run("go")
+        await run
+    first, second = run.calls[name]
+    assert "line is down" in first.output
+    assert len(ran) == (2 + 5 if idempotent else 2)
+    told = [r.getMessage() for r in caplog.records if "idempotent=True" in r.getMessage()]
+    assert len(told) == (0 if idempotent else 1)
+    assert ("idempotent=True" in (second.traceback or "")) is not idempotent
+    assert "idempotent" not in first.output + second.output
+
+
+async def test_p3_an_agent_is_tried_again_unless_something_in_it_began():
+    """What the inner agent finished is kept; a body in it that failed is not run again by chance."""
+    for idempotent, times in [(False, 1), (True, 2)]:
+        ran: list[str] = []
+        inner = nb.Agent(
+            nb.ScriptedModel([call("sync"), "in"]), name="inner", on_tool_error="raise"
+        )
+        failing(inner, "sync", ran, idempotent=idempotent)
+        agent = nb.Agent(
+            nb.ScriptedModel([call("inner", prompt="go"), "done"]),
+            tools=[inner.as_tool()],
+            middleware=[nb.Retry(2)],
+        )
+        assert (await agent.run("go")).text == "done"
+        assert len(ran) == times

@@ -1,0 +1,170 @@
+"""Turns with very many calls: what is run and asked of them, and that they take time in proportion."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base import events as ev
+from nbagent.core.base.messages import user
+from nbagent.core.state.fold import apply
+from nbagent.core.state.next_step import next_step
+from nbagent.core.state.state import ROW, RunState
+
+call = nb.ScriptedModel.call
+
+
+def define(agent: nb.Agent, did: list[int]) -> None:
+    """A plain tool, one that is approved, one that pauses, one that asks at a line, one without a body."""
+
+    @agent.tool
+    def plain(n: int) -> str:
+        did.append(n)
+        return f"did {n}"
+
+    @agent.tool(approval=True)
+    def approved(n: int) -> str:
+        did.append(n)
+        return f"did {n}"
+
+    @agent.tool
+    def pauses(n: int, ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt({"n": n})
+        did.append(n)
+        return f"did {n}"
+
+    @agent.tool
+    async def asks(n: int, ctx: nb.ToolContext) -> str:
+        name = await ctx.ask("Who?")
+        did.append(n)
+        return f"did {n} for {name}"
+
+    agent.add(nb.interrupt_tool("ask", output=str))
+
+
+async def test_calls_beyond_those_of_one_turn_are_not_run_and_the_model_is_told(play):
+    """Each has its result, and the next turn starts from nothing."""
+    did: list[int] = []
+    first, second = (
+        [call("plain", n=n) for n in range(5)],
+        [call("plain", n=n) for n in range(5, 8)],
+    )
+    s = await play([first, second, "done"], lambda a: define(a, did), max_calls=3)
+    assert sorted(did) == [0, 1, 2, 5, 6, 7]
+    told = [p["output"] for m in s.messages if m["role"] == "tool" for p in m["content"]]
+    assert ["runs 3 calls at most" in one for one in told] == [False] * 3 + [True] * 2 + [False] * 3
+    assert s.text == "done"
+
+
+@pytest.mark.parametrize("kind", ["approved", "pauses", "asks", "ask"])
+async def test_questions_beyond_those_of_one_turn_are_not_asked_and_the_model_is_told(play, kind):
+    """What was asked can be answered, and nothing ran that was not."""
+    did: list[int] = []
+    calls = [call(kind, **({} if kind == "ask" else {"n": n})) for n in range(5)]
+    s = await play([calls, "done"], lambda a: define(a, did), max_questions=2)
+    assert len(s.interrupts) == 2
+    how = (
+        {"restart": {0: {}, 1: {}}}
+        if kind in ("approved", "pauses")
+        else {"respond": {0: "x", 1: "x"}}
+    )
+    await s.answer(**how)
+    assert len(did) == (0 if kind == "ask" else 2)
+    assert sum("as may at a time" in str(one) for one in s.results) == 3
+    assert s.text == "done"
+
+
+async def test_what_inner_agents_ask_counts_for_the_agents_around_them():
+    """Not so many for each of them."""
+    outer = nb.Agent(
+        nb.ScriptedModel([[call(name, prompt="p") for name in "abc"], "done"]), max_questions=3
+    )
+    for name in "abc":
+        inner = nb.Agent(nb.ScriptedModel([[call("ask"), call("ask")], "in"]), name=name)
+        define(inner, [])
+        outer.add(inner.as_tool())
+    run = await outer.run("go", attended=True, show=False).settled()
+    assert len(run.interrupts) == 3
+    for i in run.interrupts:
+        run.respond(i, "x")
+    assert (await run).text == "done"
+
+
+# --- work in proportion: counted in steps of the interpreter, which no other process changes
+
+
+def work(do: Callable[[], Any]) -> int:
+    """How many of Python's own steps doing it takes."""
+    count = 0
+
+    def trace(frame: Any, event: str, _arg: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        do()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def turn_of(calls: int) -> list[Any]:
+    """The events of a turn with so many calls, all begun before the first one ends."""
+    requested = tuple(
+        ev.CallRequested(id=f"c{n}", name="plain", input={"n": n}) for n in range(calls)
+    )
+    begun = [
+        ev.ToolStarted(at=2, call_id=f"c{n}", attempt=1, owner="me", input={"n": n})
+        for n in range(calls)
+    ]
+    ended = [ev.ToolFinished(at=3, call_id=f"c{n}", output=n) for n in range(calls)]
+    start = ev.RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=2)
+    return [start, ev.ModelResponded(at=1, calls=requested), *begun, *ended]
+
+
+def fold(events: list[Any]) -> RunState:
+    """The state, looked at after every event as drivers and views do."""
+    state = RunState()
+    for event in events:
+        state = apply(state, event)
+        if state.messages:
+            next_step(state)
+    return state
+
+
+def test_a_turn_of_twice_the_calls_takes_twice_the_work():
+    """Folding, and looking what comes next, however many others are ready, run, or are done."""
+    small, large = (turn_of(n) for n in (4 * ROW, 8 * ROW))
+    assert work(lambda: fold(large)) < 2.1 * work(lambda: fold(small))
+
+
+def test_a_state_never_changes_and_shares_all_but_a_row_with_the_next():
+    """So that who holds an old one sees what was."""
+    calls = 4 * ROW
+    events = turn_of(calls)
+    state = fold(events[:2])
+    seen = []
+    for event in events[2:]:
+        later = apply(state, event)
+        if later.calls:
+            rows = zip(state.calls.rows, later.calls.rows, strict=True)
+            assert sum(a is not b for a, b in rows) == 1
+        seen.append((state, [c.status for c in state.calls.values()]))
+        state = later
+    assert all([c.status for c in old.calls.values()] == was for old, was in seen)
+    first = seen[0][0].calls
+    assert (list(first), len(first), first["c9"].name) == (
+        [f"c{n}" for n in range(calls)],
+        calls,
+        "plain",
+    )
+    assert (first.ready, first.left, "none" in first) == (calls, calls, False)

@@ -1,0 +1,293 @@
+"""A store that must be waited for: the event loop goes on, and nothing happens before it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.events import (
+    Resolved,
+    RunCancelled,
+    RunFailed,
+    StoredEvent,
+    ToolFinished,
+    ToolStarted,
+)
+from nbagent.core.journal.journal import Journal
+from tests.until import PATIENCE, turns, until
+
+from .test_storing import APPENDS, make_agent
+
+call = nb.ScriptedModel.call
+
+
+class Far:
+    """A store on the other end of a network: one append takes as long as the test says."""
+
+    def __init__(self) -> None:
+        self.near = nb.MemoryStore()
+        self.held: Any = lambda _events, _count: False
+        """Whether to hold this append, the so-manieth."""
+        self.count = 0
+        self.is_held = False
+        self.released = threading.Event()
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        """Add events, in its own time."""
+        now, self.count = self.count, self.count + 1
+        if self.held(events, now):
+            self.is_held = True
+            assert self.released.wait(PATIENCE)
+        self.near.append(run_id, events, expected)
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        """What has arrived."""
+        return self.near.read(run_id, start)
+
+    def run_ids(self) -> list[str]:
+        """The runs it holds."""
+        return self.near.run_ids()
+
+
+def of(kind: type[StoredEvent]) -> Any:
+    """Holds the first append of such an event."""
+    return lambda events, _count: any(isinstance(event, kind) for event in events)
+
+
+def arrived(store: Far, run: nb.Run) -> list[StoredEvent]:
+    return store.near.read(run.id) if run.id in store.near.run_ids() else []
+
+
+@pytest.mark.parametrize("slow", range(APPENDS))
+async def test_the_loop_goes_on_and_nothing_happens_that_is_not_stored(slow: int) -> None:
+    """Whichever append takes long: no body starts, nothing is told, and the run ends as any other."""
+    done: list[str] = []
+    heard: list[Any] = []
+    store, agent = Far(), make_agent(done)
+    store.held = lambda _events, count: count == slow
+    run = agent.run("go", store=store, attended=True)
+    heard += run.subscribe(heard.append)
+    person = asyncio.create_task(approve(run))
+    await until(lambda: store.is_held)  # the loop goes round, or this would not return
+    await turns()
+    stored = [e.type for e in arrived(store, run)]
+    assert [e.type for e in heard if isinstance(e, StoredEvent)] == stored
+    assert [e.type for e in run.journal] == stored
+    assert len(done) <= stored.count("tool_started")
+    store.released.set()
+    await person
+    assert (await run).text == "done"
+    assert sorted(done) == ["gate", "plain"]
+
+
+async def approve(run: nb.Run) -> None:
+    """What a person does."""
+    await until(lambda: run.status == "interrupted")
+    await run.restart(run.interrupts[0])
+
+
+async def test_of_two_answers_on_their_way_one_counts() -> None:
+    """The second learns who was first when its turn comes; the run waits for neither in between."""
+    store, done = Far(), list[str]()
+    run = make_agent(done).run("go", store=store, attended=True)
+    await until(lambda: run.status == "interrupted" and "plain" in done)
+    store.held = of(Resolved)
+    first = run.restart(run.interrupts[0])
+    second = run.reject(run.interrupts[0])
+    await until(lambda: store.is_held)
+    assert "on its way" in repr(first)
+    assert run.status == "interrupted"
+    store.released.set()
+    await first
+    with pytest.raises(nb.Conflict, match="answered already"):
+        await second
+    assert (await run).text == "done"
+    assert sum(isinstance(event, Resolved) for event in run.journal) == 1
+
+
+async def test_a_bad_answer_is_refused_on_the_spot() -> None:
+    """Whatever the store takes its time for, what is wrong with an answer is known at once."""
+    store = Far()
+    run = make_agent([]).run("go", store=store, attended=True)
+    await until(lambda: run.status == "interrupted")
+    with pytest.raises(nb.errors.InvalidAnswer):
+        run.restart(run.interrupts[0], new_input={"amount": "many"})
+    assert not any(isinstance(event, Resolved) for event in run.journal)
+    await run.cancel()
+
+
+async def test_a_result_that_waits_to_be_stored_is_kept_when_the_run_is_stopped() -> None:
+    """Stopped means stored as stopped, after what was done before."""
+    store, done = Far(), list[str]()
+    store.held = of(ToolFinished)
+    run = make_agent(done).run("go", store=store, attended=True)
+    await until(lambda: store.is_held)
+    stopping = asyncio.create_task(run.cancel())
+    await turns()
+    assert not stopping.done()
+    store.released.set()
+    await stopping
+    assert run.status == "cancelled"
+    kinds = [type(event) for event in arrived(store, run)]
+    assert ToolFinished in kinds
+    assert kinds[-1] is RunCancelled
+
+
+async def test_a_claim_that_waits_to_be_stored_is_dropped_when_the_run_is_stopped() -> None:
+    """A body that was not started is not written down as started."""
+    store = Far()
+    started: list[str] = []
+    agent = nb.Agent(nb.ScriptedModel([[call("one"), call("two")], "done"]))
+
+    @agent.tool
+    async def one() -> str:
+        started.append("one")
+        return "1"
+
+    @agent.tool
+    async def two() -> str:
+        started.append("two")
+        return "2"
+
+    store.held = of(ToolStarted)
+    run = agent.run("go", store=store, attended=True)
+    await until(lambda: store.is_held)
+    stopping = asyncio.create_task(run.cancel())
+    await turns()
+    store.released.set()
+    await stopping
+    begun = [e for e in arrived(store, run) if isinstance(e, ToolStarted)]
+    assert len(begun) == 1  # the other waited behind it
+    assert started == []
+
+
+async def test_a_run_whose_beginning_cannot_be_stored_says_so() -> None:
+    """Nobody waits for ever for a run that never began."""
+    store = Far()
+
+    def fails(*_: object) -> None:
+        assert store.released.wait(PATIENCE)
+        raise OSError("the network is gone")
+
+    store.held = fails
+    run = make_agent([]).run("go", store=store)
+    assert run.status == "running"
+    store.released.set()
+    with pytest.raises(nb.errors.StoreError, match="the network is gone"):
+        await run
+
+
+def locked(path: Path) -> sqlite3.Connection:
+    """Another program at work on the file."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("begin immediate")
+    return other
+
+
+async def test_a_locked_file_stops_no_loop(tmp_path: Path) -> None:
+    """While another program writes, the loop goes on; what was to be written comes after."""
+    done: list[str] = []
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        run = make_agent(done).run("go", store=store, attended=True)
+        await run.settled()
+        with closing(locked(store.path)) as other:
+            answer = run.restart(run.interrupts[0])
+            await turns()
+            assert "on its way" in repr(answer)
+            assert "gate" not in done
+            assert run.journal[-1].type == "interrupted"
+            other.execute("rollback")
+        await answer
+        assert (await run).text == "done"
+
+
+async def test_a_file_that_stays_locked_leaves_the_question_open(tmp_path: Path) -> None:
+    """The answer comes back as not taken; the question can be answered again."""
+    done: list[str] = []
+    with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
+        run = make_agent(done).run("go", store=store, attended=True)
+        await run.settled()
+        answer = pytest.raises(nb.errors.StoreError, match="another process holds it locked")
+        with closing(locked(store.path)), answer:
+            await run.restart(run.interrupts[0])
+        assert run.status == "interrupted"
+        await run.restart(run.interrupts[0])
+        assert (await run).text == "done"
+    assert done == ["plain", "gate"]
+
+
+def test_a_thread_without_a_loop_waits_itself(tmp_path: Path) -> None:
+    """In a script an answer is stored when the call returns, and refused on the spot."""
+    with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
+        agent = make_agent([])
+        run = agent.run("go", store=store, attended=True)
+        asyncio.run(asyncio.wait_for(_settled(run), PATIENCE))
+        with closing(locked(store.path)), pytest.raises(nb.errors.StoreError, match="locked"):
+            run.restart(run.interrupts[0])
+        assert run.restart(run.interrupts[0]).event.type == "resolved"
+        assert run.wait().text == "done"
+
+
+async def _settled(run: nb.Run) -> None:
+    await run.settled()
+
+
+async def test_what_waits_keeps_its_order() -> None:
+    """Many writers at once: each event once, in the order in which it was asked for."""
+    store = Far()
+    store.held = lambda _events, count: count == 0
+    journal = Journal("r", store)
+    first = nb.Agent(nb.ScriptedModel(["done"])).run("go", store=nb.MemoryStore())
+    await first
+    event = first.journal[0]
+    made = [event.model_copy(update={"agent": f"{n}"}) for n in range(50)]
+    written = [journal.submit(lambda _state, e=e: [e]) for e in made]  # type: ignore[misc]
+    assert not any(future.done() for future in written)
+    store.released.set()
+    await asyncio.gather(*map(asyncio.wrap_future, written))
+    assert [e.agent for e in journal.read()] == [e.agent for e in made]  # type: ignore[union-attr]
+
+
+async def test_who_waits_for_the_run_hears_that_its_answer_was_not_taken(tmp_path: Path) -> None:
+    """And not that nobody answered; the run goes on with the next answer."""
+    with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
+        run = await make_agent([]).run("go", store=store).settled()
+        with closing(locked(store.path)):
+            run.restart(run.interrupts[0])
+            with pytest.raises(nb.errors.StoreError, match="locked"):
+                await run
+        run.restart(run.interrupts[0])
+        assert (await run).text == "done"
+
+
+async def test_a_result_that_a_locked_file_did_not_take_is_known_to_the_retry_here_alone(
+    tmp_path: Path,
+) -> None:
+    """The failure goes by the name that a retry in another process looks for, which then refuses."""
+    paid: list[str] = []
+    agent = nb.Agent(nb.ScriptedModel([call("pay"), "done"]))
+    with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store, ExitStack() as stack:
+
+        @agent.tool
+        async def pay() -> str:
+            paid.append("paid")
+            stack.enter_context(closing(locked(store.path)))
+            return "receipt"
+
+        run = agent.run("go", store=store)
+        with pytest.raises(nb.errors.StoreError, match="locked"):
+            await run
+        stack.close()
+        failed = run.journal[-1]
+        assert isinstance(failed, RunFailed)
+        assert failed.error == "StoreError"
+        assert (await run.retry()).text == "done"
+    assert paid == ["paid"]

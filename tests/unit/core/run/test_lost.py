@@ -1,0 +1,257 @@
+"""Calls whose process is gone while they ran: what is asked, what may be answered, what runs again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+import nbagent as nb
+from nbagent.core.base.events import (
+    Interrupted,
+    Resolved,
+    RunCancelled,
+    StoredEvent,
+    ToolStarted,
+)
+from nbagent.core.base.interrupts import SECRET_GONE
+
+call = nb.ScriptedModel.call
+
+
+@pytest.fixture(scope="module")
+def gone() -> str:
+    """The word of a process that has ended."""
+    says = "from nbagent.core.base.process import this_process; print(this_process())"
+    told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
+    return told.stdout.strip()
+
+
+class Bank:
+    """Tools that act, an agent that has them too, and what was done."""
+
+    def __init__(self, *script: Any, **options: Any) -> None:
+        self.did: list[Any] = []
+        inner = nb.Agent(nb.ScriptedModel([call("send", n=3), "in"]), name="inner")
+        self.agent = nb.Agent(nb.ScriptedModel([*script, "done"]), name="outer", **options)
+        for agent in (self.agent, inner):
+            self._define(agent)
+        self.agent.add(inner.as_tool())
+
+    def _define(self, agent: nb.Agent) -> None:
+        did = self.did
+
+        @agent.tool
+        def send(n: int) -> str:
+            did.append(n)
+            return f"sent {n}"
+
+        @agent.tool(idempotent=True)
+        def put(n: int) -> str:
+            did.append(n)
+            return f"put {n}"
+
+        @agent.tool
+        def gate(n: int, ctx: nb.ToolContext) -> str:
+            if not ctx.resumed:
+                ctx.interrupt({"n": n}, state={"quote": n})
+            did.append((n, ctx.state, ctx.resumed.data))
+            return "acted"
+
+    async def lost(self, run: nb.Run, owner: str, store: nb.Store | None = None) -> nb.Run:
+        """The same run in a journal that ends with the start of a body, by a process that is gone."""
+        events = list(run.journal)
+        last = max(n for n, e in enumerate(events) if isinstance(e, ToolStarted))
+        store = store or nb.MemoryStore()
+        kept = [
+            e.model_copy(update={"owner": owner}) if getattr(e, "owner", "") else e
+            for e in events[: last + 1]
+        ]
+        store.append("r", kept, 0)
+        self.did.clear()
+        self.agent.model = nb.ScriptedModel(["done"])
+        return await nb.open_run("r", agent=self.agent, store=store, attended=True, show=False)
+
+
+async def test_c136_a_lost_call_is_one_question_and_takes_three_answers(gone):
+    """Run it again, give its result, or let it fail; and nothing else."""
+    for answer, told, did in [
+        (nb.Restart(), "sent 5", [5]),
+        (nb.Respond("sent, says the bank"), "sent, says the bank", []),
+        (nb.Reject("ask me later"), "ask me later", []),
+    ]:
+        bank = Bank(call("send", n=5))
+        run = bank.agent.run("go", show=False)
+        await run
+        run = await bank.lost(run, gone)
+        await run.settled()
+        (i,) = run.interrupts
+        assert (i.kind, i.expects, i.input, i.restartable) == ("lost", "outcome", {"n": 5}, True)
+        assert run.status == "interrupted"
+        for wrong in (nb.Restart({"n": 6}), nb.Restart(data=1), nb.Restart(remember="tool")):
+            with pytest.raises(nb.errors.InvalidAnswer, match="runs again as it was"):
+                run.resolve(i, wrong)
+        with pytest.raises(nb.errors.InvalidAnswer):
+            run.respond(i, ["no text"])
+        run.resolve(i, answer)
+        assert (await run).text == "done"
+        assert told in run.calls["send"][0].output
+        assert bank.did == did
+
+
+async def test_c136_a_lost_gate_runs_again_with_what_it_was_restarted_with(gone):
+    """Its state and the person's data are those of the body that was lost; nobody approves twice."""
+    bank = Bank(call("gate", n=5))
+    run = await bank.agent.run("go", attended=True, show=False).settled()
+    run.restart(run.interrupts[0], data="yes")
+    await run
+    run = await bank.lost(run, gone)
+    await run.settled()
+    (i,) = run.interrupts
+    run.restart(i)
+    assert (await run).text == "done"
+    assert bank.did == [(5, {"quote": 5}, "yes")]
+
+
+async def test_c136_a_lost_call_with_a_secret_runs_again_once_that_is_given_again(gone):
+    """P13: the secret went with its process, so it is asked for before the body runs."""
+    got: list[str] = []
+    bank = Bank(call("login", password="hunter2"))
+
+    @bank.agent.tool(approval=True)
+    def login(password: SecretStr) -> str:
+        got.append(password.get_secret_value())
+        return "in"
+
+    run = await bank.agent.run("go", attended=True, show=False).settled()
+    run.restart(run.interrupts[0])
+    await run
+    run = await bank.lost(run, gone)
+    got.clear()
+    await run.settled()
+    (i,) = run.interrupts
+    run.restart(i)
+    await run.settled()
+    (asked,) = run.interrupts
+    assert (asked.note, asked.expects, asked.editable) == (SECRET_GONE, "edit", ("password",))
+    assert got == []
+    run.restart(asked, new_input={"password": "again"})
+    assert ((await run).text, got) == ("done", ["again"])
+
+
+class CancelledMeanwhile(nb.MemoryStore):
+    """Another process cancels the run right before the question about its lost call is stored."""
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        if events[0].type == "interrupted" and self.read(run_id)[-1].type != "run_cancelled":
+            super().append(run_id, [RunCancelled(at=1.0, by="somebody")], expected)
+        super().append(run_id, events, expected)
+
+
+async def test_c136_nothing_is_asked_of_a_run_that_was_cancelled_meanwhile(gone):
+    """Its end is the last event."""
+    bank = Bank(call("send", n=5))
+    run = bank.agent.run("go", show=False)
+    await run
+    run = await bank.lost(run, gone, CancelledMeanwhile())
+    with pytest.raises(nb.errors.Cancelled):
+        await run
+    assert run.journal[-1].type == "run_cancelled"
+    assert (run.interrupts, bank.did) == ([], [])
+
+
+async def test_c136_what_is_idempotent_runs_again_and_the_journal_says_why(gone):
+    """Nobody is asked."""
+    bank = Bank([call("put", n=1), call("send", n=2)])
+    run = bank.agent.run("go", show=False)
+    await run
+    events = list(run.journal)
+    started = [e for e in events if isinstance(e, ToolStarted)]
+    assert len(started) == 2
+    run = await bank.lost(run, gone)
+    await run.settled()
+    assert [(i.tool_name, i.kind) for i in run.interrupts] in ([("send", "lost")], [])
+    for i in run.interrupts:
+        run.respond(i, "sent")
+    assert (await run).text == "done"
+    assert bank.did in ([1], [])  # whichever had ended when its process did
+    for event in run.journal:
+        if isinstance(event, Resolved) and event.by == "idempotent=True":
+            assert event.resolution == nb.Restart()
+
+
+async def test_c136_an_agent_in_which_nothing_had_begun_runs_again(gone):
+    """Its call was claimed, and its process gone before the run inside began."""
+    bank = Bank(call("inner", prompt="go"))
+    run = bank.agent.run("go", show=False)
+    await run
+    events = list(run.journal)
+    claim = next(n for n, e in enumerate(events) if isinstance(e, ToolStarted))
+    assert events[claim].scope == ()
+    store = nb.MemoryStore()
+    store.append("r", [*events[:claim], events[claim].model_copy(update={"owner": gone})], 0)
+    bank.did.clear()
+    bank.agent.model = nb.ScriptedModel(["done"])
+    bank.agent.tools.pop("inner")
+    inner = nb.Agent(nb.ScriptedModel([call("send", n=3), "in"]), name="inner")
+    inner.add(bank.agent.tools["send"])
+    bank.agent.add(inner.as_tool())
+    run = await nb.open_run("r", agent=bank.agent, store=store, attended=True, show=False)
+    assert (await run).text == "done"
+    assert bank.did == [3]
+
+
+async def test_c136_a_lost_call_waits_in_a_history_too(gone):
+    """Through JSON, step by step; nothing runs before the answer."""
+    bank = Bank(call("send", n=5))
+    run = bank.agent.run("go", show=False)
+    await run
+    run = await bank.lost(run, gone)
+    await run.settled()
+    messages = json.loads(json.dumps(run.messages))
+    (i,) = bank.agent.interrupts(messages)
+    assert (i.kind, i.expects) == ("lost", "outcome")
+    bank.agent.model = nb.ScriptedModel(["done"])
+    done = await bank.agent.generate(messages=messages, tool_restarts=[i.restart()])
+    assert (done.text, bank.did) == ("done", [5])
+
+
+@pytest.mark.parametrize(
+    "answers", [{"send": True}, [True], lambda _: "yes"], ids=["by name", "in order", "by function"]
+)
+async def test_c136_answers_that_were_meant_for_something_else_restart_nothing(gone, answers):
+    """``answers=`` must say what becomes of a lost call."""
+    bank = Bank(call("send", n=5))
+    run = bank.agent.run("go", show=False)
+    await run
+    lost = await bank.lost(run, gone)
+    await lost.settled()
+    store = nb.MemoryStore()
+    store.append("r", list(lost.journal), 0)
+    again: dict[str, Any] = {"agent": bank.agent, "store": store, "attended": False}
+    with pytest.raises(nb.errors.InvalidAnswer, match=r"nb.Restart\(\) to run it again"):
+        await (await nb.open_run("r", answers=answers, **again))
+    assert bank.did == []
+    bank.agent.model = nb.ScriptedModel(["done"])
+    run = await nb.open_run("r", answers={"send": nb.Restart()}, **again)
+    assert ((await run).text, bank.did) == ("done", [5])
+
+
+async def test_c136_a_fork_asks_what_became_of_a_lost_call_for_itself(gone):
+    """Its question has an id of its own."""
+    bank = Bank(call("send", n=5))
+    run = bank.agent.run("go", show=False)
+    await run
+    run = await bank.lost(run, gone)
+    await run.settled()
+    fork = await run.fork().settled()
+    (i,), (asked,) = fork.interrupts, [e for e in run.journal if isinstance(e, Interrupted)]
+    assert i.id != asked.id
+    fork.respond(i, "sent")
+    assert (await fork).text == "done"
+    assert (run.status, bank.did) == ("interrupted", [])

@@ -1,0 +1,166 @@
+"""P14: what draws text of others takes time in proportion to it, whatever it holds."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+import time
+
+import pytest
+
+from nbagent.core.tools.output import CallOutput
+from nbagent.notebook.capture import capture
+from nbagent.notebook.capture.libraries import meter
+from nbagent.notebook.render import facts, foreign, highlight, plain, reveal, rich
+from nbagent.notebook.render.markdown import MAX_MARKDOWN, MAX_PLAIN, Stream, blocks
+
+SIGNS = ["\n", "\n ", " ", "a", "a ", "a.", "a:", "0.", '"', "'", '"""', "`", "\\", "//", "/*", "#"]
+SIGNS += [
+    "--",
+    "<!--",
+    "<a ",
+    "&",
+    "$",
+    "${",
+    "@",
+    "%",
+    "*",
+    "=",
+    "(",
+    "[",
+    "{{",
+    "?",
+    "-",
+    "\u00e9",
+]
+
+
+LINEAR = 11
+"""Times as long for a text four times as long: linear is 4, quadratic 16."""
+
+
+def grows(work, unit: str, size: int, *, times: int = 4) -> float:
+    """How much longer the work takes on text that is ``times`` as long; what others do is left out."""
+
+    def fastest(length: int) -> float:
+        text = (unit * length)[:length]
+        spent = []
+        for _ in range(3):
+            start = time.thread_time()
+            work(text)
+            spent.append(time.thread_time() - start)
+        return max(min(spent), 5e-3)
+
+    found = []
+    for _ in range(4):  # what grows too fast does each time; a busy machine does not
+        found.append(fastest(size * times) / fastest(size))
+        if found[-1] < LINEAR:
+            break
+    return min(found)
+
+
+@pytest.mark.parametrize("language", sorted(highlight._LANGUAGES))
+def test_coloring_code_is_linear(language, monkeypatch):
+    """Of no language there is a text that takes 16 times as long where it is 4 times as long."""
+    monkeypatch.setattr(highlight, "MAX_COLORED", 1_000_000)
+    for unit in SIGNS:
+        assert grows(lambda text: highlight.highlighted(text, language), unit, 8_000) < LINEAR, unit
+
+
+TAGS = ["<img ", "<b>", "<div>", "<p>", "<b><p>", "<a a ", '<a b="', "<li>", "<td>", "<", "<!--"]
+TAGS += ["<style>", "<svg>", "<a href=x>", "</b>", "<table>x", "&amp;", "<img src=", "<font a=1>"]
+
+
+@pytest.mark.parametrize("unit", TAGS)
+def test_html_of_others_is_read_in_linear_time(unit):
+    """Neither depth, nor attributes, nor formatting that is left open costs more than its length."""
+    assert grows(rich.table, unit, 40_000) < LINEAR
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        reveal.terminal,
+        reveal.reveal,
+        meter,
+        plain.text_of,
+        facts.result,
+        lambda t: facts.brief({"a": t}),
+    ],
+    ids=["terminal", "reveal", "meter", "text_of", "result", "brief"],
+)
+@pytest.mark.parametrize("unit", ["a", " ", "\r", "a\r", "\x1b", "1%|", "\u202e", "<", "<a ", "\n"])
+def test_small_readers_of_text_are_linear(work, unit):
+    """A line of any length, with whatever is in it."""
+    assert grows(work, unit, 50_000) < LINEAR
+
+
+def test_what_is_deeper_or_broken_loses_its_tags_and_not_its_text():
+    """HTML comes out as it was as far as it is sound, closed where it was left open."""
+    cases = [
+        ("<p>a<p>b", "<p>a</p><p>b</p>"),
+        ("<ul><li>a<li>b<ul><li>c</ul></ul>d", "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul>d"),
+        ("<tr><td>1<td>2<tr><td>3", "<tr><td>1</td><td>2</td></tr><tr><td>3</td></tr>"),
+        ("<b>a<i>b</b>c", "<b>a<i>b</i></b>c"),
+        ("a < b <<x>b> c", "a &lt; b &lt;b> c"),
+        ("<script>if (a<b) x='</p>'</script>y<svg><b>z</svg>!", "y!"),
+        ("<img src=x onerror=y alt='a\"b'>", '<img src="x" alt="a&quot;b">'),
+        ("<div>" * 100 + "x", "<div>" * 64 + "x" + "</div>" * 64),
+        ("<b>" * 20 + "x</b>", "<b>" * 8 + "x" + "</b>" * 8),
+        ("<!-- <b> -->x<!-- y", "x"),
+    ]
+    for markup, expected in cases:
+        assert foreign.tamed(markup) == (expected, [])
+    assert foreign.tamed("<img src='//x.y/z'>")[1] == ["//x.y/z"]
+
+
+def test_text_beyond_the_bound_is_plain_and_what_is_beyond_that_is_counted():
+    """A person sees that something is not drawn as it was meant, and that something is missing."""
+    line = "some **bold** words and many others that are not bold\n"
+    text = line * ((MAX_MARKDOWN + MAX_PLAIN + 5_000) // len(line))
+    *drawn, rest, note = blocks(text)
+    assert all(re.match("<p>some <strong>", block) for block in drawn)
+    assert rest.startswith('<pre class="code"><code>some **bold** words and')
+    lines = MAX_MARKDOWN // len(line)
+    assert f"{len(text) - lines * len(line) - MAX_PLAIN:,} more characters" in note
+
+
+@pytest.mark.parametrize("size", [7, 997, 20_000, 200_000])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "some *words* in a paragraph of some length\n\n",
+        "- an item of a list\n",
+        "x",
+        "# A heading of some length\n",
+    ],
+)
+def test_a_text_beyond_the_bound_streams_to_the_same(size, line):
+    """However it arrives: the end of Markdown depends on the text alone."""
+    text = (line * MAX_PLAIN)[: MAX_MARKDOWN + MAX_PLAIN + 500]
+    stream, now = Stream(), itertools.count()
+    for start in range(0, len(text), size):
+        stream.pending.append(text[start : start + size])
+        if size > 100 or start % 3_500 == 0:
+            stream.advance(next(now))
+            assert len(stream.raw) <= MAX_MARKDOWN + MAX_PLAIN
+    stream.close(text)
+    same = stream.blocks == blocks(text)
+    assert same
+
+
+def test_a_text_that_sends_the_parser_to_and_fro_is_shown_as_it_was_written():
+    """A table of 10,000 columns and rows is 100 million cells to a parser."""
+    text = "|a" * 3_000 + "\n" + "|-" * 3_000 + "\n" + "a\n" * 5_000
+    assert blocks(text)[0].startswith('<pre class="code"><code>|a|a')
+
+
+@pytest.mark.parametrize("unit", ["a\rb\n", " ", "\r", "1%|", "a\n"])
+def test_a_write_of_a_tool_is_taken_in_a_few_pieces(unit):
+    """However many lines it has: each piece is an event that everybody hears."""
+    heard: list[object] = []
+    output = CallOutput("c", heard.append)
+    stream = capture._Stream("stdout", io.StringIO())
+    stream._take(output, "\r" + unit * 50_000)
+    assert len(heard) <= 2

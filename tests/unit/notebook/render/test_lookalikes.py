@@ -1,0 +1,163 @@
+"""What a person approves cannot be taken for something else: look-alikes are marked and named."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from nbagent.core.base.events import CallRequested, Interrupted, ModelResponded, RunStarted
+from nbagent.core.base.messages import user
+from nbagent.notebook.render import facts, lookalikes, plain, static
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.view.question_kinds import Types
+from nbagent.notebook.view.view import RunView
+from tests.unit.notebook.render.test_bounds import grows
+
+CYRILLIC_A = "\u0430"
+ODD = {
+    f"payp{CYRILLIC_A}l": f"Cyrillic {CYRILLIC_A}",
+    "pay to \u0440\u0430\u0443\u0440\u0430\u04cf.com": "Cyrillic \u0440",
+    "G\u039fOGLE": "Greek \u039f",
+    "\uff50aypal": "Fullwidth \uff50",
+    "\U0001d429aypal": "mathematical bold small p \U0001d429",
+    "\uff11\uff12": "fullwidth digit one \uff11",
+    "10\u00a0000": "no-break space",
+    "a\u2003b": "em space",
+    "a\u2215b": "division slash \u2215",
+    "rm\u2011rf": "non-breaking hyphen \u2011",
+    " x": "a space at the beginning",
+    "x  ": "2 spaces at the end",
+    "rm -rf /tmp\n": "a line break at the end",
+}
+PLAIN = [
+    "paypal",
+    "na\u00efve caf\u00e9 \u00df",
+    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043a\u0430\u043a \u0434\u0435\u043b\u0430?",
+    "Hello \u041c\u043e\u0441\u043a\u0432\u0430 and \u0410\u043d\u043d\u0430",
+    "\u0394t = 3 \u03bcm, \u03c3\u00b2",
+    "\u6f22\u5b57 kana \u3042 \ud55c\uad6d\uc5b4",
+    "\u05e2\u05d1\u05e8\u05d9\u05ea abc",
+    "a \u2013 b \u2014 c\u2026 \u201cq\u201d m\u00b2 \u20ac",
+    "line one\n    line two\n",
+    "e\u0301\u0302 Vi\u1ec7t",
+    "user_\u6f22",
+]
+
+
+@pytest.mark.parametrize("text", ODD, ids=ascii)
+def test_what_looks_like_something_else_is_named(text):
+    """Letters of another script, spaces that are none, signs that are not the keyboard's, blanks at the ends."""
+    (fact,) = facts.facts_of({"to": text}, approved=True)
+    assert ODD[text] in fact.remark.split(", ")
+    assert "".join(fact.parts) == fact.value == text
+    assert len(fact.parts) >= 3
+
+
+@pytest.mark.parametrize("text", PLAIN, ids=ascii)
+def test_ordinary_text_of_any_language_is_left_alone(text):
+    """What is plain looks as it always did."""
+    (fact,) = facts.facts_of({"to": text}, approved=True)
+    assert (fact.value, fact.parts, fact.remark) == (text, [], "")
+
+
+TYPES = [
+    (1, "1"),
+    ("1", '"1"'),
+    (True, "true"),
+    ("true", '"true"'),
+    (None, "null"),
+    ("null", '"null"'),
+    ("", '""'),
+    ("  ", '"  "'),
+    ('"1"', '"\\"1\\""'),
+    ("-1.5e3", '"-1.5e3"'),
+    ("one", "one"),
+    ("1 apple", "1 apple"),
+    ("2026-01-02", "2026-01-02"),
+]
+
+
+@pytest.mark.parametrize(("value", "shown"), TYPES, ids=repr)
+def test_a_text_is_not_taken_for_a_number_or_nothing(value, shown):
+    """A text that would read as another value of JSON stands in quotes."""
+    (fact,) = facts.facts_of({"a": value}, approved=True)
+    assert fact.value == shown
+
+
+def test_a_text_of_json_is_said_to_be_a_text():
+    """It is shown as it is, with its lines."""
+    (fact,) = facts.facts_of({"body": '{"a": 1}'}, approved=True)
+    assert (fact.value, fact.remark) == ('{"a": 1}', "text, not JSON")
+    (fact,) = facts.facts_of({"body": {"a": 1}}, approved=True)
+    assert fact.remark == ""
+
+
+def test_no_two_values_of_different_types_are_shown_alike():
+    """Whatever they are, and whatever texts are made of what is shown of them."""
+    values: list[object] = [1, 1.5, True, False, None, "", " ", "a", '"', [], {}, [1], {"a": 1}]
+    for _ in range(3):
+        shown = [facts.facts_of({"a": value}, approved=True)[0] for value in values]
+        values += [fact.value for fact in shown]
+    seen: dict[tuple[str, bool], str] = {}
+    for value in values:
+        (fact,) = facts.facts_of({"a": value}, approved=True)
+        key = (fact.value, "text, not JSON" in fact.remark)
+        assert seen.setdefault(key, repr(value)) == repr(value)
+
+
+def test_marks_on_one_letter_are_counted_beyond_the_third():
+    """A tower of them would cover the lines around it."""
+    assert reveal("e" + "\u0301" * 3) == "e" + "\u0301" * 3
+    assert reveal("e" + "\u0301" * 40 + "x") == "e" + "\u0301" * 3 + "⟨37 more marks⟩x"
+
+
+class Transfer(BaseModel):
+    """What a tool takes."""
+
+    to: str
+    amount: int = 9_999
+    memo: str | None = None
+
+
+def asked(editable):
+    """A run that asks about a call that leaves something out."""
+    view = RunView("r", types_of=lambda _name: Types(input=Transfer))
+    call = CallRequested(id="c", name="pay", input={"to": f"p{CYRILLIC_A}ul "})
+    view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("hi")], max_turns=3))
+    view.apply(ModelResponded(at=1, text="", calls=(call,)))
+    view.apply(
+        Interrupted(
+            at=2, id="i", call_id="c", tool_name="pay", kind="approval",
+            expects="edit" if editable else "approval", editable=editable, input=call.input,
+        )
+    )  # fmt: skip
+    return view.snapshot()
+
+
+def test_an_approval_marks_and_names_it_live_static_and_as_text():
+    """And it shows what the tool takes for what the model left out."""
+    snapshot = asked(editable=False)
+    form = snapshot.items[-1]
+    assert [(f.label, f.value, f.remark) for f in form.facts][1:] == [
+        ("amount", "9999", "left out: the default")
+    ]
+    html = static.render(snapshot, style=False)
+    remark = f"Cyrillic {CYRILLIC_A}, a space at the end"
+    assert f'p<mark title="{remark}">{CYRILLIC_A}</mark>ul<mark title="{remark}"> </mark>' in html
+    assert f'<small class="nba-odd" dir="auto">{remark}</small>' in html
+    assert f"to: p{CYRILLIC_A}ul  ({remark})" in plain.render(snapshot)
+
+
+def test_a_form_of_the_input_says_it_above_the_fields():
+    """A field cannot mark a part of what is typed in it."""
+    note = asked(editable=True).items[-1].note
+    assert f"Look closely at to: Cyrillic {CYRILLIC_A}, a space at the end." in note
+
+
+@pytest.mark.parametrize(
+    "unit", [" ", "\u00a0", CYRILLIC_A, f"a{CYRILLIC_A} ", "\uff50", "\u0301", "\n", "[", "1"]
+)
+def test_looking_for_it_is_linear(unit):
+    """A value of any size, with whatever is in it."""
+    assert grows(lambda text: facts.facts_of({"a": text}, approved=True), unit, 20_000) < 11
+    assert len(lookalikes.found(unit * 1_000)) <= lookalikes.MAX_FOUND

@@ -48,6 +48,12 @@ class _Pace:
             self._next = at + SHARED_PACE
             return at
 
+    def give_back(self, at: float) -> None:
+        """The patch at this time is not needed; another run may have it, if it is the last one given."""
+        with self._lock:
+            if self._next == at + SHARED_PACE:
+                self._next = at
+
 
 _pace = _Pace()
 
@@ -60,6 +66,8 @@ class RunCard(Card):
         self._session = session_of(run)
         self.view = RunView(run.id, types_of=partial(_types, run))
         self._flush_at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        """Of the next patch; touched on the run's loop only."""
         self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
         """By interrupt id; touched on the run's loop only."""
@@ -84,6 +92,8 @@ class RunCard(Card):
         """Follow the run no more."""
         self.run.unsubscribe(self._heard)
         self._settle_all()
+        if self._timer is not None:
+            self._timer.cancel()  # else the loop would hold the card until then
 
     def __repr__(self) -> str:
         return f"RunCard({self.run!r})"
@@ -124,6 +134,8 @@ class RunCard(Card):
             self._follow_question(heard)
             if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
                 self._push()
+                if self._flush_at is not None:
+                    _pace.give_back(self._flush_at)
             elif self._flush_at is None:
                 self._plan()
 
@@ -136,7 +148,7 @@ class RunCard(Card):
 
     def _wait_to_flush(self, loop: Any, delay: float) -> None:
         if delay > 0:
-            loop.call_later(delay, self._flush)
+            self._timer = loop.call_later(delay, self._flush)
         else:
             self._flush()
 

@@ -87,7 +87,7 @@ async def test_runs_that_are_kept_share_one_file_and_are_small(
         after = await memory_after(60)
     finally:
         tracemalloc.stop()
-    assert (after - before) / 60 < 22_000  # 19 kB, and something for other versions of Python
+    assert (after - before) / 60 < 25_000  # 19 kB, and something for other versions of Python
     assert len(os.listdir("/proc/self/fd")) <= files
     assert all(run.status == "completed" for run in kept)
 

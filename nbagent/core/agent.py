@@ -21,12 +21,12 @@ from .arguments import (
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
-from .base.messages import load
+from .base.messages import load, user
 from .base.model import Model
 from .engine.driver import Driver
 from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
-from .journal.memory import MemoryStore
+from .journal.memory import default_store
 from .run.answers import interrupts_of
 from .run.generate import Pending, Response, replies_of, response_of, say, settle
 from .run.result import Result
@@ -42,8 +42,6 @@ from .tools.tool import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_default_store = MemoryStore()
 
 
 class Agent:
@@ -100,7 +98,7 @@ class Agent:
         self.remembered: list[Rule] = []
         """Approvals that a person said to remember; take one out to be asked again."""
         self.on_tool_error = on_tool_error
-        self.store: Store = _default_store if store is None else checked_store(store)
+        self.store: Store = default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
         self._last_spec: RunSpec | None = None
         local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
@@ -181,7 +179,7 @@ class Agent:
             RunNotFinished: the run before has not ended.
         """
         given = Options(after, pending, store, answers, attended, show, on_rerun)
-        return launch(self._spec(self.tools), prompt, self._stored(given))
+        return launch(self._spec(self.tools), user(checked_prompt(prompt)), self._stored(given))
 
     def run_sync(
         self,
@@ -200,7 +198,8 @@ class Agent:
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
         given = Options(after, pending, store, answers, attended, show, on_rerun)
-        return launch_and_wait(self._spec(self.tools), prompt, self._stored(given))
+        first = user(checked_prompt(prompt))
+        return launch_and_wait(self._spec(self.tools), first, self._stored(given))
 
     def _stored(self, options: Options) -> Options:
         """The options with this agent's store, where they name none."""

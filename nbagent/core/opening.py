@@ -12,6 +12,7 @@ from .base.errors import Conflict, InvalidAnswer, NotPending, StoreError, UsageE
 from .base.events import Interrupted, StoredEvent
 from .base.interrupts import Respond, token_digest
 from .call.threads import run_in_thread
+from .flow import Flow
 from .journal.journal import Journal, Store
 from .run.result import Receipt
 from .run.run import Run
@@ -20,7 +21,11 @@ from .run.session import Session, open_sessions
 
 
 def answer_external(
-    token: str, value: Any, *, agent: Agent | None = None, store: Store | None = None
+    token: str,
+    value: Any,
+    *,
+    agent: Agent | Flow[..., Any] | None = None,
+    store: Store | None = None,
 ) -> Receipt:
     """Answer the interrupt that waits for this token, and let its run go on; from any thread.
 
@@ -65,7 +70,7 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
     return None
 
 
-def _stored(agent: Agent, store: Store | None, known: set[str]) -> list[Journal]:
+def _stored(agent: Agent | Flow[..., Any], store: Store | None, known: set[str]) -> list[Journal]:
     place = agent.store if store is None else store
     journals = []
     for run_id in place.run_ids():
@@ -108,7 +113,7 @@ def _interrupts(events: list[StoredEvent]) -> list[Interrupted]:
 async def open_run(
     run_id: str,
     *,
-    agent: Agent,
+    agent: Agent | Flow[..., Any],
     store: Store | None = None,
     answers: Answers = None,
     attended: bool | None = None,
@@ -122,7 +127,7 @@ async def open_run(
 
     Args:
         run_id: ``run.id`` of the run.
-        agent: whose model and tools go on with it.
+        agent: whose model and tools go on with it; the flow, for a run of one.
         store: where its journal is; the agent's by default.
         answers: as in ``Agent.run``; also for what waits already.
         attended: whether a person can answer; detected by default.

@@ -217,6 +217,7 @@ class Head(_Wire):
     started_at: float
     turns: int = 0
     max_turns: int = 20
+    """0 where no model answers, as in a flow."""
     tokens: int = 0
     cost: float | None = None
     questions: int = 0

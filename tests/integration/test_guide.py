@@ -25,6 +25,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "Done.",
         "Sent. mail to ada (logged)",
         "3 nights at Stella, Rome",
+        "['name', 'age']",
         "You are in. False",
         "boss ▸ banker ▸ transfer",
         "All settled.",

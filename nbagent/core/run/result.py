@@ -26,6 +26,8 @@ class Result:
     usage: Usage
     calls: dict[str, list[Call]] = field(default_factory=dict, compare=False)
     """The tool calls by tool name, in order, as ``run.calls`` has them."""
+    finish_reason: str = "stop"
+    """Why the last model response ended, as a ``Response`` says it."""
 
     def __str__(self) -> str:
         return self.text

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import check_rules, checked_store
 from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterrupts, UsageError
-from nbagent.core.base.messages import Message, user
+from nbagent.core.base.messages import Message, text_of
 from nbagent.core.call.threads import private_loop
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.state.pause_record import closed_messages
@@ -50,38 +50,38 @@ class Options:
         check_answers(self.answers, spec.tools)
 
 
-def launch(spec: RunSpec, prompt: str, options: Options) -> Run:
+def launch(spec: RunSpec, first: Message, options: Options) -> Run:
     """Start a run; or send the prompt in the run before, where it is to be queued there.
 
     Args:
         spec: the agent's; its store is the options'.
-        prompt: what to do.
+        first: the prompt; or a flow's call.
         options: the rest of what it was asked for.
     """
-    run, begin = _prepared(spec, prompt, options, blocking=False)
+    run, begin = _prepared(spec, first, options, blocking=False)
     begin()
     return run
 
 
-def launch_and_wait(spec: RunSpec, prompt: str, options: Options) -> Result:
+def launch_and_wait(spec: RunSpec, first: Message, options: Options) -> Result:
     """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
-    run, begin = _prepared(spec, prompt, options, blocking=True)
+    run, begin = _prepared(spec, first, options, blocking=True)
     with session_of(run).stopped_by_keyboard():
         begin()
         return run.wait()
 
 
 def _prepared(
-    spec: RunSpec, prompt: str, options: Options, *, blocking: bool
+    spec: RunSpec, first: Message, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
     """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
     options.check(spec)
-    text, after = checked_prompt(prompt), options.after
-    if after is not None and options.pending == "queue" and session_of(after).queue(text):
+    after = _checked_after(options.after)
+    if after is not None and options.pending == "queue" and session_of(after).queue(text_of(first)):
         return after, lambda: None
     if after is not None and options.pending == "reject":
         session_of(after).dismiss()
-    messages = [*_history(after), user(text)]
+    messages = [*_history(after), first]
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if blocking else host.loop(attended=attended)
@@ -100,6 +100,12 @@ def _prepared(
 
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+    if journal.state.flow != (spec.model is None):
+        kind = "flow" if journal.state.flow else "agent"
+        raise UsageError(
+            f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}: open it with that "
+            f"as agent=, not with {spec.agent!r}"
+        )
     for call in journal.state.calls.values():
         if call.status == "ready" and call.resumed is not None and call.name not in spec.tools:
             raise ToolError(
@@ -139,11 +145,24 @@ def checked_prompt(prompt: Any) -> str:
     return prompt
 
 
+def _checked_after(after: Any) -> Run | None:
+    """A run that a prompt may go on with, or None.
+
+    Raises:
+        UsageError: it is something else, or a flow's run.
+    """
+    if after is None:
+        return None
+    if not isinstance(after, Run):
+        raise UsageError(f"after= takes a run, not {after!r:.80}")
+    if session_of(after).spec.model is None:
+        raise UsageError(f"{after!r} is a flow's, and a flow has no conversation to go on with")
+    return after
+
+
 def _history(after: Run | None) -> tuple[Message, ...]:
     if after is None:
         return ()
-    if not isinstance(after, Run):
-        raise UsageError(f"after= takes a run, not {after!r:.80}")
     if after.interrupts:
         raise UnansweredInterrupts(
             f"{after!r} still asks: {', '.join(i.tool_name for i in after.interrupts)}; "

@@ -214,6 +214,7 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
         limit=event.max_turns,
         position=state.position + 1,
         agent=event.agent,
+        flow=event.flow,
     )
 
 
@@ -262,7 +263,8 @@ def _tool_started(state: RunState, event: ToolStarted) -> RunState:
 
 def _step_finished(state: RunState, event: StepFinished) -> RunState:
     call = state.calls[event.call_id]
-    return _with_call(state, evolve(call, steps={**call.steps, event.name: event.value}))
+    done = {} if event.error is not None else {event.name: event.value}
+    return _with_call(state, evolve(call, steps={**call.steps, **done}))
 
 
 def _tool_finished(state: RunState, event: ToolFinished) -> RunState:

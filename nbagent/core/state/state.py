@@ -219,6 +219,8 @@ class RunState:
     final: Part | None = None
     """The answer of the tool that ends the run, as ``{"output": …}``."""
     outcome: RunEnd | None = None
+    flow: bool = False
+    """Whether it has no model, so that its one call is all of it."""
 
     @property
     def asks(self) -> bool:
@@ -242,6 +244,11 @@ class RunState:
     def open(self) -> list[Interrupted]:
         """The interrupts that take an answer: none once the run has ended."""
         return [] if self.outcome else self.pending
+
+    @property
+    def why_finished(self) -> str:
+        """Why there is an answer: ``stop``, or what the model said of its last response."""
+        return "stop" if self.final is not None else self.finish_reason
 
     @property
     def text(self) -> str:

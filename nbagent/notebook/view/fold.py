@@ -27,7 +27,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.state.fold import apply
 from nbagent.core.state.next_step import CallModel, next_step
-from nbagent.core.state.state import CallState, RunState
+from nbagent.core.state.state import CallState, RunEnd, RunState
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -84,7 +84,7 @@ class Fold:
             case ToolStarted():
                 self._tool_started(event)
             case StepFinished():
-                pass  # it saves a later attempt work, and shows in nothing
+                self._step_finished(event)
             case ToolFinished():
                 self._tool_finished(event)
             case Interrupted():
@@ -130,6 +130,8 @@ class Fold:
         agent.name = reveal(event.agent)
         if not event.scope:
             self.frame.started(event.at, event.messages)
+            for call in self.state.calls.values() if event.flow else ():
+                self.frame.flow_started(call.input)
         if state is not None:
             self._draw_open_turn(state, event.scope, event.at)
 
@@ -174,9 +176,20 @@ class Fold:
                 tone="plain",
             )
             self._record(drawn, unanswered)
-        last = _last_item(event, self.state.text, self._name_of)
+        last = _last_item(self._shown_end(event), self.state.text, self._name_of)
         if last is not None:
             self._board.add(root.entries, last)
+
+    def _shown_end(self, event: RunEnd) -> RunEnd:
+        """The end, with what a flow returned in the place of its text: as code, or in its row where that is rich."""
+        if not (self.state.flow and isinstance(event, RunCompleted)):
+            return event
+        turn = self._board.root.last_turn
+        if turn is not None and any(call.is_rich for call in turn.calls):
+            return event.model_copy(update={"text": ""})
+        if isinstance(event.output, dict | list):
+            return event.model_copy(update={"text": facts.code_block(event.output)})
+        return event
 
     def _end_calls(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
         for call in self._open_calls():
@@ -184,6 +197,7 @@ class Fold:
             call.ended_as = "failed" if failed else "cancelled"
             if call.state == "running":
                 call.stopped(event.at, "preparing")
+            self._board.drop_steps(call)
             self._touch(call)
 
     def _retried(self, event: RunRetried) -> None:
@@ -265,6 +279,7 @@ class Fold:
                 else self._board.new_call(agent, turn)
             )
             call.requested(requested.name, requested.proposed, requested.raw)
+            call.is_last = self.state.flow and agent is self._board.root
             agent.open_calls[requested.id] = call
             self._board.touch(call)
 
@@ -298,6 +313,13 @@ class Fold:
             self._strip.start(call.key, "tool", event.at)
             self._board.touch(call)
 
+    def _step_finished(self, event: StepFinished) -> None:
+        call = self._board.call(event.scope, event.call_id)
+        if call is not None:
+            step = self._board.step(call, event.name)
+            step.ended(event)
+            self._board.put_last(call, step)
+
     def _tool_finished(self, event: ToolFinished) -> None:
         call = self._board.call(event.scope, event.call_id)
         if call is not None:
@@ -307,6 +329,7 @@ class Fold:
     def _close_call(self, event: ToolFinished | Resolved) -> None:
         """The call has its result."""
         call = self._board.agent(event.scope).open_calls.pop(event.call_id)
+        self._board.drop_steps(call)
         self._touch(call)
         self._strip.stop(call.key, event.at)
 
@@ -326,6 +349,8 @@ class Fold:
             call.shows(event.printed, event.displays)
             self._strip.stop(call.key, event.at)
             self._board.touch(call)
+            if event.ask is None:  # else the body goes on, with other steps maybe
+                self._board.drop_steps(call)
         drawn = DrawnQuestion(question, event, agent, call, FixedNode(grouped(item, question)))
         self.questions[event.id] = drawn
         self._strip.start(item.key, "wait", event.at)

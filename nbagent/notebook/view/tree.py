@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbagent.core.base.events import Interrupted
+from nbagent.core.base.events import Interrupted, ToolFinished
 
-from .items import CallNode, FixedNode, Node, ReasoningNode, TextNode
+from .items import CallNode, FixedNode, Node, ReasoningNode, StepNode, TextNode
 from .questions import Question
 
 
@@ -46,15 +46,28 @@ class Call(CallNode):
     def __init__(self, key: str, path: str) -> None:
         super().__init__(key, path)
         self.below: list[Turn | Node] = []
-        """Its questions and their records."""
+        """Its steps, its questions and their records, in the order in which they came."""
+        self.steps: dict[str, StepNode] = {}
+        """Its steps, by name."""
         self.inner: Agent | None = None
+        self.is_last = False
+        """Whether it stands below all that is its own: a flow's result is what it ends with."""
+
+    def finished(self, event: ToolFinished) -> None:
+        """The call has its result; a flow's as text stands below it, and is not told twice."""
+        super().finished(event)
+        if self.is_last and not event.error:
+            self._result = None
 
     def walk(self) -> Iterator[Node]:
-        """The call, then what stands below it."""
-        yield self
+        """The call and what stands below it."""
+        if not self.is_last:
+            yield self
         yield from walk(self.below)
         if self.inner is not None:
             yield from self.inner.walk()
+        if self.is_last:
+            yield self
 
 
 class Agent:

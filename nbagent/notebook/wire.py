@@ -127,6 +127,7 @@ class FormItem(_Wire):
     call: str
     """The key of the call it belongs to, or empty."""
     tool: str
+    """Who asks; empty where the header says it."""
     path: str = ""
     title: str
     """The metadata's message, or a sentence that names the tool."""

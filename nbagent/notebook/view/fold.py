@@ -344,6 +344,8 @@ class Fold:
         call = agent.open_calls.get(event.call_id)
         question = Question.of(event, self._types_of(event.tool_name))
         item = question.item(f"q:{event.id}", "" if call is None else call.key, agent.path)
+        if call is not None and call.is_last:
+            item = item.model_copy(update={"tool": ""})  # the header has its name
         if call is not None:
             call.stopped(event.at, "waiting")
             call.shows(event.printed, event.displays)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nbagent.core.base.events import Interrupted, ToolFinished
+from nbagent.notebook.wire import CallItem
 
 from .items import CallNode, FixedNode, Node, ReasoningNode, StepNode, TextNode
 from .questions import Question
@@ -52,6 +53,11 @@ class Call(CallNode):
         self.inner: Agent | None = None
         self.is_last = False
         """Whether it stands below all that is its own: a flow's result is what it ends with."""
+
+    def wire(self) -> CallItem:
+        """The item with all that is known of it; a flow's input stands in the header."""
+        item = super().wire()
+        return item.model_copy(update={"brief": ""}) if self.is_last else item
 
     def finished(self, event: ToolFinished) -> None:
         """The call has its result; a flow's as text stands below it, and is not told twice."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar, cast
@@ -21,6 +20,7 @@ from .arguments import (
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
+from .base.keywords import caller, tells
 from .base.messages import load
 from .base.model import Model
 from .engine.driver import Driver
@@ -68,6 +68,7 @@ class Agent:
         store: where journals are kept; this process's memory by default.
     """
 
+    @tells("nb.Agent")
     def __init__(  # noqa: PLR0913 - the product's front door, keyword-only
         self,
         model: str | Model,
@@ -103,7 +104,7 @@ class Agent:
         self.store: Store = _default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
         self._last_spec: RunSpec | None = None
-        local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
+        local_names = caller().f_locals  # types of the defining scope
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             self.add(as_tool(one, local_names))
 
@@ -118,7 +119,7 @@ class Agent:
         Raises:
             ToolError: another tool has that name.
         """
-        made = cast("Tool[P, R]", as_tool(one, sys._getframe(1).f_locals))  # noqa: SLF001
+        made = cast("Tool[P, R]", as_tool(one, caller().f_locals))
         known = self.tools.get(made.name)
         if known is not None and known is not made and not (_in_main(known) and _in_main(made)):
             raise ToolError(f"{self!r} has a tool {made.name!r} already")
@@ -130,6 +131,7 @@ class Agent:
         """Makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
         return ToolMaker(self.add)
 
+    @tells("agent.as_tool")
     def as_tool(self, *, name: str | None = None, description: str = "") -> Tool[..., Any]:
         """This agent as a tool of another: it gets a prompt, and its answer is the result.
 
@@ -149,6 +151,7 @@ class Agent:
 
     # --- live
 
+    @tells("agent.run")
     def run(
         self,
         prompt: str,
@@ -183,6 +186,7 @@ class Agent:
         given = Options(after, pending, store, answers, attended, show, on_rerun)
         return launch(self._spec(self.tools), prompt, self._stored(given))
 
+    @tells("agent.run_sync")
     def run_sync(
         self,
         prompt: str,
@@ -212,6 +216,7 @@ class Agent:
 
     # --- step by step
 
+    @tells("agent.generate")
     async def generate(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: str | None = None,
@@ -248,7 +253,7 @@ class Agent:
             UsageError: nothing to do, or answers that do not fit; nothing ran.
             RunError: the model or a tool failed; ``error.messages`` is the history to resume from.
         """
-        spec = self._spec(self._chosen(tools, sys._getframe(1).f_locals))  # noqa: SLF001
+        spec = self._spec(self._chosen(tools, caller().f_locals))
         check_rules(spec, self.tools)
         check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)
@@ -318,6 +323,10 @@ class Agent:
 
 
 def _model(model: str | Model) -> Model:
+    if isinstance(model, type):
+        raise UsageError(
+            f"a model is an instance, and {model.__name__} is a class: give {model.__name__}(…)"
+        )
     if not isinstance(model, str):
         if not hasattr(model, "stream"):
             raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")

@@ -11,6 +11,7 @@ from .arguments import checked_store
 from .base.errors import Conflict, InvalidAnswer, NotPending, StoreError, UsageError
 from .base.events import Interrupted, StoredEvent
 from .base.interrupts import Respond, token_digest
+from .base.keywords import tells
 from .call.threads import run_in_thread
 from .journal.journal import Journal, Store
 from .run.result import Receipt
@@ -19,6 +20,7 @@ from .run.scripted_answers import Answers
 from .run.session import Session, open_sessions
 
 
+@tells("nb.answer_external")
 def answer_external(
     token: str, value: Any, *, agent: Agent | None = None, store: Store | None = None
 ) -> Receipt:
@@ -105,6 +107,7 @@ def _interrupts(events: list[StoredEvent]) -> list[Interrupted]:
     return [event for event in events if isinstance(event, Interrupted)]
 
 
+@tells("nb.open_run")
 async def open_run(
     run_id: str,
     *,

@@ -21,6 +21,7 @@ from pydantic_core import to_jsonable_python
 
 from .amounts import amount
 from .errors import InvalidAnswer
+from .keywords import tells
 from .messages import Json, canonical, dumps, freeze, storable
 from .secrets import sealed_json
 
@@ -106,6 +107,7 @@ class Interrupt(BaseException):
     middleware lets it pass.
     """
 
+    @tells("nb.Interrupt")
     def __init__(
         self,
         metadata: Any = None,

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, ove
 from pydantic import TypeAdapter
 
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
+from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Ask, Choose, Confirm
 from nbagent.core.base.secrets import SecretSchema
@@ -88,6 +89,7 @@ class ToolContext:
         self._asked = 0
         self._token: str | None = None
 
+    @tells("ctx.interrupt")
     def interrupt(
         self,
         metadata: Any = None,
@@ -146,6 +148,7 @@ class ToolContext:
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Coroutine[Any, Any, Any]: ...
+    @tells("ctx.ask")
     def ask(
         self,
         metadata: Any,
@@ -201,6 +204,7 @@ class ToolContext:
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Any: ...
+    @tells("ctx.ask_sync")
     def ask_sync(
         self,
         metadata: Any,

@@ -18,6 +18,7 @@ from typing import Any, Never, Protocol, TypeAlias, TypeVar
 from nbagent.core.base.amounts import amount, checked_amount
 from nbagent.core.base.errors import Rejected
 from nbagent.core.base.interrupts import Interrupt, Resumed, value_as
+from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import Json
 
 T = TypeVar("T")
@@ -110,6 +111,7 @@ class Retry:
         delay: seconds before the second try; doubled for each further one.
     """
 
+    @tells("nb.Retry")
     def __init__(
         self,
         times: int = 3,

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.interrupts import digest_of
+from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import Json, canonical, dumps
 
 Verdict = Literal["allow", "review", "deny"]
@@ -73,6 +74,7 @@ class Judgement(NamedTuple):
     text: str | None = None
 
 
+@tells("nb.allow")
 def allow(pattern: str, *, when: Callable[[Any], bool] | None = None) -> Rule:
     """Let matching tools run without asking.
 
@@ -86,6 +88,7 @@ def allow(pattern: str, *, when: Callable[[Any], bool] | None = None) -> Rule:
     return Rule("allow", _name(pattern), _checked(when))
 
 
+@tells("nb.review")
 def review(
     pattern: str,
     *,
@@ -108,6 +111,7 @@ def review(
     return Rule("review", _name(pattern), _checked(when), names, message)
 
 
+@tells("nb.deny")
 def deny(
     pattern: str, *, when: Callable[[Any], bool] | None = None, reason: str | None = None
 ) -> Rule:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from nbagent.core.base.amounts import checked_amount
+from nbagent.core.base.keywords import tells_made
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.model import Model, ToolSpec
 
@@ -45,6 +46,9 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("tokens", "cost", "seconds"):
             checked_amount(f"Budget({name}=…)", getattr(self, name), optional=True)
+
+
+tells_made(Budget, "nb.Budget")
 
 
 class Inner(NamedTuple):

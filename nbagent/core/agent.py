@@ -152,7 +152,7 @@ class Agent:
     # --- live
 
     @tells("agent.run")
-    def run(
+    def run(  # noqa: PLR0913 - as generate
         self,
         prompt: str,
         *,
@@ -163,6 +163,7 @@ class Agent:
         attended: bool | None = None,
         show: bool = True,
         on_rerun: Literal["cancel", "keep"] = "cancel",
+        context: Any = None,
     ) -> Run:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
@@ -178,16 +179,17 @@ class Agent:
             attended: whether a person can answer; detected by default.
             show: whether the card appears at once.
             on_rerun: what becomes of a waiting run that the same cell started before.
+            context: any object, for tools (``ctx.context``) and conditions; in memory alone.
 
         Raises:
             UnansweredInterrupts: the run before still asks something.
             RunNotFinished: the run before has not ended.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun)
+        given = Options(after, pending, store, answers, attended, show, on_rerun, context)
         return launch(self._spec(self.tools), prompt, self._stored(given))
 
     @tells("agent.run_sync")
-    def run_sync(
+    def run_sync(  # noqa: PLR0913 - as generate
         self,
         prompt: str,
         *,
@@ -198,12 +200,13 @@ class Agent:
         attended: bool | None = None,
         show: bool = True,
         on_rerun: Literal["cancel", "keep"] = "cancel",
+        context: Any = None,
     ) -> Result:
         """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun)
+        given = Options(after, pending, store, answers, attended, show, on_rerun, context)
         return launch_and_wait(self._spec(self.tools), prompt, self._stored(given))
 
     def _stored(self, options: Options) -> Options:
@@ -231,6 +234,7 @@ class Agent:
         return_tool_calls: bool = False,
         max_turns: int | None = None,
         on_event: Callable[[RunEvent], None] | None = None,
+        context: Any = None,
     ) -> Response:
         """Go on until nothing can without an answer: the classic interrupt loop.
 
@@ -248,12 +252,15 @@ class Agent:
             return_tool_calls: whether to stop at tool calls instead of running them.
             max_turns: instead of the agent's.
             on_event: hears every event and delta as it happens.
+            context: as in ``run``.
 
         Raises:
             UsageError: nothing to do, or answers that do not fit; nothing ran.
             RunError: the model or a tool failed; ``error.messages`` is the history to resume from.
         """
         spec = self._spec(self._chosen(tools, caller().f_locals))
+        if context is not None:
+            spec = replace(spec, context=context)
         check_rules(spec, self.tools)
         check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)

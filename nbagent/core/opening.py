@@ -116,6 +116,7 @@ async def open_run(
     answers: Answers = None,
     attended: bool | None = None,
     show: bool = True,
+    context: Any = None,
 ) -> Run:
     """A handle on a run that a store holds: paused, under way elsewhere, or ended.
 
@@ -130,6 +131,7 @@ async def open_run(
         answers: as in ``Agent.run``; also for what waits already.
         attended: whether a person can answer; detected by default.
         show: whether the card appears at once.
+        context: as in ``Agent.run``: none is stored.
 
     Raises:
         UsageError: the store has no such run.
@@ -138,5 +140,5 @@ async def open_run(
     """
     journal = Journal(run_id, agent.store if store is None else checked_store(store))
     await run_in_thread(journal.catch_up)
-    options = {"answers": answers, "attended": attended, "show": show}
+    options = {"answers": answers, "attended": attended, "show": show, "context": context}
     return agent._take_up(journal, **options)  # noqa: SLF001 - the engine's own door

@@ -71,7 +71,7 @@ class Attempt:
         self._journal = CallJournal(journal, self._stop)
         self._output = CallOutput(call.id, journal.emit, setup.scope)
         self._events = CallEvents(call, setup, self._output)
-        self._gate = Gate(call, journal.run_id, setup.spec)
+        self._gate = Gate(call, journal.run_id, setup.spec, lambda: journal.state.messages)
         self._bodies = call.attempt
         """How many bodies were started."""
         self._body: Body | None = None
@@ -313,6 +313,7 @@ class Attempt:
             resumed=carried.resumed,
             original_input=carried.original_input,
             state=carried.state,
+            context=self._setup.spec.context,
             waited=self._waited,
             still_runs=lambda: self.body_runs,
             may_repeat=partial(self._may_repeat, tool),
@@ -383,7 +384,7 @@ class Attempt:
         return value
 
     async def _behind_gate(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
-        review = self._gate.stops(tool, typed, input_)
+        review = await self._gate.stops(tool, typed, input_)
         if review is not None:
             self._stop.by(Pause("approval", review))
             raise review
@@ -439,6 +440,7 @@ class Attempt:
             output=self._output,
             carried=self._carried()._replace(resumed=_told(self.call.resumed)),
             asker=questions,
+            context=self._setup.spec.context,
         )
         try:
             value = await body.run(tool.arguments(typed, ctx))

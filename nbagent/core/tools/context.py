@@ -76,6 +76,7 @@ class ToolContext:
         output: CallOutput,
         carried: Carried,
         asker: Asker,
+        context: Any = None,
     ) -> None:
         self.call_id = call_id
         self.tool_name = tool_name
@@ -84,6 +85,8 @@ class ToolContext:
         self.resumed: Resumed | None = carried.resumed
         self.original_input: Json = carried.original_input
         self.state: Json = carried.state
+        self.context = context
+        """What the run was given as ``context=``; None where it was opened without."""
         self._output = output
         self._asker = asker
         self._asked = 0

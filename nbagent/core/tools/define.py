@@ -13,7 +13,7 @@ from nbagent.core.base.errors import ToolError
 from nbagent.core.base.keywords import caller, tells
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
-from .policy import Approval, is_plain_function
+from .policy import Approval, condition_misfit
 from .signature import Signature, signature_of
 from .tool import Tool, ToolOptions
 from .values import MAX_OUTPUT
@@ -74,7 +74,7 @@ class ToolMaker:
             fn: the function; its parameters are the input, its docstring tells the model what it does.
             name: what the model calls it; the function's name by default.
             description: instead of the docstring.
-            approval: whether a person is asked before it runs: True, or a predicate on the typed input
+            approval: whether a person is asked before it runs: True, or a condition as in ``nb.allow``
                 (one that raises asks). Rules of the agent's policy come first.
             editable: whether the form of that question may change the input: True, or names of inputs.
             final: whether the tool's answer ends the run.
@@ -92,11 +92,9 @@ class ToolMaker:
         """
         scope = caller().f_locals  # types of the defining scope
 
-        if not (isinstance(approval, bool) or is_plain_function(approval)):
-            raise ToolError(
-                "approval is True, False or a predicate on the input, a plain function and not "
-                f"async; this is {approval!r:.80}"
-            )
+        misfit = None if isinstance(approval, bool) else condition_misfit(approval)
+        if misfit is not None:
+            raise ToolError(f"approval= is True or False, or {misfit}")
         if isinstance(editable, str):
             raise ToolError(
                 f"editable is True, False or a list of input names, not {editable!r:.80}"

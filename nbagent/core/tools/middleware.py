@@ -37,6 +37,8 @@ class ToolCall:
     """What a restart carries; None on the first way."""
     original_input: Json = None
     state: Json = None
+    context: Any = None
+    """What the run was given as ``context=``."""
     waited: Callable[[], float] = float
     """Seconds that the call has waited for a person, up to now."""
     may_repeat: Callable[[], bool] = bool

@@ -81,6 +81,8 @@ class RunSpec:
     """Approvals that a person said to remember; the agent's own list."""
     middleware: Sequence[Middleware] = ()
     budget: Budget = Budget()
+    context: Any = field(default=None, compare=False, repr=False)
+    """What the run was given for its tools and conditions; in memory alone."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)

@@ -8,7 +8,7 @@ from pydantic_core import PydanticSerializationError
 
 from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
 from nbagent.core.base.events import Interrupted, ToolFinished, made
-from nbagent.core.base.interrupts import Interrupt, digest_of, token_digest
+from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, token_digest
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Choose, Edit, expected
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
@@ -95,6 +95,8 @@ class CallEvents(NamedTuple):
             Misuse: its metadata, state or default answer is no JSON, or leaves nothing to choose.
         """
         interrupt = pause.interrupt
+        around = pause.asker == "middleware"
+        kind: InterruptKind = "tool" if pause.asker == "middleware" else pause.asker
         if isinstance(interrupt.metadata, Choose):
             interrupt.metadata.check_askable()
         spec, expiry = self.setup.spec, interrupt.expiry
@@ -106,12 +108,13 @@ class CallEvents(NamedTuple):
             "id": spec.new_id(),
             "call_id": self.call.id,
             "tool_name": tool.name,
-            "kind": pause.kind,
+            "kind": kind,
+            "around": around,
             "input": input_,
             "metadata": stored(interrupt.metadata, "metadata", tool.name),
             "state": stored(interrupt.state, "state", tool.name, comes_back=True),
             "expects": expected(
-                pause.kind,
+                kind,
                 interrupt.metadata,
                 reply_schema=more.get("reply_schema"),
                 editable=editable,

@@ -23,6 +23,7 @@ class Carried(NamedTuple):
     """What a restart brings into a body."""
 
     resumed: Resumed | None = None
+    approved: Resumed | None = None
     original_input: Json = None
     state: Json = None
 
@@ -83,6 +84,9 @@ class ToolContext:
         self.attempt = attempt
         """How often the body was started, this time included."""
         self.resumed: Resumed | None = carried.resumed
+        """What a restart after the tool's own pause carries; None where it has not paused, or not been answered."""
+        self.approved: Resumed | None = carried.approved
+        """What a person's approval of this call carries, where a rule or ``approval=`` asked for one."""
         self.original_input: Json = carried.original_input
         self.state: Json = carried.state
         self.context = context

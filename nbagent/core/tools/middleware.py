@@ -34,7 +34,9 @@ class ToolCall:
     input: Any
     """The validated input: attributes by name."""
     resumed: Resumed | None = None
-    """What a restart carries; None on the first way."""
+    """What a restart carries after a pause of middleware, or else of the tool; None on the first way."""
+    approved: Resumed | None = None
+    """What a person's approval carries, where a rule or ``approval=`` asked for one."""
     original_input: Json = None
     state: Json = None
     context: Any = None

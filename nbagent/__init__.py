@@ -21,7 +21,7 @@ from .core.run.run import Run
 from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
 from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
-from .core.tools.policy import allow, deny, review
+from .core.tools.policy import CallView, allow, deny, review
 from .core.tools.spec import Budget
 from .core.tools.tool import ToolResult
 
@@ -31,6 +31,7 @@ __all__ = [
     "Agent",
     "Ask",
     "Budget",
+    "CallView",
     "Choose",
     "Confirm",
     "Conflict",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar, cast
@@ -21,6 +20,7 @@ from .arguments import (
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
+from .base.keywords import caller, tells
 from .base.messages import load, user
 from .base.model import Model
 from .engine.driver import Driver
@@ -66,6 +66,7 @@ class Agent:
         store: where journals are kept; this process's memory by default.
     """
 
+    @tells("nb.Agent")
     def __init__(  # noqa: PLR0913 - the product's front door, keyword-only
         self,
         model: str | Model,
@@ -101,7 +102,7 @@ class Agent:
         self.store: Store = default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
         self._last_spec: RunSpec | None = None
-        local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
+        local_names = caller().f_locals  # types of the defining scope
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             self.add(as_tool(one, local_names))
 
@@ -116,7 +117,7 @@ class Agent:
         Raises:
             ToolError: another tool has that name.
         """
-        made = cast("Tool[P, R]", as_tool(one, sys._getframe(1).f_locals))  # noqa: SLF001
+        made = cast("Tool[P, R]", as_tool(one, caller().f_locals))
         known = self.tools.get(made.name)
         if known is not None and known is not made and not (_in_main(known) and _in_main(made)):
             raise ToolError(f"{self!r} has a tool {made.name!r} already")
@@ -128,6 +129,7 @@ class Agent:
         """Makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
         return ToolMaker(self.add)
 
+    @tells("agent.as_tool")
     def as_tool(self, *, name: str | None = None, description: str = "") -> Tool[..., Any]:
         """This agent as a tool of another: it gets a prompt, and its answer is the result.
 
@@ -147,7 +149,8 @@ class Agent:
 
     # --- live
 
-    def run(
+    @tells("agent.run")
+    def run(  # noqa: PLR0913 - as generate
         self,
         prompt: str,
         *,
@@ -158,6 +161,7 @@ class Agent:
         attended: bool | None = None,
         show: bool = True,
         on_rerun: Literal["cancel", "keep"] = "cancel",
+        context: Any = None,
     ) -> Run:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
@@ -173,15 +177,17 @@ class Agent:
             attended: whether a person can answer; detected by default.
             show: whether the card appears at once.
             on_rerun: what becomes of a waiting run that the same cell started before.
+            context: any object, for tools (``ctx.context``) and conditions; in memory alone.
 
         Raises:
             UnansweredInterrupts: the run before still asks something.
             RunNotFinished: the run before has not ended.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun)
+        given = Options(after, pending, store, answers, attended, show, on_rerun, context)
         return launch(self._spec(self.tools), user(checked_prompt(prompt)), self._stored(given))
 
-    def run_sync(
+    @tells("agent.run_sync")
+    def run_sync(  # noqa: PLR0913 - as generate
         self,
         prompt: str,
         *,
@@ -192,12 +198,13 @@ class Agent:
         attended: bool | None = None,
         show: bool = True,
         on_rerun: Literal["cancel", "keep"] = "cancel",
+        context: Any = None,
     ) -> Result:
         """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun)
+        given = Options(after, pending, store, answers, attended, show, on_rerun, context)
         first = user(checked_prompt(prompt))
         return launch_and_wait(self._spec(self.tools), first, self._stored(given))
 
@@ -211,6 +218,7 @@ class Agent:
 
     # --- step by step
 
+    @tells("agent.generate")
     async def generate(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: str | None = None,
@@ -225,6 +233,7 @@ class Agent:
         return_tool_calls: bool = False,
         max_turns: int | None = None,
         on_event: Callable[[RunEvent], None] | None = None,
+        context: Any = None,
     ) -> Response:
         """Go on until nothing can without an answer: the classic interrupt loop.
 
@@ -242,12 +251,15 @@ class Agent:
             return_tool_calls: whether to stop at tool calls instead of running them.
             max_turns: instead of the agent's.
             on_event: hears every event and delta as it happens.
+            context: as in ``run``.
 
         Raises:
             UsageError: nothing to do, or answers that do not fit; nothing ran.
             RunError: the model or a tool failed; ``error.messages`` is the history to resume from.
         """
-        spec = self._spec(self._chosen(tools, sys._getframe(1).f_locals))  # noqa: SLF001
+        spec = self._spec(self._chosen(tools, caller().f_locals))
+        if context is not None:
+            spec = replace(spec, context=context)
         check_rules(spec, self.tools)
         check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)
@@ -317,6 +329,10 @@ class Agent:
 
 
 def _model(model: str | Model) -> Model:
+    if isinstance(model, type):
+        raise UsageError(
+            f"a model is an instance, and {model.__name__} is a class: give {model.__name__}(…)"
+        )
     if not isinstance(model, str):
         if not hasattr(model, "stream"):
             raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")

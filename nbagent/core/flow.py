@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
@@ -13,6 +12,7 @@ from pydantic_core import PydanticSerializationError
 from .arguments import checked_budget, checked_middleware, checked_rules, checked_store
 from .base.controls import escaped
 from .base.errors import UsageError
+from .base.keywords import caller, tells
 from .base.messages import Message, message
 from .base.secrets import plain_json
 from .journal.journal import Journal, Store
@@ -40,6 +40,7 @@ class RunOptions(TypedDict, total=False):
     attended: bool | None
     show: bool
     on_rerun: Literal["cancel", "keep"]
+    context: Any
 
 
 class Flow(Generic[P, R]):
@@ -91,7 +92,8 @@ class Flow(Generic[P, R]):
         """The same flow, whose runs have these options: ``clean.with_options(answers=[…]).run(…)``.
 
         Args:
-            options: ``store``, ``answers``, ``attended``, ``show``, ``on_rerun``, as for ``Agent.run``.
+            options: ``store``, ``answers``, ``attended``, ``show``, ``on_rerun``, ``context``, as for
+                ``Agent.run``.
         """
         known = RunOptions.__optional_keys__
         odd = [name for name in options if name not in known]
@@ -171,6 +173,7 @@ def flow(
     idempotent: bool = False,
     thread: bool = True,
 ) -> Callable[[Callable[P, R]], Flow[P, R]]: ...
+@tells("nb.flow")
 def flow(
     fn: Callable[P, R] | None = None,
     /,
@@ -203,7 +206,7 @@ def flow(
     Raises:
         ToolError: the function's signature cannot be a flow.
     """
-    local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
+    local_names = caller().f_locals  # types of the defining scope
 
     def make(function: Callable[P, R]) -> Flow[P, R]:
         made = flow_tool(function, local_names, name=name, idempotent=idempotent, thread=thread)

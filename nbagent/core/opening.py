@@ -11,6 +11,7 @@ from .arguments import checked_store
 from .base.errors import Conflict, InvalidAnswer, NotPending, StoreError, UsageError
 from .base.events import Interrupted, StoredEvent
 from .base.interrupts import Respond, token_digest
+from .base.keywords import tells
 from .call.threads import run_in_thread
 from .flow import Flow
 from .journal.journal import Journal, Store
@@ -20,6 +21,7 @@ from .run.scripted_answers import Answers
 from .run.session import Session, open_sessions
 
 
+@tells("nb.answer_external")
 def answer_external(
     token: str,
     value: Any,
@@ -110,6 +112,7 @@ def _interrupts(events: list[StoredEvent]) -> list[Interrupted]:
     return [event for event in events if isinstance(event, Interrupted)]
 
 
+@tells("nb.open_run")
 async def open_run(
     run_id: str,
     *,
@@ -118,6 +121,7 @@ async def open_run(
     answers: Answers = None,
     attended: bool | None = None,
     show: bool = True,
+    context: Any = None,
 ) -> Run:
     """A handle on a run that a store holds: paused, under way elsewhere, or ended.
 
@@ -132,6 +136,7 @@ async def open_run(
         answers: as in ``Agent.run``; also for what waits already.
         attended: whether a person can answer; detected by default.
         show: whether the card appears at once.
+        context: as in ``Agent.run``: none is stored.
 
     Raises:
         UsageError: the store has no such run.
@@ -140,5 +145,5 @@ async def open_run(
     """
     journal = Journal(run_id, agent.store if store is None else checked_store(store))
     await run_in_thread(journal.catch_up)
-    options = {"answers": answers, "attended": attended, "show": show}
+    options = {"answers": answers, "attended": attended, "show": show, "context": context}
     return agent._take_up(journal, **options)  # noqa: SLF001 - the engine's own door

@@ -21,6 +21,7 @@ from pydantic_core import to_jsonable_python
 
 from .amounts import amount
 from .errors import InvalidAnswer
+from .keywords import tells
 from .messages import Json, canonical, dumps, freeze, storable
 from .secrets import sealed_json
 
@@ -61,10 +62,16 @@ T = TypeVar("T")
 A = TypeVar("A", bound="Respond | Restart")
 
 InterruptKind = Literal["tool", "question", "approval", "ask", "lost", "budget"]
-"""``tool``: a body paused and can be re-run. ``question``: a tool with no body, only an answer settles
+"""``tool``: a body paused, or middleware around it, and can be re-run. ``question``: a tool with no body, only an answer settles
 it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with ``ctx.ask`` and goes on
 with the answer at that line. ``lost``: the process that ran a body is gone, and nobody knows what that
 came to. ``budget``: the run reached a limit (no call)."""
+
+Asker: TypeAlias = InterruptKind | Literal["middleware"]
+"""Who asks: as the kind says, but middleware for itself."""
+
+RESTARTED: tuple[Asker, ...] = ("tool", "middleware", "approval")
+"""Who is told of the restart that runs the body after its pause."""
 
 Expects = Literal[
     "approval", "edit", "confirmation", "choice", "value", "external", "outcome", "budget"
@@ -106,6 +113,7 @@ class Interrupt(BaseException):
     middleware lets it pass.
     """
 
+    @tells("nb.Interrupt")
     def __init__(
         self,
         metadata: Any = None,

@@ -374,7 +374,10 @@ class Driver:
         spec = inner.spec()
         around = ((rules, f"{path}/{tool.name}") for rules, path in self._spec.above)
         above = ((self._spec.policy, tool.name), *around)
-        spec = replace(spec, above=above, clock=self._spec.clock, new_id=self._spec.new_id)
+        outer = self._spec
+        spec = replace(
+            spec, above=above, clock=outer.clock, new_id=outer.new_id, context=outer.context
+        )
         scope = (*self._scope, call.id)
         journal = InnerJournal(self.journal, call.id)
         await begin(journal, spec, scope, inner.prompt(typed))

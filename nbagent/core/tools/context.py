@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, ove
 from pydantic import TypeAdapter
 
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
+from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Ask, Choose, Confirm
 from nbagent.core.base.secrets import SecretSchema
@@ -22,6 +23,7 @@ class Carried(NamedTuple):
     """What a restart brings into a body."""
 
     resumed: Resumed | None = None
+    approved: Resumed | None = None
     original_input: Json = None
     state: Json = None
 
@@ -75,19 +77,26 @@ class ToolContext:
         output: CallOutput,
         carried: Carried,
         asker: Asker,
+        context: Any = None,
     ) -> None:
         self.call_id = call_id
         self.tool_name = tool_name
         self.attempt = attempt
         """How often the body was started, this time included."""
         self.resumed: Resumed | None = carried.resumed
+        """What a restart after the tool's own pause carries; None where it has not paused, or not been answered."""
+        self.approved: Resumed | None = carried.approved
+        """What a person's approval of this call carries, where a rule or ``approval=`` asked for one."""
         self.original_input: Json = carried.original_input
         self.state: Json = carried.state
+        self.context = context
+        """What the run was given as ``context=``; None where it was opened without."""
         self._output = output
         self._asker = asker
         self._asked = 0
         self._token: str | None = None
 
+    @tells("ctx.interrupt")
     def interrupt(
         self,
         metadata: Any = None,
@@ -146,6 +155,7 @@ class ToolContext:
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Coroutine[Any, Any, Any]: ...
+    @tells("ctx.ask")
     def ask(
         self,
         metadata: Any,
@@ -201,6 +211,7 @@ class ToolContext:
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Any: ...
+    @tells("ctx.ask_sync")
     def ask_sync(
         self,
         metadata: Any,

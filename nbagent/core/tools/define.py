@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, overload
@@ -11,9 +10,10 @@ from typing import Any, ParamSpec, TypeVar, overload
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from nbagent.core.base.errors import ToolError
+from nbagent.core.base.keywords import caller, tells
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
-from .policy import Approval, is_plain_function
+from .policy import Approval, condition_misfit
 from .signature import Signature, signature_of
 from .tool import Tool, ToolOptions
 from .values import MAX_OUTPUT
@@ -49,6 +49,7 @@ class ToolMaker:
         preview: Callable[[Any], Any] | None = None,
         max_output: int | None = MAX_OUTPUT,
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    @tells("nb.tool")
     def __call__(  # noqa: PLR0913 - keyword-only, one for each documented option
         self,
         fn: Callable[P, R] | None = None,
@@ -73,7 +74,7 @@ class ToolMaker:
             fn: the function; its parameters are the input, its docstring tells the model what it does.
             name: what the model calls it; the function's name by default.
             description: instead of the docstring.
-            approval: whether a person is asked before it runs: True, or a predicate on the typed input
+            approval: whether a person is asked before it runs: True, or a condition as in ``nb.allow``
                 (one that raises asks). Rules of the agent's policy come first.
             editable: whether the form of that question may change the input: True, or names of inputs.
             final: whether the tool's answer ends the run.
@@ -89,13 +90,11 @@ class ToolMaker:
         Raises:
             ToolError: the function's signature cannot be a tool, or the agent has one of its name.
         """
-        scope = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
+        scope = caller().f_locals  # types of the defining scope
 
-        if not (isinstance(approval, bool) or is_plain_function(approval)):
-            raise ToolError(
-                "approval is True, False or a predicate on the input, a plain function and not "
-                f"async; this is {approval!r:.80}"
-            )
+        misfit = None if isinstance(approval, bool) else condition_misfit(approval)
+        if misfit is not None:
+            raise ToolError(f"approval= is True or False, or {misfit}")
         if isinstance(editable, str):
             raise ToolError(
                 f"editable is True, False or a list of input names, not {editable!r:.80}"
@@ -186,6 +185,7 @@ def interrupt_tool(
     metadata: Any = None,
     final: bool = False,
 ) -> Tool[..., Any]: ...
+@tells("nb.interrupt_tool")
 def interrupt_tool(
     name: str,
     *,
@@ -216,7 +216,7 @@ def interrupt_tool(
         signature=Signature({}, whole=input or AnyInput, output=output),
         options=ToolOptions(metadata=metadata, final=final),
     )
-    made.module = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - as a function's
+    made.module = caller().f_globals.get("__name__")  # as a function's
     if holds_secret(_schema_of(output)):
         raise ToolError(
             f"the answer of {name!r} would hold a secret, and the model is told the answer; ask with "
@@ -279,4 +279,6 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
         return value
     if inspect.isroutine(value):
         return _made(value, local_names, options=ToolOptions())
+    if hasattr(value, "as_tool"):
+        raise ToolError(f"{value!r:.100} is no tool: an agent becomes one by its as_tool()")
     raise ToolError(f"{value!r:.100} is no tool: give a function, or what @nb.tool made of one")

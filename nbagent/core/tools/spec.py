@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from nbagent.core.base.amounts import checked_amount
+from nbagent.core.base.keywords import tells_made
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.model import Model, ToolSpec
 
@@ -47,6 +48,9 @@ class Budget:
             checked_amount(f"Budget({name}=…)", getattr(self, name), optional=True)
 
 
+tells_made(Budget, "nb.Budget")
+
+
 class Inner(NamedTuple):
     """What runs inside a call whose tool is an agent."""
 
@@ -78,6 +82,8 @@ class RunSpec:
     """Approvals that a person said to remember; the agent's own list."""
     middleware: Sequence[Middleware] = ()
     budget: Budget = Budget()
+    context: Any = field(default=None, compare=False, repr=False)
+    """What the run was given for its tools and conditions; in memory alone."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)

@@ -21,7 +21,7 @@ from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
 from .base.keywords import caller, tells
-from .base.messages import load, user
+from .base.messages import load
 from .base.model import Model
 from .engine.driver import Driver
 from .hooks import hooks
@@ -184,7 +184,7 @@ class Agent:
             RunNotFinished: the run before has not ended.
         """
         given = Options(after, pending, store, answers, attended, show, on_rerun, context)
-        return launch(self._spec(self.tools), user(checked_prompt(prompt)), self._stored(given))
+        return launch(self._spec(self.tools), prompt, self._stored(given))
 
     @tells("agent.run_sync")
     def run_sync(  # noqa: PLR0913 - as generate
@@ -205,8 +205,7 @@ class Agent:
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
         given = Options(after, pending, store, answers, attended, show, on_rerun, context)
-        first = user(checked_prompt(prompt))
-        return launch_and_wait(self._spec(self.tools), first, self._stored(given))
+        return launch_and_wait(self._spec(self.tools), prompt, self._stored(given))
 
     def _stored(self, options: Options) -> Options:
         """The options with this agent's store, where they name none."""

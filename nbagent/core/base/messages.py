@@ -6,7 +6,8 @@ A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [pa
 - ``{"type": "reasoning", "text": str}``, kept for the person and never sent back
 - ``{"type": "tool_call", "id": str, "name": str, "input": {…}}``, with ``"raw": str`` where the
   model's arguments were no JSON object
-- ``{"type": "tool_result", "id": str, "name": str, "output": JSON}``, with ``"error": true`` for a failure
+- ``{"type": "tool_result", "id": str, "name": str, "output": JSON}``, with ``"error": true`` for a failure,
+  and with ``"input": {…}`` where the tool was run with another input than was asked for
 
 An assistant message is followed by one tool message that answers all its calls, in call order.
 Everything under a part's ``"nbagent"`` key is nbagent's own record of a pause (on a call that still

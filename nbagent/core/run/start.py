@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import check_rules, checked_store
 from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterrupts, UsageError
-from nbagent.core.base.messages import Message, text_of
+from nbagent.core.base.messages import Message, text_of, user
 from nbagent.core.call.threads import private_loop
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.state.pause_record import closed_messages
@@ -55,33 +55,34 @@ class Options:
         return spec if self.context is None else replace(spec, context=self.context)
 
 
-def launch(spec: RunSpec, first: Message, options: Options) -> Run:
+def launch(spec: RunSpec, prompt: str | Message, options: Options) -> Run:
     """Start a run; or send the prompt in the run before, where it is to be queued there.
 
     Args:
         spec: the agent's; its store is the options'.
-        first: the prompt; or a flow's call.
+        prompt: what to do; or a flow's call.
         options: the rest of what it was asked for.
     """
-    run, begin = _prepared(spec, first, options, blocking=False)
+    run, begin = _prepared(spec, prompt, options, blocking=False)
     begin()
     return run
 
 
-def launch_and_wait(spec: RunSpec, first: Message, options: Options) -> Result:
+def launch_and_wait(spec: RunSpec, prompt: str | Message, options: Options) -> Result:
     """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
-    run, begin = _prepared(spec, first, options, blocking=True)
+    run, begin = _prepared(spec, prompt, options, blocking=True)
     with session_of(run).stopped_by_keyboard():
         begin()
         return run.wait()
 
 
 def _prepared(
-    spec: RunSpec, first: Message, options: Options, *, blocking: bool
+    spec: RunSpec, prompt: str | Message, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
     """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
     options.check(spec)
     spec = options.told(spec)
+    first = prompt if isinstance(prompt, Message) else user(checked_prompt(prompt))
     after = _checked_after(options.after)
     if after is not None and options.pending == "queue" and session_of(after).queue(text_of(first)):
         return after, lambda: None

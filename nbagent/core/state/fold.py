@@ -153,6 +153,9 @@ def answered(call: CallState, output: Json, *, error: bool = False) -> CallState
     part: Part = {"type": "tool_result", "id": call.id, "name": call.name, "output": output}
     if error:
         part["error"] = True
+    ran = call.ran
+    if _kept(call, ran) is not call.proposed:
+        part["input"] = ran
     if call.record:
         part["nbagent"] = list(call.record)
     return evolve(

@@ -128,6 +128,11 @@ class CallState:
         return [*self.asked.values(), *own]
 
     @property
+    def ran(self) -> dict[str, Any]:
+        """What its body got; where none was started, what it would get."""
+        return self.input if self.cleared is None or not self.attempt else self.cleared
+
+    @property
     def replaced(self) -> bool:
         """Whether a person changed the input."""
         if self.input is self.proposed:

@@ -343,6 +343,8 @@ class Tool(Generic[P, R]):
         match resolution:
             case Respond() if pending.kind == "ask":  # of the question's own type, not the tool's
                 return resolution
+            case Respond(error=str()):
+                return resolution
             case Respond(output=output):
                 what = f"answer for {self.name!r}"
                 checked = checked_value(output, self.output_adapter, what)

@@ -35,6 +35,7 @@ from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, checked_prompt, launch, launch_and_wait, take_up
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
+from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
 from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, new_id
@@ -56,7 +57,7 @@ class Agent:
         max_calls: how many calls of one model response are run; the model is told of those that are not.
         max_questions: how many questions of one turn wait at a time, those of inner agents included; a
             call that would ask one more ends, and the model is told.
-        output_type: a type that the final answer must fit; it comes as ``result.output``.
+        output_type: a type, or a JSON Schema, that the final answer must fit; it comes as ``result.output``.
         policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``); the
             first that matches counts, and without one a tool's own ``approval=``.
         middleware: what surrounds tool calls, the first outermost.
@@ -90,7 +91,7 @@ class Agent:
         self.max_turns = checked_turns(max_turns)
         self.max_calls = checked_turns(max_calls, "max_calls")
         self.max_questions = checked_turns(max_questions, "max_questions")
-        self.output_type = output_type
+        self.output_type = usable(output_type, "output_type=", UsageError)
         if on_tool_error not in ("tell", "raise"):
             raise UsageError(f"on_tool_error is 'tell' or 'raise', not {on_tool_error!r}")
         self.policy = checked_rules(policy)

@@ -24,8 +24,9 @@ from .run.session import Session, open_sessions
 @tells("nb.answer_external")
 def answer_external(
     token: str,
-    value: Any,
+    value: Any = None,
     *,
+    error: str | None = None,
     agent: Agent | Flow[..., Any] | None = None,
     store: Store | None = None,
 ) -> Receipt:
@@ -34,6 +35,7 @@ def answer_external(
     Args:
         token: the ``ctx.external_token`` that the tool handed out.
         value: the answer, as if the tool had returned it.
+        error: instead of a value: why there is none; the model is told just that.
         agent: whose runs are looked through in ``store``, where this process does not hold the run.
         store: where the journals of those are; the agent's by default.
 
@@ -43,17 +45,19 @@ def answer_external(
     Raises:
         NotPending: nothing that is known here waits for this token.
         Conflict: it was used already, or its interrupt was settled otherwise.
-        InvalidAnswer: the value does not fit the tool, or the token is no text; it can be used again.
+        InvalidAnswer: the value does not fit the tool, the token or error is no text, or there is a value
+            and an error; the token can be used again.
     """
     given: object = token
     if not isinstance(given, str) or not token:
         raise InvalidAnswer(f"a token is a text, not {type(given).__name__}")
+    answer = _answer(value, error)
     digest = token_digest(token)
     sessions = open_sessions()
     for session in sessions:
         event = _waiting(session.state.open, digest)
         if event is not None:
-            return Receipt(session.resolve(event.id, Respond(output=value), by="external"))
+            return Receipt(session.resolve(event.id, answer, by="external"))
     stored = (
         [] if agent is None else _stored(agent, store, {session.run_id for session in sessions})
     )
@@ -61,8 +65,18 @@ def answer_external(
         event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
         if event is not None and agent is not None:
             run = agent._take_up(journal, show=False)  # noqa: SLF001 - the engine's own door
-            return run.resolve(event.id, Respond(output=value), by="external")
+            return run.resolve(event.id, answer, by="external")
     raise _refusal(sessions, stored, digest)
+
+
+def _answer(value: Any, error: Any) -> Respond:
+    if error is None:
+        return Respond(output=value)
+    if not isinstance(error, str) or not error.strip():
+        raise InvalidAnswer(f"error= says why in a text, not {error!r:.80}")
+    if value is not None:
+        raise InvalidAnswer("give a value or error=, not both")
+    return Respond(error=error)
 
 
 def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:

@@ -21,6 +21,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "[3, 'two parts']",
         "Rome",
         "1400000",
+        "{'to': 'Rome'}",
         "approval transfer A large one",
         "Done.",
         "XYZ",

@@ -16,6 +16,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     field_validator,
+    model_validator,
 )
 from pydantic_core import to_jsonable_python
 
@@ -159,7 +160,7 @@ class Expiry(NamedTuple):
             raise ValueError(
                 f"expires_in must be positive and at most a hundred years, not {expires_in!r:.80}"
             )
-        if isinstance(on_expire, Respond):
+        if isinstance(on_expire, Respond) and on_expire.error is None:
             return cls(seconds, "answer", on_expire.output)
         if on_expire in (None, "reject"):
             return cls(seconds)
@@ -194,16 +195,28 @@ class _Resolution(BaseModel):
 
 
 class Respond(_Resolution):
-    """Answer as if the tool had returned ``output``."""
+    """Answer as if the tool had returned ``output``, or had failed with ``error``."""
 
     type: Literal["respond"] = "respond"
     output: Any = None
+    error: str | None = None
+    """What the model is told instead of a result."""
 
     @without_init
     def __init__(
-        self, output: Any = None, *, interrupt: PendingInterrupt | str | None = None
+        self,
+        output: Any = None,
+        *,
+        error: str | None = None,
+        interrupt: PendingInterrupt | str | None = None,
     ) -> None:
-        BaseModel.__init__(self, output=output, interrupt=interrupt)
+        BaseModel.__init__(self, output=output, error=error, interrupt=interrupt)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Respond:
+        if self.error is not None and self.output is not None:
+            raise ValueError("an answer has an output or an error, not both")
+        return self
 
 
 class Restart(_Resolution):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from nbagent.core.base.errors import (
     BudgetExceeded,
@@ -45,6 +45,7 @@ from nbagent.core.state.next_step import (
 )
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls, status_of
+from nbagent.core.tools.json_schema import adapter_of
 from nbagent.core.tools.spec import Inner, RunSpec
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.values import describe
@@ -472,7 +473,7 @@ def _final_output(spec: RunSpec, finish: Finish) -> Json:
     """
     if spec.output_type is None:
         return finish.output
-    adapter = TypeAdapter(spec.output_type)
+    adapter = adapter_of(spec.output_type)
     text = dumps(finish.output) if finish.by_tool else finish.text
     try:
         return storable(adapter.dump_python(adapter.validate_json(text), mode="json"))

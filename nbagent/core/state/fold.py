@@ -96,6 +96,8 @@ def resolved(call: CallState, event: Resolved) -> CallState:
     if event.id in call.asked:
         return _told(call, event)
     match event.resolution:
+        case Respond(error=str() as error):
+            return answered(call, error, error=True)
         case Respond(output=output):
             return answered(call, output)
         case Reject(reason=reason):

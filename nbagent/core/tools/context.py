@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, overload
 
 from pydantic import TypeAdapter
 
+from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Ask, Choose, Confirm
 from nbagent.core.base.secrets import SecretSchema
 
+from .json_schema import adapter_of, usable
 from .output import CallOutput
 
 T = TypeVar("T")
@@ -150,7 +152,7 @@ class ToolContext:
         self,
         metadata: Any,
         *,
-        reply: None = None,
+        reply: Mapping[str, Any] | None = None,
         value: Any = None,
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
@@ -174,7 +176,7 @@ class ToolContext:
 
         Args:
             metadata: a text, ``Ask``, ``Choose``, ``Confirm``, or any metadata of your own.
-            reply: the type of the answer; taken from the metadata where that knows it.
+            reply: the type of the answer, or its JSON Schema; taken from the metadata where that knows it.
             value: what the form shows to begin with.
             expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
             on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
@@ -206,7 +208,7 @@ class ToolContext:
         self,
         metadata: Any,
         *,
-        reply: None = None,
+        reply: Mapping[str, Any] | None = None,
         value: Any = None,
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
@@ -261,7 +263,8 @@ class ToolContext:
         self._asked += 1
         if isinstance(metadata, str):
             metadata = Ask(message=metadata)
-        adapter = TypeAdapter(_reply_type(metadata) if reply is None else reply)
+        wanted = _reply_type(metadata) if reply is None else usable(reply, "reply=", Misuse)
+        adapter = adapter_of(wanted)
         schema = adapter.json_schema(schema_generator=SecretSchema)
         return Inquiry(number, metadata, adapter, schema, value, expiry)
 

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter
-
 from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.keywords import tells_made
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.model import Model, ToolSpec
 
+from .json_schema import adapter_of
 from .middleware import Middleware
 from .policy import Rule
 from .tool import Tool
@@ -98,13 +97,13 @@ class RunSpec:
         """A final answer's JSON as ``output_type``; None without one."""
         if self.output_type is None or output is None:
             return output
-        return TypeAdapter(self.output_type).validate_json(dumps(output))
+        return adapter_of(self.output_type).validate_json(dumps(output))
 
     def output_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the final answer; None without ``output_type``."""
         if self.output_type is None:
             return None
-        return TypeAdapter(self.output_type).json_schema()
+        return adapter_of(self.output_type).json_schema()
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model is told about them; the same object while they don't change."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
@@ -66,7 +67,17 @@ class Flow(Generic[P, R]):
         return escaped(f"<Flow {self.name}>")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, as if it were no flow: nothing is kept, and nobody is asked."""
+        """Call the function, as if it were no flow: nothing is kept, and nobody is asked.
+
+        Raises:
+            TypeError: the function takes other arguments, such as the ``ctx`` that only a run gives it.
+        """
+        try:
+            inspect.signature(self._tool).bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(
+                f"{self.name}(): {error}; to run it as a flow, write {self.name}.run(…)"
+            ) from None
         return self._tool(*args, **kwargs)
 
     def run(self, *args: Any, **kwargs: Any) -> Run:

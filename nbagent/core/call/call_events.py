@@ -47,7 +47,8 @@ class CallEvents(NamedTuple):
         """
         if isinstance(error, Misuse):
             raise error
-        is_flow = self.setup.spec.model is None
+        tool = self.setup.spec.tools.get(self.call.name)
+        is_flow = tool is not None and tool.options.flow
         if isinstance(error, Rejected) and not is_flow:  # a person's no is no failure
             told_so = f"In the middle of this call of {self.call.name}, {error}"
             return self.failed(told_so, verdict)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,8 @@ async def test_c160_a_flow_is_given_what_its_function_takes():
 
     with pytest.raises(nb.errors.UsageError, match=r"the flow 'look'.*kept with the run"):
         look.run(object())
+    with pytest.raises(TypeError, match=r"to run it as a flow, write asking\.run"):
+        made(1)
     with pytest.raises(TypeError, match="anser"):
         made.with_options(anser=[1])
     assert list(store.run_ids()) == []
@@ -170,6 +174,44 @@ async def test_c161_a_flow_that_is_reopened_goes_on_behind_what_it_has_done(tmp_
         assert done == ["load", "drop", "write"]
         third = await nb.open_run(first.id, agent=cleaning(done, store=store))
         assert third.result.output == Report(rows=4, dropped=["b"])
+
+
+@pytest.fixture(scope="module")
+def gone() -> str:
+    """The word of a process that has ended."""
+    says = "from nbagent.core.base.process import this_process; print(this_process())"
+    told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
+    return told.stdout.strip()
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(idempotent, gone):
+    """Unless it says that it may just go on; its steps are kept either way."""
+    done: list[str] = []
+
+    @nb.flow(idempotent=idempotent)
+    async def work(ctx: nb.ToolContext) -> str:
+        await ctx.step("first", lambda: done.append("first"))
+        await ctx.step("second", lambda: done.append("second"))
+        return "worked"
+
+    run = work.run()
+    await run
+    kept = [
+        event.model_copy(update={"owner": gone}) if getattr(event, "owner", "") else event
+        for event in run.journal[:3]
+    ]
+    assert [event.type for event in kept[1:]] == ["tool_started", "step_finished"]
+    store = nb.MemoryStore()
+    store.append("r", kept, 0)
+    done.clear()
+    again = await nb.open_run("r", agent=work, store=store, attended=True, show=False)
+    await again.settled()
+    if not idempotent:
+        assert [question.kind for question in again.interrupts] == ["lost"]
+        again.restart(again.interrupts[0])
+    assert (await again).output == "worked"
+    assert done == ["second"]
 
 
 async def test_c162_a_flow_that_fails_fails_its_run_and_a_retry_goes_on_behind_its_steps():

@@ -49,6 +49,7 @@ from .setup import (
     Pause,
     Stop,
     SubrunWaits,
+    current_runs,
 )
 
 MAX_RAW = 2_000
@@ -322,7 +323,7 @@ class Attempt:
     def _may_repeat(self, tool: Tool[..., Any]) -> bool:
         """Whether ``next`` may be called again: no body has begun that is not declared safe."""
         current = self._journal.state.calls.get(self.call.id, self.call)
-        if current.child is not None:
+        if current.child is not None and not current.child.of_body:
             return _none_began(current.child, tool.options.inner.tools)
         return tool.options.idempotent or not self._has_claimed
 
@@ -415,9 +416,7 @@ class Attempt:
             await none_runs(place)
             started = await self._claim()
             self._body = body = Body(tool, self._output, place)
-            if not tool.takes_context:
-                return await body.run(tool.arguments(typed, None))
-            return await self._with_context(tool, typed, body, started)
+            return await self._with_runs(tool, typed, body, started)
         except BaseException as error:
             pause = found_in(error)
             if (
@@ -426,9 +425,25 @@ class Attempt:
                 self._stop.by(Pause("tool", pause))
             raise
 
-    async def _with_context(
+    async def _with_runs(
         self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted
     ) -> Any:
+        runs = self._setup.runs(started, tool, self._stop)
+        inside = current_runs.set(runs)
+        try:
+            value = await self._in_context(tool, typed, body, started)
+            await runs.end()
+        finally:
+            current_runs.reset(inside)
+            runs.close()
+        self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
+        return value
+
+    async def _in_context(
+        self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted
+    ) -> Any:
+        if not tool.takes_context:
+            return await body.run(tool.arguments(typed, None))
         questions = self._questions = Questions(
             self._journal, self._stop, self._setup, self._events, tool, started
         )
@@ -497,7 +512,10 @@ def _none_began(state: RunState, tools: Mapping[str, Tool[..., Any]]) -> bool:
         if call.status == "running" and (tool is None or not tool.options.idempotent):
             return False
         inner = None if tool is None else tool.options.inner
-        if call.child is not None and not (inner and _none_began(call.child, inner.tools)):
+        child = call.child
+        if child is None or child.of_body:
+            continue
+        if not (inner and _none_began(child, inner.tools)):
             return False
     return True
 

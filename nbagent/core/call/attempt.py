@@ -42,6 +42,7 @@ from .call_events import CallEvents
 from .gate import Gate
 from .questions import TOO_MANY_QUESTIONS, Questions
 from .setup import (
+    BodyRuns,
     CallDenied,
     CallJournal,
     CallSetup,
@@ -431,7 +432,7 @@ class Attempt:
         runs = self._setup.runs(started, tool, self._stop)
         inside = current_runs.set(runs)
         try:
-            value = await self._in_context(tool, typed, body, started)
+            value = await self._in_context(tool, typed, body, started, runs)
             await runs.end()
         finally:
             current_runs.reset(inside)
@@ -440,12 +441,12 @@ class Attempt:
         return value
 
     async def _in_context(
-        self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted
+        self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted, runs: BodyRuns
     ) -> Any:
         if not tool.takes_context:
             return await body.run(tool.arguments(typed, None))
         questions = self._questions = Questions(
-            self._journal, self._stop, self._setup, self._events, tool, started
+            self._journal, self._stop, self._setup, self._events, tool, started, runs
         )
         ctx = ToolContext(
             call_id=self.call.id,

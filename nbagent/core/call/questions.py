@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, Never, TypeVar
 from weakref import WeakValueDictionary
 
@@ -34,7 +34,7 @@ from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.tool import Tool
 
 from .call_events import CallEvents
-from .setup import CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
+from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
 from .threads import in_slot, running_loop, without_slot
 
 T = TypeVar("T")
@@ -111,6 +111,7 @@ class Questions:
         events: CallEvents,
         tool: Tool[..., Any],
         started: ToolStarted,
+        runs: BodyRuns,
     ) -> None:
         self._journal = journal
         self._stop = stop
@@ -118,6 +119,7 @@ class Questions:
         self._events = events
         self._tool = tool
         self._started = started
+        self._runs = runs
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._over = False
@@ -182,6 +184,14 @@ class Questions:
         if self._over or not await self._journal.write(self._if_mine(event)):
             raise CallTakenOver
         return event.value
+
+    async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """What a tool gives that the body calls."""
+        return await self._runs.call(tool, input_)
+
+    def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """``call`` in a thread."""
+        return self._runs.call_sync(tool, input_)
 
     def ask_sync(self, inquiry: Inquiry) -> Any:
         """``ask`` in a thread."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from weakref import WeakValueDictionary
@@ -33,6 +33,12 @@ class Hooks(NamedTuple):
 
 class BodyRuns(Protocol):
     """What one body starts: runs of agents, and calls of tools, which belong to its call."""
+
+    async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """What a tool gives that the body calls."""
+
+    def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """``call`` in a thread."""
 
     async def end(self) -> None:
         """The body has returned: wait for what it started and did not wait for."""

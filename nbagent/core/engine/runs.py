@@ -10,11 +10,20 @@ import asyncio
 import concurrent.futures
 import contextvars
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from nbagent.core.base.errors import Misuse, StoreError, UsageError
+from pydantic import ValidationError
+
+from nbagent.core.base.errors import (
+    Misuse,
+    Rejected,
+    StoreError,
+    ToolError,
+    ToolFailed,
+    UsageError,
+)
 from nbagent.core.base.events import (
     BodyCalled,
     RunCancelled,
@@ -23,7 +32,8 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.base.messages import Message, canonical
+from nbagent.core.base.interrupts import input_json
+from nbagent.core.base.messages import Message, canonical, dumps
 from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import (
     CallSetup,
@@ -33,12 +43,14 @@ from nbagent.core.call.setup import (
     going_on,
     started_by_bodies,
 )
-from nbagent.core.call.threads import running_loop, without_slot
+from nbagent.core.call.threads import in_slot, running_loop, without_slot
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import CallState, RunState
+from nbagent.core.tools.define import as_tool
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.values import describe
 
 T = TypeVar("T")
 
@@ -58,8 +70,9 @@ class Request(NamedTuple):
 
     def is_of(self, call: CallState) -> bool:
         """Whether the call was started for the same."""
+        masked = self.tool.masked
         same_name = call.name == self.tool.name
-        return same_name and canonical(call.proposed) == canonical(self.input)
+        return same_name and canonical(masked(call.proposed)) == canonical(masked(self.input))
 
 
 class Started:
@@ -308,7 +321,6 @@ class StartedRuns:
 
     def decided(self) -> None:
         """Answers were looked at: whoever waits may have to wait for a person."""
-        self._around.setup.hooks.idle()
         self._tell()
 
     def call_soon(self, work: Callable[[], None]) -> None:
@@ -363,10 +375,38 @@ class StartedRuns:
         """The Python results of its calls, by call id."""
         return {} if self._driver is None else self._driver.values_of.get(made.id, {})
 
-    def value(self, made: Started) -> list[Any]:
-        """What the body of a tool that was called returned, where it ran here."""
-        known = {} if self._driver is None else self._driver.values
-        return [known[made.id]] if made.id in known else []
+    @property
+    def _values(self) -> dict[str, Any]:
+        """What the bodies of tools that were called returned, where they ran here."""
+        return {} if self._driver is None else self._driver.values
+
+    # --- calling a tool
+
+    async def call(self, tool: Any, input_: Mapping[str, Any], *, slot: bool = False) -> Any:
+        """What a tool gives, called as a model would: behind the rules and the middleware of the run.
+
+        Raises:
+            Rejected: a person refused it.
+            ToolFailed: it failed, or a rule refuses it.
+            ToolError: the input does not fit.
+        """
+        request = _call_of(tool, input_)
+        made = self.start(request)
+        await self.wait(made, slot=slot)
+        call = self.state(made)
+        answers = [each["resolution"]["type"] for each in call.record]
+        if call.result is not None and call.result.get("error"):
+            told = str(call.result["output"])
+            raise Rejected(told) if answers[-1:] == ["reject"] else ToolFailed(told)
+        if made.id in self._values:
+            return self._values[made.id]
+        adapter = request.tool.output_adapter
+        return call.answer if adapter is None else adapter.validate_json(dumps(call.answer))
+
+    def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """``call`` in a thread."""
+        slot = in_slot.get()
+        return self.here_sync(lambda: self.call(tool, input_, slot=slot), "ctx.call_sync")
 
     # --- waiting
 
@@ -409,6 +449,7 @@ class StartedRuns:
         raise waits
 
     def _tell(self) -> None:
+        self._around.setup.hooks.idle()
         for told in self._waiters:
             told.set()
 
@@ -487,3 +528,21 @@ class StartedRuns:
         self._tell()
         if self._driver is not None:
             self._around.leave()
+
+
+def _call_of(tool: Any, input_: Mapping[str, Any]) -> Request:
+    """The call of a tool, or of a plain function, with this input.
+
+    Raises:
+        ToolError: it is no tool, or the input does not fit it.
+    """
+    made = as_tool(tool, {})
+    try:
+        plain = input_json(dict(input_)) or {}
+        made.parse(plain)
+        return Request(made, made.sealed(plain))
+    except ValidationError as error:
+        why = describe(error) if made.secrets is None else "see its parameters"
+        raise ToolError(f"the input does not fit {made.name}: {why}") from None
+    except (TypeError, ValueError) as error:
+        raise ToolError(f"the input of {made.name} is no JSON: {error}") from error

@@ -170,6 +170,11 @@ class Journal:
         """The thread that writes now: what the store tells on it is no news."""
         self._follow: Callable[[], None] | None = None
 
+    @property
+    def root(self) -> Journal:
+        """The journal of the outermost run: this one."""
+        return self
+
     # --- writing
 
     async def write(self, decide: Decide) -> Sequence[StoredEvent]:
@@ -513,6 +518,11 @@ class InnerJournal:
         return self._inner(self._outer.state)
 
     @property
+    def root(self) -> Journal:
+        """The journal of the outermost run."""
+        return self._outer.root
+
+    @property
     def listeners(self) -> tuple[Listener, ...]:
         """Who listens to the outermost run."""
         return self._outer.listeners
@@ -562,6 +572,8 @@ def _forget_secrets(
 ) -> None:
     """Release what calls were given that nothing will run any more."""
     if isinstance(event, RunCancelled):
+        if event.scope:
+            return  # the result of the call around it comes next
         over = list(before.calls.values())
     else:
         then, now = call_of(before, event), call_of(after, event)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from .arguments import checked_budget, checked_middleware, checked_rules, checked_store
+from .arguments import (
+    checked_budget,
+    checked_list,
+    checked_middleware,
+    checked_rules,
+    checked_store,
+)
 from .base.controls import escaped
-from .base.errors import UsageError
+from .base.errors import ToolError, UsageError
 from .base.keywords import caller, tells
 from .base.messages import Message, message
 from .base.secrets import plain_json
@@ -22,7 +29,7 @@ from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
 from .run.start import Options, launch, launch_and_wait, take_up
-from .tools.define import flow_tool
+from .tools.define import as_tool, flow_tool
 from .tools.middleware import Middleware
 from .tools.policy import Rule
 from .tools.spec import Budget, RunSpec, new_id
@@ -51,9 +58,19 @@ class Flow(Generic[P, R]):
     """
 
     def __init__(
-        self, tool: Tool[P, R], options: Options, *, policy: Any, middleware: Any, budget: Any
+        self,
+        tool: Tool[P, R],
+        options: Options,
+        *,
+        tools: Iterable[Tool[..., Any]],
+        policy: Any,
+        middleware: Any,
+        budget: Any,
     ) -> None:
         self.name = tool.name
+        self.tools = {one.name: one for one in tools}
+        if self.name in self.tools:
+            raise ToolError(f"{self.name!r} is the flow's own name: a tool of it needs another")
         self.policy = checked_rules(policy)
         self.middleware = checked_middleware(middleware)
         self.budget = checked_budget(budget)
@@ -113,10 +130,17 @@ class Flow(Generic[P, R]):
         return Flow(
             self._tool,
             replace(self._stored(), **options),
+            tools=self.tools.values(),
             policy=self.policy,
             middleware=self.middleware,
             budget=self.budget,
         )
+
+    def as_tool(self) -> Tool[P, R]:
+        """This flow as a tool of an agent, or for ``ctx.call``: its steps and questions belong to that call."""
+        made = copy(self._tool)
+        made.options = made.options._replace(flow=False, final=False)
+        return made
 
     # --- inside
 
@@ -132,7 +156,7 @@ class Flow(Generic[P, R]):
         return RunSpec(
             agent=self.name,
             model=None,
-            tools={self.name: self._tool},
+            tools={self.name: self._tool, **self.tools},
             raise_errors=True,
             policy=self.policy,
             middleware=self.middleware,
@@ -178,6 +202,7 @@ def flow(
     *,
     name: str | None = None,
     store: Store | None = None,
+    tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
     policy: Iterable[Rule] | Rule = (),
     middleware: Iterable[Middleware] = (),
     budget: Budget | None = None,
@@ -185,12 +210,13 @@ def flow(
     thread: bool = True,
 ) -> Callable[[Callable[P, R]], Flow[P, R]]: ...
 @tells("nb.flow")
-def flow(
+def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
     fn: Callable[P, R] | None = None,
     /,
     *,
     name: str | None = None,
     store: Store | None = None,
+    tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
     policy: Iterable[Rule] | Rule = (),
     middleware: Iterable[Middleware] = (),
     budget: Budget | None = None,
@@ -207,7 +233,8 @@ def flow(
         fn: the function, sync or async; one with a ``ctx`` parameter is given a ``ToolContext``.
         name: what people read; the function's name by default.
         store: where journals are kept; this process's memory by default.
-        policy: rules for the tools that it calls; it is itself what a person started, and not judged.
+        tools: what it calls with ``ctx.call``, as far as rules or ``answers=`` name it.
+        policy: rules for what it calls; it is itself what a person started, and not judged.
         middleware: what surrounds those calls, the first outermost.
         budget: what the agents that it calls may use together.
         idempotent: whether running it twice does what running it once does, so that it just goes on
@@ -218,10 +245,13 @@ def flow(
         ToolError: the function's signature cannot be a flow.
     """
     local_names = caller().f_locals  # types of the defining scope
+    called = [as_tool(one, local_names) for one in checked_list("tools", tools, "[a_tool]")]
 
     def make(function: Callable[P, R]) -> Flow[P, R]:
         made = flow_tool(function, local_names, name=name, idempotent=idempotent, thread=thread)
         options = Options(store=checked_store(store))
-        return Flow(made, options, policy=policy, middleware=middleware, budget=budget)
+        return Flow(
+            made, options, tools=called, policy=policy, middleware=middleware, budget=budget
+        )
 
     return make if fn is None else make(fn)

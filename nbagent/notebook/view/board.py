@@ -38,7 +38,8 @@ class Board:
             outer = self.agent(scope[:-1])
             call = outer.open_calls.get(scope[-1])
             key = f"{call.key}/" if call is not None else f"{outer.key}{scope[-1]}/"
-            names = (*outer.outer, outer.name)
+            is_flow = call is not None and call.is_last  # its call has its name
+            names = () if is_flow else (*outer.outer, outer.name)
             known = self.agents[scope] = Agent(key, names)
             if call is not None:
                 call.inner = known
@@ -53,6 +54,13 @@ class Board:
         """A call at the end of the turn."""
         call = Call(f"{turn.key}.c{len(turn.calls)}", agent.path)
         turn.calls.append(call)
+        return call
+
+    def body_call(self, agent: Agent, around: Call) -> Call:
+        """A call that the body of the call ``around`` starts, below what came before it there."""
+        call = Call(f"{agent.key}b.c{agent.started}", agent.path)
+        agent.started += 1
+        self.add(around.below, call)
         return call
 
     def step(self, call: Call, name: str) -> StepNode:

@@ -320,11 +320,13 @@ class Fold:
     # --- calls
 
     def _body_called(self, event: BodyCalled) -> None:
-        """What a body starts is a row below its call's, as what an inner agent calls is."""
+        """What a body starts is a row below its call's, among its steps and questions."""
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = "" if state is None else reveal(state.agent)
-        turn = agent.last_turn or agent.new_turn()
-        call = self._board.new_call(agent, turn)
+        around = self._board.call(event.scope[:-1], event.scope[-1])
+        if around is None:
+            return
+        call = self._board.body_call(agent, around)
         call.requested(event.name, event.input, None)
         agent.open_calls[event.call_id] = call
         self._touch(call)

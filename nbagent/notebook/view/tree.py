@@ -47,7 +47,7 @@ class Call(CallNode):
     def __init__(self, key: str, path: str) -> None:
         super().__init__(key, path)
         self.below: list[Turn | Node] = []
-        """Its steps, its questions and their records, in the order in which they came."""
+        """Its steps, what its body called, its questions and their records, in the order in which they came."""
         self.steps: dict[str, StepNode] = {}
         """Its steps, by name."""
         self.inner: Agent | None = None
@@ -98,6 +98,8 @@ class Agent:
         """Whether the model is answering."""
         self.last_turn: Turn | None = None
         self._turns = self._messages = 0
+        self.started = 0
+        """How many calls a body has started, where it is no agent but what a body calls in."""
 
     @property
     def path(self) -> str:
@@ -142,7 +144,7 @@ class DrawnQuestion:
 def walk(entries: list[Turn | Node]) -> Iterator[Node]:
     """The items of turns and of what stands between them."""
     for entry in entries:
-        if isinstance(entry, Turn):
+        if isinstance(entry, Turn | Call):
             yield from entry.walk()
         else:
             yield entry

@@ -274,3 +274,100 @@ async def test_c162_a_flow_whose_call_is_refused_fails():
     run.reject(run.interrupts[0], "not today")
     with pytest.raises(nb.errors.ToolFailed, match="not today"):
         await run
+
+
+class Counting:
+    """Middleware that notes what it surrounds."""
+
+    def __init__(self) -> None:
+        self.saw: list[str] = []
+
+    async def __call__(self, call, go_on):
+        self.saw.append(call.tool_name)
+        return await go_on(call)
+
+
+class Shop:
+    """Tools that a flow calls, and what they did."""
+
+    def __init__(self) -> None:
+        did = self.did = []
+
+        @nb.tool
+        def drop(table: str) -> int:
+            did.append(table)
+            return len(table)
+
+        @nb.tool
+        async def name(ctx: nb.ToolContext) -> str:
+            return await ctx.ask("Which name?")
+
+        self.drop, self.name = drop, name
+
+    def flow(self, **options: Any) -> nb.Flow:
+        """A flow that steps, calls both, and steps again."""
+
+        @nb.flow(tools=[self.drop, self.name], **options)
+        async def tidy(table: str, ctx: nb.ToolContext) -> list:
+            await ctx.step("look", lambda: self.did.append("look"))
+            found = [await ctx.call(self.drop, table=table), await ctx.call(self.name)]
+            await ctx.step("note", lambda: self.did.append("note"))
+            return found
+
+        return tidy
+
+
+async def test_c164_a_flow_calls_tools_under_its_rules():
+    """They are judged, surrounded and asked about; the flow itself is what a person started, and is not."""
+    shop, middleware = Shop(), Counting()
+    flow = shop.flow(policy=[nb.review("*")], middleware=[middleware])
+    run = flow.with_options(answers={"drop": True, "name": [True, "ada"]}).run("logs")
+    assert (await run).output == [4, "ada"]
+    assert shop.did == ["look", "logs", "note"]
+    assert set(middleware.saw) == {"drop", "name"}
+
+
+async def test_c164_a_call_of_a_flow_survives_its_process(tmp_path):
+    """What a tool gave before comes at once; what it asks stands on the run, with the path there."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        shop = Shop()
+        first = shop.flow(store=store).run("logs")
+        await first.settled()
+        assert first.interrupts[0].path == ("tidy", "name")
+        again = await nb.open_run(first.id, agent=shop.flow(store=store))
+        await again.settled()
+        again.respond(again.interrupts[0], "ada")
+        assert (await again).output == [4, "ada"]
+        assert shop.did == ["look", "logs", "note"]
+
+
+async def test_c164_what_a_rule_or_a_person_refuses_is_raised_in_the_flow():
+    """It may go on otherwise; else its run fails and says why."""
+    shop = Shop()
+    denied = shop.flow(policy=[nb.deny("drop", reason="Not today.")])
+    with pytest.raises(
+        nb.errors.ToolFailed, match=r"the flow 'tidy' failed: ToolFailed.*Not today"
+    ):
+        await denied.run("logs")
+    asked = shop.flow(policy=[nb.review("drop")])
+    with pytest.raises(nb.errors.ToolFailed, match="the flow 'tidy' failed: Rejected"):
+        await asked.with_options(answers=[False]).run("logs")
+    assert shop.did == ["look", "look"]
+
+
+async def test_c164_rules_of_a_flow_name_tools_that_it_has():
+    """A rule that can never match is no rule."""
+    with pytest.raises(nb.errors.UsageError, match=r"'dorp'.*drop.*nb\.flow\(tools="):
+        Shop().flow(policy=[nb.deny("dorp")]).run("logs")
+    with pytest.raises(nb.errors.ToolError, match="own name"):
+        nb.flow(tools=[nb.tool(name="send")(lambda: 1)], name="send")(lambda: 2)
+
+
+async def test_c164_a_flow_is_a_tool_of_an_agent():
+    """Its questions and steps belong to the call."""
+    shop = Shop()
+    model = nb.ScriptedModel([nb.ScriptedModel.call("tidy", table="logs"), "Tidied."])
+    agent = nb.Agent(model, tools=[shop.flow().as_tool()])
+    run = agent.run("Tidy up", answers=["ada"])
+    assert (await run).text == "Tidied."
+    assert run.calls["tidy"][0].value == [4, "ada"]

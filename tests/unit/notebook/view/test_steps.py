@@ -140,6 +140,28 @@ async def test_c163_a_flows_value_shows_as_what_it_is():
     assert shown[3] == ""
 
 
+async def test_c164_what_a_body_calls_stands_among_its_steps_and_questions():
+    """In the order in which it happened, live and replayed."""
+
+    @nb.tool
+    def drop(table: str) -> int:
+        return len(table)
+
+    @nb.flow
+    async def tidy(ctx: nb.ToolContext) -> int:
+        await ctx.step("look", lambda: 1)
+        dropped = await ctx.call(drop, table="logs")
+        await ctx.ask("Go on?")
+        await ctx.step("note", lambda: 2)
+        return dropped
+
+    run = tidy.with_options(answers=["yes"]).run()
+    seen = Watched(run)
+    await run
+    assert seen.rows == ["look done", "drop done", "record", "note done", "tidy done", "text"]
+    assert seen.view.snapshot() == replayed(run)
+
+
 def test_a_delta_of_a_step_for_a_call_that_nobody_knows_is_ignored():
     """It may come after the call's result."""
     view = RunView("r")

@@ -236,7 +236,14 @@ class Agent:
 
     def _stored(self, options: Options) -> Options:
         """The options with this agent's store, where they name none."""
-        return options if options.store is not None else replace(options, store=self.store)
+        if options.store is None:
+            return replace(options, store=self.store)
+        if runs_here(nested=options.nested) is not None:
+            raise UsageError(
+                "a run that a tool's body starts is kept with the run around it: leave out store=, or give "
+                "nested=False"
+            )
+        return options
 
     def _take_up(self, journal: Journal, **options: Any) -> Run:
         """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""

@@ -357,7 +357,10 @@ class StartedRuns:
     @property
     def decides(self) -> bool:
         """Whether the body is at work, or its answers are looked at: it does not just wait for what it started."""
-        return any(one.undecided or not (one.is_busy or self._awaiting) for one in self._open())
+        return any(
+            one.undecided or one.is_stopping or not (one.is_busy or self._awaiting)
+            for one in self._open()
+        )
 
     def _open(self) -> list[Started]:
         return [one for one in self._all.values() if not self.is_ended(one)]

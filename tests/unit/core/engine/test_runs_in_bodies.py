@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pydantic
 import pytest
 
 import nbagent as nb
@@ -391,3 +392,361 @@ async def test_c153_a_tool_that_a_body_calls_fails_alone():
     told.clear()
     response = await giving(body, policy=[nb.deny("bro*")]).generate("go")
     assert "A rule refuses this call of broken" in told[0]
+
+
+async def test_c151_the_handle_tells_the_truth_of_the_run_inside():
+    """Status, questions, journal, usage, calls: of that run; and the body may answer it itself."""
+    seen: list[Any] = []
+    log: list[Any] = []
+    inner = asking([call("act", n=1)], "in", log=log)
+
+    async def body() -> str:
+        run = inner.run("p")
+        heard: list[str] = []
+        run.subscribe(lambda event: heard.append(event.type))
+        seen.append((run.status, run.agent))
+        await run.settled()
+        seen.append((run.status, [i.tool_name for i in run.interrupts]))
+        await run.restart(run.interrupts[0])
+        result = await run
+        seen.append(
+            (run.status, result.calls["act"][0].value, [m["role"] for m in result.messages])
+        )
+        seen.append([event.type for event in run.journal][:2])
+        assert heard[-1] == "run_completed"
+        return run.result.text
+
+    run = giving(body).run("go")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert run.calls["body"][0].output == "in"
+    assert log == [1]
+    assert seen[:2] == [("running", "inner"), ("interrupted", ["act"])]
+    assert seen[2:] == [
+        ("completed", "did 1", ["user", "assistant", "tool", "assistant"]),
+        ["run_started", "model_responded"],
+    ]
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_c151_answers_of_a_run_inside_count_where_nobody_is_there(live):
+    """As for any run; the outermost asks nobody."""
+    log: list[Any] = []
+    inner = asking([call("act", n=1)], "in", log=log)
+
+    async def body() -> str:
+        return (await inner.run("p", answers={"act": True})).text
+
+    agent = giving(body)
+    if live:
+        assert (await asyncio.wait_for(agent.run("go"), 20)).text == "done"
+    else:
+        assert (await agent.generate("go")).text == "done"
+    assert log == [1]
+
+
+async def test_c151_a_run_that_was_not_awaited_ends_with_the_call(play):
+    """The call waits for it; what it asks is asked."""
+    log: list[Any] = []
+    model = nb.ScriptedModel([call("act", n=1), "in"])
+
+    def define(agent: nb.Agent) -> None:
+        inner = nb.Agent(model, name="inner")
+
+        @inner.tool(approval=True)
+        def act(n: int) -> str:
+            log.append(n)
+            return f"did {n}"
+
+        @agent.tool
+        async def body() -> str:
+            inner.run("p")
+            return "said"
+
+    s = await play([call("body"), "done"], define)
+    assert [i.path[-1] for i in s.interrupts] == ["act"]
+    await s.answer(restart={0: {}})
+    assert (s.results, log, len(model.requests)) == (["said"], [1], 2)
+
+
+async def test_c151_a_body_that_fails_takes_its_runs_with_it():
+    """Nothing of it goes on or asks any more."""
+    inner = asking([call("act", n=1)], "in")
+
+    async def body() -> str:
+        run = inner.run("p")
+        await run.settled()
+        raise ValueError("broken")
+
+    run = giving(body).run("go")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert "broken" in run.calls["body"][0].output
+    assert run.interrupts == []
+
+
+async def test_c151_a_failing_run_fails_where_it_is_awaited():
+    """With its own error; the body may go on, and the outer run too."""
+    inner = nb.Agent(nb.ScriptedModel([]), name="inner")
+    told: list[str] = []
+
+    async def body() -> str:
+        try:
+            await inner.run("p")
+        except nb.errors.RunError as error:
+            told.append(type(error).__name__)
+        return "over"
+
+    run = giving(body).run("go")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert (await giving(body).generate("go")).text == "done"
+    assert len(told) == 2
+
+
+async def test_c151_one_run_is_cancelled_and_the_body_goes_on():
+    """Only that one; its result says so."""
+    inner = asking([call("act", n=1)], "in")
+
+    async def body() -> str:
+        run = inner.run("p")
+        await run.settled()
+        await run.cancel()
+        try:
+            await run
+        except nb.errors.Cancelled:
+            return f"{run.status}, {len(run.interrupts)} open"
+        return "never"
+
+    run = giving(body).run("go")
+    await asyncio.wait_for(run, 20)
+    assert run.calls["body"][0].output == "cancelled, 0 open"
+
+
+async def test_c151_what_only_a_run_of_its_own_has_is_refused():
+    """A store, pending, fork and retry: each names nested=False."""
+    inner = nb.Agent(nb.ScriptedModel(["a"] * 9), name="inner")
+    told: list[str] = []
+
+    async def body() -> str:
+        run = inner.run("p")
+        await run
+        doings: list[Any] = [
+            lambda: inner.run("q", store=nb.MemoryStore()),
+            lambda: inner.run("q", after=run, pending="queue"),
+            run.fork,
+            run.retry,
+        ]
+        for doing in doings:
+            try:
+                doing()
+            except nb.errors.UsageError as error:
+                told.append(str(error))
+        again = await inner.run("q", after=run)
+        return str(len(again.messages))
+
+    run = giving(body).run("go")
+    await asyncio.wait_for(run, 20)
+    assert len(told) == 4
+    assert all("nested=False" in each for each in told)
+    assert run.calls["body"][0].output == "4"
+
+
+@pytest.mark.parametrize("way", ["to_thread", "asyncio.run", "task"])
+async def test_c140_from_a_helper_thread_or_task_of_the_body(play, way):
+    """Whatever a body has work for it is still the body."""
+    model = nb.ScriptedModel([call("ask"), "in"])
+
+    def define(agent: nb.Agent) -> None:
+        inner = nb.Agent(model, name="inner", tools=[nb.interrupt_tool("ask", output=str)])
+
+        async def text() -> str:
+            return (await inner.run("p")).text
+
+        async def by_thread() -> str:
+            return (await asyncio.to_thread(inner.run_sync, "p")).text
+
+        async def by_task() -> str:
+            return await asyncio.create_task(text())
+
+        def by_loop() -> str:
+            return asyncio.run(text())
+
+        ways: dict[str, Any] = {"to_thread": by_thread, "asyncio.run": by_loop, "task": by_task}
+        agent.add(nb.tool(ways[way], name="body"))
+
+    s = await play([call("body"), "done"], define)
+    assert s.interrupts[0].path == ("agent", "body", "inner", "ask")
+    await s.answer(respond={0: "x"})
+    assert (s.results, len(model.requests)) == (["in"], 2)
+
+
+async def test_c152_a_run_of_its_own_is_not_inside():
+    """``nested=False`` is as a run outside of a tool: its own id, journal and questions."""
+    inner = asking([call("act", n=1)], "in")
+    kept: list[nb.Run] = []
+
+    async def body() -> str:
+        run = inner.run("p", nested=False)
+        kept.append(run)
+        await run.settled()
+        response = await inner.generate("again", nested=False)
+        return f"{run.status} {response.finish_reason}"
+
+    inner.model = nb.ScriptedModel([call("act", n=1), call("act", n=2), "in"])
+    run = giving(body).run("go")
+    await asyncio.wait_for(run, 20)
+    assert run.calls["body"][0].output == "interrupted interrupted"
+    assert kept[0].id != run.id
+    kept[0].restart(kept[0].interrupts[0])
+    assert (await kept[0]).text == "in"
+    assert all(event.type != "body_called" for event in run.journal)
+
+
+async def test_c151_sync_bodies_that_wait_give_up_their_threads(monkeypatch):
+    """More of them wait for a person than threads may run at one time."""
+    monkeypatch.setattr("nbagent.core.call.threads.MAX_THREADS", 2)
+    agents = [
+        nb.Agent(
+            nb.ScriptedModel([call("ask"), "in"]),
+            name="inner",
+            tools=[nb.interrupt_tool("ask", output=str)],
+        )
+        for _ in range(4)
+    ]
+
+    def body(n: int) -> str:
+        return agents[n].run_sync("p").text
+
+    agent = giving(body, [call("body", n=n) for n in range(4)], "done")
+    run = await asyncio.wait_for(agent.run("go").settled(), 20)
+    assert len(run.interrupts) == 4
+    for interrupt in run.interrupts:
+        run.respond(interrupt, "x")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+
+
+async def test_c154_a_fork_asks_for_itself_what_a_body_started(tmp_path):
+    """Both go on from where the inner run stood, each with its own answer."""
+    inner = nb.ScriptedModel([call("ask"), "in", "in too"])
+    other = nb.Agent(inner, name="inner", tools=[nb.interrupt_tool("ask", output=str)])
+
+    async def body() -> str:
+        return (await other.run("p")).text
+
+    agent = nb.Agent(
+        nb.ScriptedModel([call("body"), "done", "done too"]),
+        tools=[body],
+        store=nb.SQLiteStore(tmp_path / "runs.db"),
+    )
+    run = await agent.run("go").settled()
+    fork = await run.fork(at=run.interrupts[0]).settled()
+    assert fork.interrupts[0].id != run.interrupts[0].id
+    assert fork.interrupts[0].path == ("agent", "body", "inner", "ask")
+    fork.respond(fork.interrupts[0], "x")
+    assert (await asyncio.wait_for(fork, 20)).text == "done"
+    run.respond(run.interrupts[0], "y")
+    assert (await asyncio.wait_for(run, 20)).text == "done too"
+    assert [r.messages[-1]["content"][0].get("output") for r in inner.requests[1:]] == ["x", "y"]
+
+
+async def test_c150_a_retry_goes_on_with_the_run_that_failed():
+    """What had ended in it is not repeated; the body is run again and takes it up."""
+    log: list[int] = []
+    model = nb.ScriptedModel([call("count"), nb.errors.ModelError("down"), "in"])
+    inner = nb.Agent(model, name="inner")
+
+    @inner.tool
+    def count() -> int:
+        log.append(1)
+        return len(log)
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body, on_tool_error="raise").run("go")
+    with pytest.raises(nb.errors.ToolFailed):
+        await asyncio.wait_for(run, 20)
+    run.retry()
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert (log, run.calls["body"][0].output) == ([1], "in")
+
+
+async def test_c140_a_question_inside_expires_on_the_outermost_run():
+    """Its deadline is applied as any other's."""
+
+    async def hurried(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt(expires_in=0.05)
+        return "in time"
+
+    model = nb.ScriptedModel([call("hurried"), "in"])
+    inner = nb.Agent(model, name="inner", tools=[hurried])
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body).run("go", attended=True, show=False)
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert "Nobody answered in time" in model.requests[-1].messages[-1]["content"][0]["output"]
+
+
+async def test_c140_questions_inside_count_in_the_outer_number_of_questions():
+    """``max_questions`` of the outermost run holds for all in it."""
+    models = [nb.ScriptedModel([call("ask"), "in"]) for _ in range(3)]
+    inner = [
+        nb.Agent(m, name=f"a{n}", tools=[nb.interrupt_tool("ask", output=str)])
+        for n, m in enumerate(models)
+    ]
+
+    async def body() -> str:
+        await asyncio.gather(*(one.run("p") for one in inner))
+        return "all"
+
+    run = await asyncio.wait_for(giving(body, max_questions=2).run("go").settled(), 20)
+    assert len(run.interrupts) == 2
+    for interrupt in run.interrupts:
+        run.respond(interrupt, "x")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+
+
+async def test_c140_an_unattended_outer_run_names_what_a_body_asks():
+    """Awaiting raises, with the path and the schema; the run stays paused, and answers= of it count."""
+    inner = nb.Agent(
+        nb.ScriptedModel([call("ask"), "in", call("ask"), "in"]),
+        name="inner",
+        tools=[nb.interrupt_tool("ask", output=str)],
+    )
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body).run("go")
+    with pytest.raises(nb.HumanInputRequired) as caught:
+        await asyncio.wait_for(run, 20)
+    assert caught.value.interrupts[0].path == ("agent", "body", "inner", "ask")
+    run.respond(run.interrupts[0], "x")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    again = giving(body).run("go", answers=lambda i: "y" if i.tool_name == "ask" else None)
+    assert (await asyncio.wait_for(again, 20)).text == "done"
+
+
+async def test_c140_a_secret_of_a_run_inside_reaches_its_body_alone():
+    """What is asked for there with a secret in it is in no journal, and is asked for where it is gone."""
+    got: list[str] = []
+
+    class Login(pydantic.BaseModel):
+        password: pydantic.SecretStr
+
+    async def login(ctx: nb.ToolContext) -> str:
+        answer = await ctx.ask("log in", reply=Login)
+        got.append(answer.password.get_secret_value())
+        return "ok"
+
+    inner = nb.Agent(nb.ScriptedModel([call("login"), "in"]), name="inner", tools=[login])
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = await giving(body).run("go").settled()
+    run.respond(run.interrupts[0], {"password": "hunter2"})
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert got == ["hunter2"]
+    assert "hunter2" not in repr(run.journal)

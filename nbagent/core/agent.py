@@ -21,6 +21,7 @@ from .arguments import (
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
+from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Model
 from .engine.driver import Driver
@@ -97,8 +98,8 @@ class Agent:
         self.policy = checked_rules(policy)
         self.middleware = checked_middleware(middleware)
         self.budget = checked_budget(budget)
-        self.remembered: list[Rule] = []
-        """Approvals that a person said to remember; take one out to be asked again."""
+        self.remembered: list[Remembered] = []
+        """Approvals that a person said to remember in every run; take one out to be asked again."""
         self.on_tool_error = on_tool_error
         self.store: Store = _default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}

@@ -11,20 +11,20 @@ from nbagent.core.tools.policy import Judgement, asks, denial, judge
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
-from .setup import CallDenied
+from .setup import CallDenied, CallJournal
 
 
 class Gate:
     """The gate of one attempt; it judges an input once, however often that comes."""
 
-    def __init__(self, call: CallState, run_id: str, spec: RunSpec) -> None:
+    def __init__(self, call: CallState, journal: CallJournal, spec: RunSpec) -> None:
         self.verdict: str | None = None
         """The rule that spoke last."""
         self.note: str | None = None
         """What a person should know of the question that it asks."""
         self._call = call
         self._spec = spec
-        self._remembered = [rule for rule in spec.remembered if rule.covers(run_id)]
+        self._journal = journal
         self._judged: dict[str, Judgement | None] = {}
 
     def stops(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Interrupt | None:
@@ -71,9 +71,10 @@ class Gate:
 
     def _eased(self, judgement: Judgement, tool: Tool[..., Any], input_: Json) -> Judgement:
         """A review, or what became of it since a person said that such calls need no question."""
-        such = [rule for rule in self._remembered if rule.covers_input(tool.name, input_)]
-        same = [rule for rule in such if rule.is_for(tool.name, tool.input_schema)]
-        if same and any(rule.code in (None, tool.code) for rule in same):
+        known = (*self._spec.remembered, *self._journal.remembered)
+        such = [one for one in known if one.covers(tool.name, input_)]
+        same = [one for one in such if one.has_schema(tool.input_schema)]
+        if same and tool.code in {one.code for one in same}:
             return Judgement("allow", f"remembered, instead of {judgement.rule}")
         self.note = CODE_CHANGED if same else SCHEMA_CHANGED if such else None
         return judgement

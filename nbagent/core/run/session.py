@@ -56,7 +56,6 @@ from .answers import (
     expiry_of,
     interrupts_of,
     remember,
-    remembered_at,
     resolved,
 )
 from .follow import POLL, Lost, Turn, about_lost, lost_calls, next_driver, whose_turn
@@ -528,15 +527,16 @@ class Session:
         if by != "expiry":
             self.apply_deadlines()
         stamp = (by, self.spec.clock())
+        asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:
             self._check_takes_answers(state, interrupt_id)
             check_in_time(state, interrupt_id, stamp)
             event = resolved(state, interrupt_id, resolution, self.spec.tools, stamp)
+            asked_in.append(state)
             return [event.model_copy(update={"owner": next_driver(state, event)})]
 
-        asked = {event.id: event for event in self.state.pending}
-        answered = partial(self._resolved, asked)
+        answered = partial(self._resolved, asked_in)
         return self._submit(decide, answered, partial(self._not_resolved, by))
 
     def _not_resolved(self, by: str, error: BaseException) -> None:
@@ -547,12 +547,11 @@ class Session:
         self.follow()
 
     def _resolved(
-        self, asked: Mapping[str, Interrupted], written: Sequence[StoredEvent]
+        self, asked_in: Sequence[RunState], written: Sequence[StoredEvent]
     ) -> StoredEvent:
         answer = written[0]
-        if isinstance(answer, Resolved) and answer.id in asked:
-            memory = remembered_at(self.state, answer.scope, self.spec.tools, self.spec.remembered)
-            remember(asked[answer.id], answer.resolution, memory, self.run_id)
+        if isinstance(answer, Resolved):
+            remember(asked_in[-1], answer, self.spec.tools, self.spec.remembered)
         if self.journal.driver == this_process():
             self.go_on()
         else:

@@ -150,10 +150,11 @@ class Agent:
 
     # --- live
 
-    def run(
+    def run(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
         pending: Pending = "refuse",
         store: Store | None = None,
@@ -165,11 +166,13 @@ class Agent:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
         Args:
-            prompt: what to do.
+            prompt: what to do; not needed where ``messages`` has something open.
+            messages: a history that this goes on with, such as ``run.messages`` or ``response.messages``:
+                what is open in it is asked here.
             after: a run whose conversation this goes on with.
-            pending: what this does to open questions of that run: it is refused; ``"reject"`` refuses
-                them and stops that run; ``"queue"`` sends the prompt in that run, after the open
-                calls' results, and gives that run back.
+            pending: what the prompt does to open questions of that run: it is refused; ``"reject"``
+                refuses them and stops that run; ``"queue"`` sends the prompt in that run, after the
+                open calls' results, and gives that run back. Of ``messages``: as in ``generate``.
             store: where the journal is kept; the agent's by default.
             answers: for runs that nobody watches: answers in order, by tool name, or a function of
                 the interrupt. Never used beside a form.
@@ -178,16 +181,18 @@ class Agent:
             on_rerun: what becomes of a waiting run that the same cell started before.
 
         Raises:
-            UnansweredInterrupts: the run before still asks something.
+            UnansweredInterrupts: the run before, or the history, still asks something.
             RunNotFinished: the run before has not ended.
+            UsageError: there is nothing to do, or ``messages`` is no history.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun)
+        given = Options(after, pending, store, answers, attended, show, on_rerun, messages)
         return launch(self._spec(self.tools), prompt, self._stored(given))
 
-    def run_sync(
+    def run_sync(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
         pending: Pending = "refuse",
         store: Store | None = None,
@@ -200,7 +205,7 @@ class Agent:
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun)
+        given = Options(after, pending, store, answers, attended, show, on_rerun, messages)
         return launch_and_wait(self._spec(self.tools), prompt, self._stored(given))
 
     def _stored(self, options: Options) -> Options:

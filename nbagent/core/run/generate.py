@@ -24,13 +24,13 @@ from nbagent.core.base.events import (
     ToolFinished,
 )
 from nbagent.core.base.interrupts import PendingInterrupt, Reject, Remember, Respond, Restart
-from nbagent.core.base.messages import Message, Part, calls_of, text_of, user
+from nbagent.core.base.messages import Message, Part, calls_of, load, text_of, user
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal
 from nbagent.core.state.fold import apply
-from nbagent.core.state.pause_record import paused_messages
+from nbagent.core.state.pause_record import paused_messages, restore
 from nbagent.core.state.state import RunState
-from nbagent.core.tools.spec import RunSpec
+from nbagent.core.tools.spec import RunSpec, new_id
 
 from .answers import (
     AnyResolution,
@@ -164,6 +164,30 @@ def response_of(state: RunState, spec: RunSpec) -> Response:
         usage=state.usage,
         output=spec.typed_output(None if done is None else done.output),
     )
+
+
+def beginning(
+    spec: RunSpec, messages: Sequence[Any], prompt: str | None, pending: Pending
+) -> tuple[Message, ...]:
+    """The history that a live run begins with, its open turn included: as ``generate`` would go on from it.
+
+    Args:
+        spec: the agent's.
+        messages: the history.
+        prompt: a new message of the person; None goes on with what is open.
+        pending: what the message does to open questions.
+
+    Raises:
+        MessagesError: it is no history, or the record of an open call is malformed.
+        UnansweredInterrupts: questions are open, and the message neither rejects nor awaits them.
+        UsageError: there is nothing to do.
+    """
+    journal = Journal(new_id(), None, replace(restore(load(messages)), at=spec.clock()))
+    if prompt is None:
+        _check_something_to_do(journal.state, [])
+    else:
+        say(journal, spec, prompt, pending)
+    return paused_messages(journal.state)
 
 
 def say(journal: Journal, spec: RunSpec, prompt: str, pending: Pending) -> None:

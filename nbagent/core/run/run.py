@@ -10,7 +10,7 @@ from typing import Any
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed, StoredEvent
+from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed, StoredEvent
 from nbagent.core.base.interrupts import (
     PendingInterrupt,
     Remember,
@@ -253,16 +253,21 @@ class Run:
         self._session.retry()
         return self
 
-    def fork(self, *, at: PendingInterrupt | str | None = None) -> Run:
-        """An independent run that goes on from here, or from when ``at`` was asked.
+    def fork(self, *, at: PendingInterrupt | StoredEvent | str | None = None) -> Run:
+        """An independent run that goes on from here, from when ``at`` was asked, or from the end of its turn.
 
         What was done is taken over and not repeated; questions get ids of their own.
 
+        Args:
+            at: an interrupt or its id: the fork asks it again. Or an event of ``run.journal``: the fork
+                has all that was done in its turn, and goes on with the next one.
+
         Raises:
             NotPending: this run never asked ``at``.
-            UsageError: calls were running then of which no result is known.
+            UsageError: calls were running then of which no result is known, or ``at`` is no event of this run.
         """
-        return Run(self._session.fork(None if at is None else id_of(at)))
+        at = at if at is None or isinstance(at, Event) else id_of(at)
+        return Run(self._session.fork(at))
 
     # --- watching
 

@@ -220,8 +220,8 @@ class Session:
 
     # --- beginning
 
-    def start(self, messages: list[Message], *, after: str | None = None) -> None:
-        """Begin: write the first event and let the driver go."""
+    def start(self, messages: Sequence[Message], *, after: str | None = None) -> None:
+        """Begin: write the first event, and let the driver go on from this history."""
         started = RunStarted(
             at=self.spec.clock(),
             agent=self.spec.agent,
@@ -231,15 +231,23 @@ class Session:
             after=after,
             owner=this_process(),
         )
-        self._then(self.journal.submit(lambda _state: [started]), lambda _events: self.go_on())
+        self._then(self.journal.submit(lambda _state: [started]), lambda _events: self._begun())
+
+    def _begun(self) -> None:
+        self._watch_pending()
+        self.go_on()
 
     def take_up(self) -> None:
         """Follow a run that was read from its store, and watch over what waits in it already."""
+        self._watch_pending()
+        self.follow()
+
+    def _watch_pending(self) -> None:
+        """Watch over what waits without having been asked here."""
         for event in self.state.pending:
             self.call_soon(partial(self._watch_deadline, event))
             if self._scripted is not None:
                 self._scripted.look_at(event.id)
-        self.follow()
 
     def retry(self) -> None:
         """Go on after a failure; see ``Run.retry``."""
@@ -266,7 +274,7 @@ class Session:
             self.call_soon(partial(self._watch_deadline, waiting))
         self.go_on()
 
-    def fork(self, at: str | None) -> Session:
+    def fork(self, at: str | StoredEvent | None) -> Session:
         """An independent run that goes on from here, or from when ``at`` was asked; see ``Run.fork``."""
         spec, state = self.spec, self.state
         events = forked(self.journal.read(), at, spec.new_id, spec.clock())

@@ -26,6 +26,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "Done.",
         "XYZ",
         "paid 5000.0, approved: True",
+        "Clean. ['allow wipe']",
         "Sent. mail to ada (logged)",
         "3 nights at Stella, Rome",
         "You are in. False",

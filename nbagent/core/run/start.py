@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import check_rules, checked_store
 from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterrupts, UsageError
-from nbagent.core.base.messages import Message, user
+from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.spec import RunSpec, new_id
 
-from .generate import Pending
+from .generate import Pending, beginning
 from .host import Place, current_host
 from .result import Result
 from .run import Run, session_of
@@ -33,6 +33,7 @@ class Options:
     attended: bool | None = None
     show: bool = True
     on_rerun: Literal["cancel", "keep"] = "cancel"
+    messages: Sequence[Any] | None = None
     context: Any = None
 
     def check(self, spec: RunSpec) -> None:
@@ -55,12 +56,12 @@ class Options:
         return spec if self.context is None else replace(spec, context=self.context)
 
 
-def launch(spec: RunSpec, prompt: str, options: Options) -> Run:
+def launch(spec: RunSpec, prompt: str | None, options: Options) -> Run:
     """Start a run; or send the prompt in the run before, where it is to be queued there.
 
     Args:
         spec: the agent's; its store is the options'.
-        prompt: what to do.
+        prompt: what to do; None goes on with the options' messages.
         options: the rest of what it was asked for.
     """
     run, begin = _prepared(spec, prompt, options, blocking=False)
@@ -68,7 +69,7 @@ def launch(spec: RunSpec, prompt: str, options: Options) -> Run:
     return run
 
 
-def launch_and_wait(spec: RunSpec, prompt: str, options: Options) -> Result:
+def launch_and_wait(spec: RunSpec, prompt: str | None, options: Options) -> Result:
     """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
     run, begin = _prepared(spec, prompt, options, blocking=True)
     with session_of(run).stopped_by_keyboard():
@@ -77,17 +78,21 @@ def launch_and_wait(spec: RunSpec, prompt: str, options: Options) -> Result:
 
 
 def _prepared(
-    spec: RunSpec, prompt: str, options: Options, *, blocking: bool
+    spec: RunSpec, prompt: str | None, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
     """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
     options.check(spec)
     spec = options.told(spec)
-    text, after = checked_prompt(prompt), options.after
-    if after is not None and options.pending == "queue" and session_of(after).queue(text):
+    after, messages = options.after, options.messages
+    text = None if prompt is None and messages is not None else checked_prompt(prompt)
+    if after is not None and messages is not None:
+        raise UsageError("give after= or messages=, not both: a run goes on from one history")
+    if after is not None and text and options.pending == "queue" and session_of(after).queue(text):
         return after, lambda: None
     if after is not None and options.pending == "reject":
         session_of(after).dismiss()
-    messages = [*_history(after), user(text)]
+    history = _history(after) if messages is None else messages
+    begun = beginning(spec, history, text, options.pending)
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if blocking else host.loop(attended=attended)
@@ -97,7 +102,7 @@ def _prepared(
 
     def begin() -> None:
         host.started(run, on_rerun=options.on_rerun)
-        session.start(messages, after=after.id if after is not None else None)
+        session.start(begun, after=after.id if after is not None else None)
         if attended and options.show:
             host.show(run)
 

@@ -1,7 +1,8 @@
 """The durable events of a run: what the journal holds.
 
 Each is appended once and numbered from 0 by its place in the journal. ``scope`` is empty for the
-run itself; inside an agent that is a tool it holds the ids of the calls that lead there.
+run itself; inside a call, whose tool is an agent or whose body starts runs, it holds the ids of the
+calls that lead there.
 """
 
 from __future__ import annotations
@@ -103,6 +104,16 @@ class ToolStarted(Event):
     """What the body gets: the input as proposed, or as the person changed it."""
     verdict: str | None = None
     """The rule that let it run, where one was asked."""
+
+
+class BodyCalled(Event):
+    """A body started a run of an agent, or called a tool: a call of its own; ``scope`` leads to the body's."""
+
+    type: Literal["body_called"] = "body_called"
+    call_id: str
+    name: str
+    """The agent's or the tool's."""
+    input: Input
 
 
 class StepFinished(Event):
@@ -254,6 +265,7 @@ StoredEvent: TypeAlias = (
     RunStarted
     | ModelResponded
     | ToolStarted
+    | BodyCalled
     | StepFinished
     | ToolFinished
     | Interrupted

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, Never, TypeVar
 from weakref import WeakValueDictionary
 
@@ -29,12 +29,12 @@ from nbagent.core.base.interrupts import SECRET_GONE, Interrupt
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.secrets import SecretPlaces, has_secret, revealed, sealed_json
 from nbagent.core.journal.journal import Decide
-from nbagent.core.state.state import CallState, RunState
+from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.tool import Tool
 
 from .call_events import CallEvents
-from .setup import CallJournal, CallSetup, CallTakenOver, Pause, Stop
+from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
 from .threads import in_slot, running_loop, without_slot
 
 T = TypeVar("T")
@@ -111,6 +111,7 @@ class Questions:
         events: CallEvents,
         tool: Tool[..., Any],
         started: ToolStarted,
+        runs: BodyRuns,
     ) -> None:
         self._journal = journal
         self._stop = stop
@@ -118,6 +119,7 @@ class Questions:
         self._events = events
         self._tool = tool
         self._started = started
+        self._runs = runs
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._over = False
@@ -182,6 +184,14 @@ class Questions:
         if self._over or not await self._journal.write(self._if_mine(event)):
             raise CallTakenOver
         return event.value
+
+    async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """What a tool gives that the body calls."""
+        return await self._runs.call(tool, input_)
+
+    def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """``call`` in a thread."""
+        return self._runs.call_sync(tool, input_)
 
     def ask_sync(self, inquiry: Inquiry) -> Any:
         """``ask`` in a thread."""
@@ -308,25 +318,12 @@ class Questions:
         return answer
 
     def _if_mine(self, event: StoredEvent) -> Decide:
-        return lambda state: [event] if self._is_mine(state) else []
-
-    def _is_mine(self, state: RunState) -> bool:
-        """Whether this body still is the one that runs the call."""
-        call, started = state.calls.get(self._started.call_id), self._started
-        if call is None or call.status == "done" or state.outcome is not None:
-            return False
-        return (call.owner, call.attempt) == (started.owner, started.attempt)
+        return lambda state: [event] if is_mine(state, self._started) else []
 
     async def _claim(self) -> None:
         """Write that this body goes on, unless another process has taken the call over."""
-        started = self._started.model_copy(update={"at": self._setup.spec.clock()})
-
-        def decide(state: RunState) -> list[ToolStarted]:
-            if not self._is_mine(state):
-                raise CallTakenOver
-            return [started] if state.calls[started.call_id].status == "ready" else []
-
-        await self._journal.write(decide)
+        now = self._setup.spec.clock()
+        await self._journal.write(lambda state: going_on(state, self._started, now))
 
 
 def _given(call: CallState, event: Interrupted) -> dict[str, Any] | None:

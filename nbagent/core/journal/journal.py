@@ -169,6 +169,11 @@ class Journal:
         """Approvals that a person said to remember in this run."""
         return self.state.remembered
 
+    @property
+    def root(self) -> Journal:
+        """The journal of the outermost run: this one."""
+        return self
+
     # --- writing
 
     async def write(self, decide: Decide) -> Sequence[StoredEvent]:
@@ -517,6 +522,11 @@ class InnerJournal:
         return self._outer.remembered
 
     @property
+    def root(self) -> Journal:
+        """The journal of the outermost run."""
+        return self._outer.root
+
+    @property
     def listeners(self) -> tuple[Listener, ...]:
         """Who listens to the outermost run."""
         return self._outer.listeners
@@ -566,6 +576,8 @@ def _forget_secrets(
 ) -> None:
     """Release what calls were given that nothing will run any more."""
     if isinstance(event, RunCancelled):
+        if event.scope:
+            return  # the result of the call around it comes next
         over = list(before.calls.values())
     else:
         then, now = call_of(before, event), call_of(after, event)

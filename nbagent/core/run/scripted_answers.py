@@ -16,7 +16,7 @@ from nbagent.core.base.interrupts import (
 )
 from nbagent.core.tools.tool import Tool
 
-from .answers import AnyResolution, settles, tools_inside
+from .answers import AnyResolution, settles, tools_of
 
 Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None
 """Answers for runs that nobody watches: in order, by tool name, or computed."""
@@ -102,7 +102,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
 
 def _names(tools: Mapping[str, Tool[..., Any]]) -> set[str]:
     """The names of the tools, and of those of the agents among them."""
-    inside = (_names(tools_inside(tools, name)) for name in tools)
+    inside = (_names(tools_of(tool)) for tool in tools.values())
     return set(tools).union(*inside)
 
 

@@ -103,4 +103,5 @@ def next_step(state: RunState) -> Step:
 
 def _can_go_on(call: CallState) -> bool:
     """Whether a driver can do something for a call that is ready; not where all in it runs already."""
-    return call.child is None or not isinstance(next_step(call.child), Wait)
+    child = call.child
+    return child is None or child.of_body or not isinstance(next_step(child), Wait)

@@ -69,7 +69,7 @@ class CallState:
     steps: dict[str, Any] = field(default_factory=_nothing)
     """Values of ``ctx.step`` by name."""
     child: RunState | None = None
-    """The run inside, where the tool is an agent."""
+    """The run inside, where the tool is an agent; or what its body started, as the calls of a run."""
     final: bool = False
     """Whether the tool's answer ends the run."""
     record: tuple[dict[str, Any], ...] = ()
@@ -181,6 +181,10 @@ class Calls(Mapping[str, CallState]):
         """Which one it is in its turn, counted from 0."""
         return self.places[call_id]
 
+    def with_new(self, call: CallState) -> Calls:
+        """These calls and one more."""
+        return Calls([*self.values(), call])
+
     def with_call(self, call: CallState) -> Calls:
         """These calls with one of them in the place of what it was."""
         changed = Calls.__new__(Calls)
@@ -249,6 +253,11 @@ class RunState:
     outcome: RunEnd | None = None
 
     @property
+    def of_body(self) -> bool:
+        """Whether its calls are what a body started, in that order: there is no model, and no history."""
+        return not self.messages and bool(self.calls)
+
+    @property
     def asks(self) -> bool:
         """Whether something waits for an answer."""
         return self.calls.questions > 0 or self.budget is not None
@@ -285,8 +294,20 @@ def running_calls(state: RunState) -> list[CallState]:
     found = []
     for call in state.calls.values():
         found += [call] if call.status == "running" else []
-        found += running_calls(call.child) if call.child is not None else []
+        is_open = call.child is not None and call.status != "done"
+        found += running_calls(call.child) if call.child is not None and is_open else []
     return found
+
+
+def waits_in_body(state: RunState) -> bool:
+    """Whether a body may wait at its line: for an answer, or for a run that it started."""
+    for call in state.calls.values():
+        if call.status == "done":
+            continue
+        child = call.child
+        if call.asked or (child is not None and (child.of_body or waits_in_body(child))):
+            return True
+    return False
 
 
 def status_of(state: RunState) -> Status:
@@ -312,10 +333,15 @@ def asked_or(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallS
     return evolve(call, status=busy, waits_since=None, waited=call.waited + waited)
 
 
+def _awaits_runs(call: CallState) -> bool:
+    """Whether the body has started runs that have not ended."""
+    return call.child is not None and call.child.of_body and call.child.calls.left > 0
+
+
 def _is_busy(state: RunState) -> bool:
     """Whether calls go on; past a budget that is used up, only bodies that run already do."""
     if state.budget is not None:
-        return bool(running_calls(state))
+        return any(not _awaits_runs(call) for call in running_calls(state))
     return state.calls.ready + state.calls.running > 0
 
 

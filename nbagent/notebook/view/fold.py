@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
 from nbagent.core.base.events import (
+    BodyCalled,
     Interrupted,
     MessageQueued,
     ModelResponded,
@@ -83,6 +84,8 @@ class Fold:
                 self._message_queued(event)
             case ToolStarted():
                 self._tool_started(event)
+            case BodyCalled():
+                self._body_called(event)
             case StepFinished():
                 pass  # it saves a later attempt work, and shows in nothing
             case ToolFinished():
@@ -128,10 +131,21 @@ class Fold:
     def _run_started(self, event: RunStarted) -> None:
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = reveal(event.agent)
+        around = self._state_of(event.scope[:-1]) if event.scope else None
+        if around is not None and around.of_body:
+            self._started_by_body(event)
         if not event.scope:
             self.frame.started(event.at, event.messages)
         if state is not None:
             self._draw_open_turn(state, event.scope, event.at)
+
+    def _started_by_body(self, event: RunStarted) -> None:
+        """A run that a body started has no other start."""
+        call = self._board.call(event.scope[:-1], event.scope[-1])
+        if call is not None:
+            call.started(event.at)
+            self._strip.start(call.key, "tool", event.at)
+            self._touch(call)
 
     def _draw_open_turn(self, state: RunState, scope: Scope, at: float) -> None:
         """Draw the last turn of the history that a run starts from: its calls and where each stands."""
@@ -289,6 +303,17 @@ class Fold:
             self._board.touch(node)
 
     # --- calls
+
+    def _body_called(self, event: BodyCalled) -> None:
+        """What a body starts is a row below its call's, as what an inner agent calls is."""
+        agent, state = self._board.agent(event.scope), self._state_of(event.scope)
+        agent.name = "" if state is None else reveal(state.agent)
+        turn = agent.last_turn or agent.new_turn()
+        call = self._board.new_call(agent, turn)
+        call.requested(event.name, event.input, None)
+        agent.open_calls[event.call_id] = call
+        self._touch(call)
+        self._board.head_dirty = True
 
     def _tool_started(self, event: ToolStarted) -> None:
         call, known = self._board.call(event.scope, event.call_id), self._known(event)

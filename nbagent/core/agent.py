@@ -22,6 +22,7 @@ from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
 from .base.keywords import caller, tells
+from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Model
 from .engine.driver import Driver
@@ -99,8 +100,8 @@ class Agent:
         self.policy = checked_rules(policy)
         self.middleware = checked_middleware(middleware)
         self.budget = checked_budget(budget)
-        self.remembered: list[Rule] = []
-        """Approvals that a person said to remember; take one out to be asked again."""
+        self.remembered: list[Remembered] = []
+        """Approvals that a person said to remember in every run; take one out to be asked again."""
         self.on_tool_error = on_tool_error
         self.store: Store = default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
@@ -172,10 +173,11 @@ class Agent:
     # --- live
 
     @tells("agent.run")
-    def run(  # noqa: PLR0913 - as generate
+    def run(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
         pending: Pending = "refuse",
         store: Store | None = None,
@@ -189,11 +191,13 @@ class Agent:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
         Args:
-            prompt: what to do.
+            prompt: what to do; not needed where ``messages`` has something open.
+            messages: a history that this goes on with, such as ``run.messages`` or ``response.messages``:
+                what is open in it is asked here.
             after: a run whose conversation this goes on with.
-            pending: what this does to open questions of that run: it is refused; ``"reject"`` refuses
-                them and stops that run; ``"queue"`` sends the prompt in that run, after the open
-                calls' results, and gives that run back.
+            pending: what the prompt does to open questions of that run: it is refused; ``"reject"``
+                refuses them and stops that run; ``"queue"`` sends the prompt in that run, after the
+                open calls' results, and gives that run back. Of ``messages``: as in ``generate``.
             store: where the journal is kept; the agent's by default.
             answers: for runs that nobody watches: answers in order, by tool name, or a function of
                 the interrupt. Never used beside a form.
@@ -205,17 +209,21 @@ class Agent:
                 on the outermost run, which keeps, shows and cancels it. False makes it a run of its own.
 
         Raises:
-            UnansweredInterrupts: the run before still asks something.
+            UnansweredInterrupts: the run before, or the history, still asks something.
             RunNotFinished: the run before has not ended.
+            UsageError: there is nothing to do, or ``messages`` is no history.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun, context, nested)
+        given = Options(
+            after, pending, store, answers, attended, show, on_rerun, messages, context, nested
+        )
         return launch(self._spec(self.tools), prompt, self._stored(given), self._tool_inside)
 
     @tells("agent.run_sync")
-    def run_sync(  # noqa: PLR0913 - as generate
+    def run_sync(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
         pending: Pending = "refuse",
         store: Store | None = None,
@@ -230,7 +238,9 @@ class Agent:
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun, context, nested)
+        given = Options(
+            after, pending, store, answers, attended, show, on_rerun, messages, context, nested
+        )
         stored = self._stored(given)
         return launch_and_wait(self._spec(self.tools), prompt, stored, self._tool_inside)
 

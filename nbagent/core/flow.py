@@ -21,7 +21,7 @@ from .arguments import (
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError
 from .base.keywords import caller, tells
-from .base.messages import Message, message
+from .base.messages import message
 from .base.secrets import plain_json
 from .journal.journal import Journal, Store
 from .journal.memory import default_store
@@ -107,14 +107,14 @@ class Flow(Generic[P, R]):
             TypeError: the function takes other arguments.
             UsageError: they do not fit its types, or cannot be kept.
         """
-        return launch(self._spec(), self._first(args, kwargs), self._stored())
+        return launch(self._spec(), None, self._begun(args, kwargs))
 
     def run_sync(self, *args: Any, **kwargs: Any) -> Result:
         """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
-        return launch_and_wait(self._spec(), self._first(args, kwargs), self._stored())
+        return launch_and_wait(self._spec(), None, self._begun(args, kwargs))
 
     def with_options(self, **options: Unpack[RunOptions]) -> Flow[P, R]:
         """The same flow, whose runs have these options: ``clean.with_options(answers=[…]).run(…)``.
@@ -163,8 +163,8 @@ class Flow(Generic[P, R]):
             budget=self.budget,
         )
 
-    def _first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Message:
-        """The message that calls the function with this input."""
+    def _begun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Options:
+        """The options of a run that begins with the call of the function, with this input."""
         call = {
             "type": "tool_call",
             "id": f"call_{new_id()}",
@@ -172,7 +172,7 @@ class Flow(Generic[P, R]):
             "input": self._input(args, kwargs),
             "nbagent": {"final": True},
         }
-        return message("assistant", call)
+        return replace(self._stored(), messages=[message("assistant", call)])
 
     def _input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
         tool = self._tool

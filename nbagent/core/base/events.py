@@ -23,6 +23,7 @@ from pydantic_core import core_schema
 
 from .errors import StoreError
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
+from .memory import Remembered
 from .messages import check_depth, dumps, written_out
 
 FORMAT_VERSION = 1
@@ -220,6 +221,14 @@ class Resolved(Event):
     """Who answered: ``form``, ``code``, a user name where one is known."""
     owner: str = ""
     """The process that took the answer, and goes on with the run."""
+    remembers: Remembered | None = None
+    """What an approval that is to be remembered covers, of the tool as it was then."""
+
+    @property
+    def for_this_run(self) -> Remembered | None:
+        """What is remembered in this run, and not in every run of the agent object."""
+        said = getattr(self.resolution, "remember", None)
+        return self.remembers if said in ("input_in_run", "tool_in_run") else None
 
 
 class RunCompleted(Event):

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -88,7 +88,7 @@ OnExpire = Literal["reject", "answer", "fail"]
 
 Remember = Literal["input_in_run", "tool_in_run", "input", "tool"]
 """What an approval may be remembered for: this tool with this input or with any, in this run alone
-or in every run of this agent object."""
+or in every run of this agent object. A run is that of the outermost agent, with all that runs inside."""
 
 
 ASKED_AGAIN = (
@@ -300,13 +300,15 @@ class PendingInterrupt:
         """
         return self._checked(Respond(value, interrupt=self))
 
-    def restart(self, *, new_input: Any = None, data: Any = None) -> Restart:
+    def restart(
+        self, *, new_input: Any = None, data: Any = None, remember: Remember | None = None
+    ) -> Restart:
         """A restart of this, for ``generate`` or ``run.resolve``.
 
         Raises:
             InvalidAnswer: the tool has no body, or the input does not fit, where the tool is known.
         """
-        return self._checked(restart_of(new_input, data, self))
+        return self._checked(restart_of(new_input, data, self, remember=remember))
 
     def reject(self, reason: str | None = None) -> Reject:
         """A refusal of this, for ``generate`` or ``run.resolve``."""
@@ -343,15 +345,24 @@ def to_json(value: Any) -> Json:
 
 
 def restart_of(
-    new_input: Any, data: Any, interrupt: PendingInterrupt | str | None = None
+    new_input: Any,
+    data: Any,
+    interrupt: PendingInterrupt | str | None = None,
+    *,
+    remember: Remember | None = None,
 ) -> Restart:
     """A restart from Python values.
 
     Raises:
-        InvalidAnswer: they are no JSON, or the input is no mapping.
+        InvalidAnswer: they are no JSON, the input is no mapping, or nothing can be remembered so.
     """
+    if remember not in (None, *get_args(Remember)):
+        known = ", ".join(map(repr, get_args(Remember)))
+        raise InvalidAnswer(f"remember is one of {known}, not {remember!r:.80}")
     try:
-        return Restart(input_json(new_input), data=sealed_json(data), interrupt=interrupt)
+        return Restart(
+            input_json(new_input), data=sealed_json(data), remember=remember, interrupt=interrupt
+        )
     except (TypeError, ValueError) as error:
         raise InvalidAnswer(f"new_input and data must be JSON-able: {error}") from error
 

@@ -74,7 +74,7 @@ class Attempt:
         self._journal = CallJournal(journal, self._stop)
         self._output = CallOutput(call.id, journal.emit, setup.scope)
         self._events = CallEvents(call, setup, self._output)
-        self._gate = Gate(call, journal.run_id, setup.spec, lambda: journal.state.messages)
+        self._gate = Gate(call, self._journal, setup.spec)
         self._bodies = call.attempt
         """How many bodies were started."""
         self._body: Body | None = None

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from nbagent.core.base.interrupts import CODE_CHANGED, SCHEMA_CHANGED, Interrupt
-from nbagent.core.base.messages import Json, Message, canonical
+from nbagent.core.base.messages import Json, canonical
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.policy import CallView, Judgement, asks, denial, judge
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
-from .setup import CallDenied
+from .setup import CallDenied, CallJournal
 
 
 class Gate:
     """The gate of one attempt; it judges an input once, however often that comes."""
 
-    def __init__(
-        self,
-        call: CallState,
-        run_id: str,
-        spec: RunSpec,
-        messages: Callable[[], tuple[Message, ...]],
-    ) -> None:
+    def __init__(self, call: CallState, journal: CallJournal, spec: RunSpec) -> None:
         self.verdict: str | None = None
         """The rule that spoke last."""
         self.note: str | None = None
         """What a person should know of the question that it asks."""
         self._call = call
         self._spec = spec
-        self._messages = messages
-        self._remembered = [rule for rule in spec.remembered if rule.covers(run_id)]
+        self._journal = journal
         self._judged: dict[str, Judgement | None] = {}
 
     async def stops(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Interrupt | None:
@@ -65,7 +57,7 @@ class Gate:
         cleared = self._is(input_, self._call.cleared)
         if cleared and self._is(input_, self._call.judged):
             return None
-        call = CallView(self._call.id, tool.name, self._messages(), self._spec.context)
+        call = CallView(self._call.id, tool.name, self._journal.state.messages, self._spec.context)
         for rules, path in self._spec.above:
             names = (tool.name, f"{path}/{tool.name}")
             refused = await denial(rules, names, typed, call, reviewed=False)
@@ -83,9 +75,10 @@ class Gate:
 
     def _eased(self, judgement: Judgement, tool: Tool[..., Any], input_: Json) -> Judgement:
         """A review, or what became of it since a person said that such calls need no question."""
-        such = [rule for rule in self._remembered if rule.covers_input(tool.name, input_)]
-        same = [rule for rule in such if rule.is_for(tool.name, tool.input_schema)]
-        if same and any(rule.code in (None, tool.code) for rule in same):
+        known = (*self._spec.remembered, *self._journal.remembered)
+        such = [one for one in known if one.covers(tool.name, input_)]
+        same = [one for one in such if one.has_schema(tool.input_schema)]
+        if same and tool.code in {one.code for one in same}:
             return Judgement("allow", f"remembered, instead of {judgement.rule}")
         self.note = CODE_CHANGED if same else SCHEMA_CHANGED if such else None
         return judgement

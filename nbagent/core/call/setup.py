@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from nbagent.core.base.errors import Misuse, StoreError
 from nbagent.core.base.events import Interrupted, StoredEvent, ToolStarted
 from nbagent.core.base.interrupts import Asker, Interrupt
+from nbagent.core.base.memory import Remembered
 from nbagent.core.journal.journal import AnyJournal, Decide
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.spec import RunSpec
@@ -152,6 +153,11 @@ class CallJournal:
     def state(self) -> RunState:
         """The run's state."""
         return self._journal.state
+
+    @property
+    def remembered(self) -> Sequence[Remembered]:
+        """What need not be asked again in the outermost run, and so in none inside."""
+        return self._journal.remembered
 
     async def write(self, decide: Decide) -> Sequence[StoredEvent]:
         """See ``Journal.write``."""

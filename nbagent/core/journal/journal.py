@@ -25,6 +25,7 @@ from nbagent.core.base.events import (
     kept,
     slim,
 )
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.secrets import release
 from nbagent.core.state.fold import apply
@@ -169,6 +170,11 @@ class Journal:
         self._writer: int | None = None
         """The thread that writes now: what the store tells on it is no news."""
         self._follow: Callable[[], None] | None = None
+
+    @property
+    def remembered(self) -> Sequence[Remembered]:
+        """Approvals that a person said to remember in this run."""
+        return self.state.remembered
 
     @property
     def root(self) -> Journal:
@@ -516,6 +522,11 @@ class InnerJournal:
     def state(self) -> RunState:
         """The inner run's state; ended as soon as an outer one is."""
         return self._inner(self._outer.state)
+
+    @property
+    def remembered(self) -> Sequence[Remembered]:
+        """Those of the outermost run."""
+        return self._outer.remembered
 
     @property
     def root(self) -> Journal:

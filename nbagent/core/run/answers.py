@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import Conflict, InvalidAnswer, NotPending, ToolError
 from nbagent.core.base.events import Interrupted, Resolved
-from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart, restart_of
+from nbagent.core.base.interrupts import (
+    PendingInterrupt,
+    Reject,
+    Respond,
+    Restart,
+    digest_of,
+    restart_of,
+)
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json
-from nbagent.core.base.secrets import SecretPlaces, cut, plain_json
+from nbagent.core.base.secrets import SecretPlaces, cut, has_secret, plain_json
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState, RunState
-from nbagent.core.tools.policy import Rule
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.values import checked_value
 
@@ -107,31 +114,31 @@ def is_unseen(state: RunState, scope: tuple[str, ...]) -> bool:
     return state.of_body and not all(i in started_by_bodies for i in state.calls)
 
 
-class Memory(NamedTuple):
-    """An agent's remembered approvals, and the tools that they are for."""
-
-    rules: list[Rule]
-    tools: Mapping[str, Tool[..., Any]]
-
-
-def remembered_at(
+def remember(
     state: RunState,
-    scope: tuple[str, ...],
+    answer: Resolved,
     tools: Mapping[str, Tool[..., Any]],
-    remembered: list[Rule],
-) -> Memory:
-    """What the agent remembers whose run an event of this scope belongs to."""
-    for call_id in scope:
+    remembered: list[Remembered],
+) -> None:
+    """Note an approval that is for every run, in the list of the agent that it was asked in.
+
+    Args:
+        state: where the outermost run stands, the call that asked still open.
+        answer: the approval.
+        tools: the outermost agent's.
+        remembered: its list.
+    """
+    if answer.remembers is None or answer.for_this_run is not None:
+        return
+    for call_id in answer.scope:
         call = state.calls[call_id]
         tool = tool_of(call, tools)
         inner = None if tool is None else tool.options.inner
         if inner is not None:
             remembered = inner.remembered
         tools, state = tools_of(tool), call.child or RunState()
-    if state.of_body:
-        started = ((call, started_by_bodies.get(call.id)) for call in state.calls.values())
-        tools = {call.name: tool for call, tool in started if tool is not None}
-    return Memory(remembered, tools)
+    kept = [one for one in remembered if not answer.remembers.says_again(one)]
+    remembered[:] = [*kept, answer.remembers]
 
 
 AnyResolution: TypeAlias = Respond | Restart | Reject
@@ -163,13 +170,15 @@ def resolved(
     interrupt_id, resolution = settles(interrupt, resolution)
     event = check_open(state, interrupt_id)
     by, at = stamp
+    checked = _checked(event, resolution, state, tools)
     return Resolved(
         at=at,
         scope=event.scope,
         id=interrupt_id,
         call_id=event.call_id,
-        resolution=_checked(event, resolution, state, tools),
+        resolution=checked,
         by=by,
+        remembers=_remembers(event, checked, tool_at(state, event.scope, event.call_id, tools)),
     )
 
 
@@ -305,24 +314,25 @@ def _check_memorable(event: Interrupted, restart: Restart) -> None:
         raise InvalidAnswer(f"{event.tool_name!r} asks by itself: only an approval is remembered")
     if restart.input is not None:
         raise InvalidAnswer("an approval of changed input is not remembered: approve it as shown")
+    if restart.remember in ("input", "input_in_run") and has_secret(event.input):
+        raise InvalidAnswer(
+            f"this input of {event.tool_name!r} has a secret in it, and no secret is kept: approve it "
+            "alone, or remember the tool"
+        )
 
 
-def remember(event: Interrupted, resolution: AnyResolution, memory: Memory, run_id: str) -> None:
-    """Note an approval that a person said to remember, in the agent's list."""
-    if not isinstance(resolution, Restart) or resolution.remember is None:
-        return
-    rule = Rule(
-        "allow",
-        event.tool_name,
-        input=event.input if resolution.remember.startswith("input") else None,
-        run=run_id if resolution.remember.endswith("in_run") else None,
-        shown=event.input,
-        digest=event.digest or None,
-        code=memory.tools[event.tool_name].code,
+def _remembers(
+    event: Interrupted, resolution: AnyResolution, tool: Tool[..., Any] | None
+) -> Remembered | None:
+    """What an approval covers that is to be remembered."""
+    if tool is None or not isinstance(resolution, Restart) or resolution.remember is None:
+        return None
+    return Remembered(
+        tool=tool.name,
+        parameters=digest_of(tool.name, None, tool.input_schema),
+        code=tool.code,
+        input=event.input if resolution.remember in ("input", "input_in_run") else None,
     )
-    rules = memory.rules
-    rules[:] = [earlier for earlier in rules if not rule.replaces(earlier)]
-    rules.append(rule)
 
 
 def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolution:

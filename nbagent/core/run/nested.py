@@ -21,7 +21,7 @@ from nbagent.core.tools.output import OutputDelta
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
-from .answers import AnyResolution, interrupts_of, remember, remembered_at, resolved
+from .answers import AnyResolution, interrupts_of, remember, resolved
 from .describe import result_of
 from .generate import Response, response_of
 from .result import Result
@@ -207,12 +207,14 @@ class NestedSession:
         self, interrupt_id: str, resolution: AnyResolution, *, by: str
     ) -> Future[StoredEvent]:
         """Settle one of its interrupts, on the outermost run; see ``Session.resolve``."""
-        root, asked = self.runs.root, {event.id: event for event in self.state.pending}
+        root = self.runs.root
+        asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:
             event = resolved(state, interrupt_id, resolution, {}, (by, self.spec.clock()))
             if event.scope[: len(self.scope)] != self.scope:
                 raise NotPending(f"this run has no interrupt {interrupt_id!r}")
+            asked_in.append(state)
             return [event.model_copy(update={"owner": this_process()})]
 
         after: Future[StoredEvent] = Future()
@@ -220,9 +222,8 @@ class NestedSession:
         def settle(written: Future[Sequence[StoredEvent]]) -> None:
             try:
                 (event,) = written.result()
-                memory = remembered_at(root.state, event.scope, {}, [])
-                if isinstance(event, Resolved) and event.id in asked:
-                    remember(asked[event.id], event.resolution, memory, root.run_id)
+                if isinstance(event, Resolved):
+                    remember(asked_in[-1], event, {}, [])
                 after.set_result(event)
             except BaseException as error:
                 after.set_exception(error)
@@ -309,7 +310,7 @@ class NestedRun(Run):
         """Not for a run inside: the outermost run is retried."""
         raise self._alone("retried")
 
-    def fork(self, *, at: PendingInterrupt | str | None = None) -> Run:  # noqa: ARG002 - of Run
+    def fork(self, *, at: Any = None) -> Run:  # noqa: ARG002 - of Run
         """Not for a run inside: the outermost run is forked."""
         raise self._alone("forked")
 

@@ -10,8 +10,9 @@ from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
     PendingInterrupt,
     Reject,
+    Remember,
     Respond,
-    Restart,
+    restart_of,
 )
 from nbagent.core.tools.tool import Tool
 
@@ -45,9 +46,29 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
             f"{type(value).__name__} for it: give "
             "True to run it, False to refuse, or nb.Respond(value) to answer in its place"
         )
-    if not value:
-        return Reject()
-    return Respond(output=True) if interrupt.expects == "confirmation" else Restart()
+    return approval_of(interrupt) if value else Reject()
+
+
+def approval_of(
+    interrupt: PendingInterrupt | None, remember: Remember | None = None
+) -> AnyResolution:
+    """A yes to an interrupt; one that is not known here is refused when it arrives.
+
+    Raises:
+        InvalidAnswer: it asks for something else, or is a question that cannot be remembered.
+    """
+    if interrupt is not None and not is_approval(interrupt):
+        raise InvalidAnswer(
+            f"{interrupt.tool_name or 'the limit'!r} does not ask whether it may run: answer it with "
+            "respond(value)"
+        )
+    if interrupt is None or interrupt.expects != "confirmation":
+        return restart_of(None, None, remember=remember)
+    if remember is not None:
+        raise InvalidAnswer(
+            f"{interrupt.tool_name!r} asks in its middle: only an approval is remembered"
+        )
+    return Respond(output=True)
 
 
 def is_approval(interrupt: PendingInterrupt) -> bool:

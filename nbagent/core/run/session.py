@@ -56,7 +56,6 @@ from .answers import (
     expiry_of,
     interrupts_of,
     remember,
-    remembered_at,
     resolved,
 )
 from .follow import POLL, Lost, Turn, about_lost, lost_calls, next_driver, whose_turn
@@ -221,8 +220,8 @@ class Session:
 
     # --- beginning
 
-    def start(self, messages: list[Message], *, after: str | None = None) -> None:
-        """Begin: write the first event and let the driver go."""
+    def start(self, messages: Sequence[Message], *, after: str | None = None) -> None:
+        """Begin: write the first event, and let the driver go on from this history."""
         started = RunStarted(
             at=self.spec.clock(),
             agent=self.spec.agent,
@@ -233,15 +232,23 @@ class Session:
             owner=this_process(),
             flow=self.spec.model is None,
         )
-        self._then(self.journal.submit(lambda _state: [started]), lambda _events: self.go_on())
+        self._then(self.journal.submit(lambda _state: [started]), lambda _events: self._begun())
+
+    def _begun(self) -> None:
+        self._watch_pending()
+        self.go_on()
 
     def take_up(self) -> None:
         """Follow a run that was read from its store, and watch over what waits in it already."""
+        self._watch_pending()
+        self.follow()
+
+    def _watch_pending(self) -> None:
+        """Watch over what waits without having been asked here."""
         for event in self.state.pending:
             self.call_soon(partial(self._watch_deadline, event))
             if self._scripted is not None:
                 self._scripted.look_at(event.id)
-        self.follow()
 
     def retry(self) -> None:
         """Go on after a failure; see ``Run.retry``."""
@@ -268,7 +275,7 @@ class Session:
             self.call_soon(partial(self._watch_deadline, waiting))
         self.go_on()
 
-    def fork(self, at: str | None) -> Session:
+    def fork(self, at: str | StoredEvent | None) -> Session:
         """An independent run that goes on from here, or from when ``at`` was asked; see ``Run.fork``."""
         spec, state = self.spec, self.state
         events = forked(self.journal.read(), at, spec.new_id, spec.clock())
@@ -529,15 +536,16 @@ class Session:
         if by != "expiry":
             self.apply_deadlines()
         stamp = (by, self.spec.clock())
+        asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:
             self._check_takes_answers(state, interrupt_id)
             check_in_time(state, interrupt_id, stamp)
             event = resolved(state, interrupt_id, resolution, self.spec.tools, stamp)
+            asked_in.append(state)
             return [event.model_copy(update={"owner": next_driver(state, event)})]
 
-        asked = {event.id: event for event in self.state.pending}
-        answered = partial(self._resolved, asked)
+        answered = partial(self._resolved, asked_in)
         return self._submit(decide, answered, partial(self._not_resolved, by))
 
     def _not_resolved(self, by: str, error: BaseException) -> None:
@@ -548,12 +556,11 @@ class Session:
         self.follow()
 
     def _resolved(
-        self, asked: Mapping[str, Interrupted], written: Sequence[StoredEvent]
+        self, asked_in: Sequence[RunState], written: Sequence[StoredEvent]
     ) -> StoredEvent:
         answer = written[0]
-        if isinstance(answer, Resolved) and answer.id in asked:
-            memory = remembered_at(self.state, answer.scope, self.spec.tools, self.spec.remembered)
-            remember(asked[answer.id], answer.resolution, memory, self.run_id)
+        if isinstance(answer, Resolved):
+            remember(asked_in[-1], answer, self.spec.tools, self.spec.remembered)
         if self.journal.driver == this_process():
             self.go_on()
         else:

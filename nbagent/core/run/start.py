@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import check_rules, checked_store
 from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterrupts, UsageError
-from nbagent.core.base.messages import Message, text_of, user
+from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.journal import Journal, Store
@@ -17,7 +16,7 @@ from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.spec import RunSpec, new_id
 from nbagent.core.tools.tool import Tool
 
-from .generate import Pending
+from .generate import Pending, beginning
 from .host import Place, current_host
 from .nested import InnerTool, check_waitable, run_inside, runs_here
 from .result import Result
@@ -37,6 +36,7 @@ class Options:
     attended: bool | None = None
     show: bool = True
     on_rerun: Literal["cancel", "keep"] = "cancel"
+    messages: Sequence[Any] | None = None
     context: Any = None
     nested: bool = True
 
@@ -63,13 +63,13 @@ class Options:
 
 
 def launch(
-    spec: RunSpec, prompt: str | Message, options: Options, tool: InnerTool | None = None
+    spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool | None = None
 ) -> Run:
     """Start a run; or send the prompt in the run before, where it is to be queued there.
 
     Args:
         spec: the agent's; its store is the options'.
-        prompt: what to do; or a flow's call.
+        prompt: what to do; None goes on with the options' messages.
         options: the rest of what it was asked for.
         tool: makes the agent a tool, for a run that a tool's body starts; without it that is a run of its own.
     """
@@ -82,7 +82,7 @@ def launch(
 
 
 def launch_and_wait(
-    spec: RunSpec, prompt: str | Message, options: Options, tool: InnerTool | None = None
+    spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool | None = None
 ) -> Result:
     """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
     runs = runs_here(nested=options.nested)
@@ -96,7 +96,7 @@ def launch_and_wait(
 
 
 def _launched_inside(
-    runs: StartedRuns, spec: RunSpec, prompt: Any, options: Options, tool: Tool[..., Any]
+    runs: StartedRuns, spec: RunSpec, prompt: str | None, options: Options, tool: Tool[..., Any]
 ) -> Run:
     """A run inside the call whose body starts it.
 
@@ -104,35 +104,38 @@ def _launched_inside(
         UsageError: it was asked for what only a run of its own has.
     """
     options.check(spec)
-    if options.context is not None:
-        spec = options.told(spec)
-        inner = tool.options.inner._replace(spec=lambda: spec)
-        tool = copy(tool)
-        tool.options = tool.options._replace(inner=inner)
     if options.pending != "refuse":
         raise UsageError(
             f"pending={options.pending!r} is for a run of its own: inside a tool's body wait for the run "
             "before, or give nested=False"
         )
-    text = checked_prompt(prompt)
+    if options.messages is not None:
+        raise UsageError(
+            "messages= is for a run of its own: inside a tool's body go on with after=, or give "
+            "nested=False"
+        )
+    spec, text = options.told(spec), checked_prompt(prompt)
     history = _history(_checked_after(options.after))
     attended = current_host().attended() if options.attended is None else options.attended
     return run_inside(runs, tool, spec, text, history, None if attended else options.answers)
 
 
 def _prepared(
-    spec: RunSpec, prompt: str | Message, options: Options, *, blocking: bool
+    spec: RunSpec, prompt: str | None, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
     """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
     options.check(spec)
     spec = options.told(spec)
-    first = prompt if isinstance(prompt, Message) else user(checked_prompt(prompt))
-    after = _checked_after(options.after)
-    if after is not None and options.pending == "queue" and session_of(after).queue(text_of(first)):
+    after, messages = _checked_after(options.after), options.messages
+    text = None if prompt is None and messages is not None else checked_prompt(prompt)
+    if after is not None and messages is not None:
+        raise UsageError("give after= or messages=, not both: a run goes on from one history")
+    if after is not None and text and options.pending == "queue" and session_of(after).queue(text):
         return after, lambda: None
     if after is not None and options.pending == "reject":
         session_of(after).dismiss()
-    messages = [*_history(after), first]
+    history = _history(after) if messages is None else messages
+    begun = beginning(spec, history, text, options.pending)
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if blocking else host.loop(attended=attended)
@@ -142,7 +145,7 @@ def _prepared(
 
     def begin() -> None:
         host.started(run, on_rerun=options.on_rerun)
-        session.start(messages, after=after.id if after is not None else None)
+        session.start(begun, after=after.id if after is not None else None)
         if attended and options.show:
             host.show(run)
 

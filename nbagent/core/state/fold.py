@@ -30,6 +30,7 @@ from nbagent.core.base.interrupts import (
     Restart,
     Resumed,
 )
+from nbagent.core.base.memory import with_memory
 from nbagent.core.base.messages import Json, Part, canonical, dumps, freeze, load, message, user
 from nbagent.core.base.model import Usage
 
@@ -220,8 +221,16 @@ def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
         folded = _inside(state, event, depth)
     else:
         folded = _FOLDS[type(event)](state, event)
+    if depth == 0 and isinstance(event, Resolved):
+        folded = _remembering(folded, event)
     active = folded.active + (passed if state.position else 0.0)
     return stamped(folded, event.at, active)
+
+
+def _remembering(state: RunState, answer: Resolved) -> RunState:
+    """The outermost run, with what a person said of it and of all that runs inside."""
+    new = answer.for_this_run
+    return state if new is None else evolve(state, remembered=with_memory(state.remembered, new))
 
 
 def _inside(state: RunState, event: StoredEvent, depth: int) -> RunState:

@@ -14,6 +14,7 @@ from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import MessagesError, StoreError
 from nbagent.core.base.events import Input, Interrupted, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import Resumed
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Message, Part, calls_of, canonical, load, message
 from nbagent.core.base.model import Usage
 
@@ -43,19 +44,23 @@ def _json(value: Any) -> Any:
         return value.model_dump(mode="json", exclude_none=True)
     if isinstance(value, Interrupted):
         return {**value.model_dump(mode="json", exclude_defaults=True), "input": value.input}
+    if isinstance(value, Remembered):
+        return {name: field for name, field in vars(value).items() if field is not None}
     if isinstance(value, Resumed):
         return {"data": value.data}
     return [_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 class RunRecord(_Record):
-    """What belongs to the run and not to a call: what it has used, and what is still to be sent."""
+    """What belongs to the run and not to a call: what it used, what is to be sent, what is always allowed."""
 
     usage: tuple[int, int, float | None] = (0, 0, None)
     """Tokens in, tokens out, and cost."""
     seconds: float = 0.0
     granted: dict[str, int | float] = EMPTY
     queued: tuple[str, ...] = ()
+    remembered: tuple[Remembered, ...] = ()
+    """It stands for a review, as an approval does, and never for what is denied."""
 
     @classmethod
     def of(cls, state: RunState) -> RunRecord | None:
@@ -66,6 +71,7 @@ class RunRecord(_Record):
             seconds=state.active,
             granted=state.granted,
             queued=state.queued,
+            remembered=state.remembered,
         )
         return made if made.dumped() else None
 
@@ -79,6 +85,7 @@ def _put_on(state: RunState, run: RunRecord | None) -> RunState:
         active=amount(run.seconds) or 0.0,
         granted={name: more for name, more in run.granted.items() if amount(more)},
         queued=run.queued,
+        remembered=run.remembered,
     )
 
 

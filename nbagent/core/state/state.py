@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, text_of
 from nbagent.core.base.model import Usage
 
@@ -244,6 +245,8 @@ class RunState:
     """Whether a person said not to go on past the limit."""
     settled: dict[str, Resolved] = field(default_factory=_nothing)
     """Answers by interrupt id."""
+    remembered: tuple[Remembered, ...] = ()
+    """Approvals that a person said to remember in this run; the outermost has those of all inside."""
     finish_reason: str = "stop"
     """Why the last model response ended."""
     usage: Usage = field(default_factory=Usage)

@@ -11,9 +11,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.interrupts import digest_of
 from nbagent.core.base.keywords import tells
-from nbagent.core.base.messages import Json, Message, canonical, dumps
+from nbagent.core.base.messages import Message
 
 Verdict = Literal["allow", "review", "deny"]
 
@@ -47,40 +46,9 @@ class Rule:
     editable: bool | tuple[str, ...] = False
     text: str | None = None
     """The question's message, or the reason of a refusal."""
-    input: Json = None
-    """For a remembered approval: the one input it covers."""
-    run: str | None = None
-    """For a remembered approval: the id of the one run it covers."""
-    shown: Json = None
-    """For a remembered approval: the input that was shown, and with ``digest`` the tool it was for."""
-    digest: str | None = None
-    code: str | None = None
-    """For a remembered approval: which function it was for; see ``Tool.code``."""
 
     def __str__(self) -> str:
-        told = f"{self.verdict} {self.pattern}"
-        if self.input is not None:
-            told += f" with {dumps(self.input)}"
-        return escaped(told if self.run is None else f"{told} in run {self.run}")
-
-    def covers(self, run_id: str) -> bool:
-        """Whether it holds for that run."""
-        return self.run in (None, run_id)
-
-    def is_for(self, name: str, schema: Json) -> bool:
-        """Whether the tool is the one, of the same schema, that it was remembered for."""
-        return self.digest is None or self.digest == digest_of(name, self.shown, schema)
-
-    def covers_input(self, name: str, input_: Json) -> bool:
-        """Whether it was remembered for calls of that name with that input."""
-        if self.pattern != name:
-            return False
-        return self.input is None or canonical(self.input) == canonical(input_)
-
-    def replaces(self, earlier: Rule) -> bool:
-        """Whether it says of the same calls what an earlier one said; in JSON, 1 is not true."""
-        told, before = (canonical([r.pattern, r.input, r.run]) for r in (self, earlier))
-        return (self.verdict, told) == (earlier.verdict, before)
+        return escaped(f"{self.verdict} {self.pattern}")
 
 
 class Judgement(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.keywords import tells_made
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.model import Model, ToolSpec
 
@@ -56,7 +57,7 @@ class Inner(NamedTuple):
     tools: Mapping[str, Tool[..., Any]]
     spec: Callable[[], RunSpec]
     prompt: Callable[[Any], str]
-    remembered: list[Rule]
+    remembered: list[Remembered]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,8 @@ class RunSpec:
     policy: Sequence[Rule] = ()
     above: tuple[tuple[Sequence[Rule], str], ...] = ()
     """The rules of the agents around it, which may deny, and the path from each to this one."""
-    remembered: list[Rule] = field(default_factory=list)
-    """Approvals that a person said to remember; the agent's own list."""
+    remembered: list[Remembered] = field(default_factory=list)
+    """Approvals that a person said to remember for every run; the agent's own list."""
     middleware: Sequence[Middleware] = ()
     budget: Budget = Budget()
     context: Any = field(default=None, compare=False, repr=False)

@@ -24,6 +24,7 @@ from nbagent.core.base.errors import InvalidAnswer, ToolError
 from nbagent.core.base.interrupts import (
     PendingInterrupt,
     Reject,
+    Remember,
     Respond,
     Restart,
     restart_of,
@@ -208,6 +209,7 @@ class Tool(Generic[P, R]):
         *,
         new_input: M_contra | Mapping[str, Any] | None = None,
         data: Any = None,
+        remember: Remember | None = None,
     ) -> Restart: ...
     @overload
     def restart(
@@ -216,6 +218,7 @@ class Tool(Generic[P, R]):
         *,
         new_input: M_contra | Mapping[str, Any] | None = None,
         data: Any = None,
+        remember: Remember | None = None,
     ) -> Restart: ...
     @overload
     def restart(
@@ -224,9 +227,15 @@ class Tool(Generic[P, R]):
         *,
         new_input: Mapping[str, Any] | None = None,
         data: Any = None,
+        remember: Remember | None = None,
     ) -> Restart: ...
     def restart(
-        self, interrupt: PendingInterrupt, *, new_input: Any = None, data: Any = None
+        self,
+        interrupt: PendingInterrupt,
+        *,
+        new_input: Any = None,
+        data: Any = None,
+        remember: Remember | None = None,
     ) -> Any:
         """A restart for ``generate`` or ``run.resolve``; the new input is of the tool's own model.
 
@@ -234,7 +243,7 @@ class Tool(Generic[P, R]):
             InvalidAnswer: it is another tool's interrupt, or the input does not fit.
         """
         self._check_own(interrupt)
-        return self.check(interrupt, restart_of(new_input, data, interrupt))
+        return self.check(interrupt, restart_of(new_input, data, interrupt, remember=remember))
 
     def _check_own(self, interrupt: Any) -> None:
         if not isinstance(interrupt, PendingInterrupt):

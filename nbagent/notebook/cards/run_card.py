@@ -15,7 +15,14 @@ from functools import partial
 from typing import Any
 
 from nbagent.core.base.errors import NbagentError
-from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
+from nbagent.core.base.events import (
+    Interrupted,
+    Resolved,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunStarted,
+)
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.tools.json_schema import form_type
@@ -166,6 +173,9 @@ class RunCard(Card):
         """Start what a question has beside its form, and end that of what is settled."""
         if isinstance(heard, Interrupted):
             self._later(partial(self._question_opened, heard.id, heard.tool_name))
+        elif isinstance(heard, RunStarted):
+            for asked in self._session.state.pending:  # in the history that the run begins with
+                self._later(partial(self._question_opened, asked.id, asked.tool_name))
         elif isinstance(heard, Resolved):
             self._later(partial(self._question_settled, heard.id))
         elif isinstance(heard, RunCompleted | RunCancelled) and not heard.scope:

@@ -13,7 +13,7 @@ from typing import Any, Literal, assert_never, get_args
 
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import Expects, Reject, Remember, Respond, Restart
-from nbagent.core.base.secrets import revealed
+from nbagent.core.base.secrets import has_secret, revealed
 from nbagent.forms.form import Form, Submission
 from nbagent.forms.hints import factory_of
 from nbagent.notebook import wire
@@ -154,8 +154,8 @@ class Question:
         """An approval that adds a rule: never for changed input, never for what no rule asked."""
         if isinstance(approved, list):
             return approved
-        known = remember in get_args(Remember)
-        if not self.memorable or not known or approved.input is not None:
+        known = any(remember == memory.id for memory in self._memories())
+        if not known or approved.input is not None:
             return _refused("not_memorable")
         return approved.model_copy(update={"remember": remember})
 
@@ -193,6 +193,7 @@ class Question:
         return [
             wire.Remember(id=id_, label=TEXTS[f"remember_{id_}"].format(tool=self.tool))
             for id_ in get_args(Remember)
+            if id_ not in ("input", "input_in_run") or not has_secret(self.input)
         ]
 
     def record(self, key: str, event: Resolved, asked_at: float) -> RecordItem:

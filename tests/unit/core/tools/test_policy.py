@@ -491,7 +491,7 @@ async def test_always_allow_covers_what_it_says_and_no_more(remember, same, othe
     await run
     second = await agent.run("again").settled()
     assert bool(second.interrupts) == later
-    assert len(agent.remembered) == (remember is not None)
+    assert len(agent.remembered) == (remember in ("input", "tool"))
 
 
 @pytest.mark.parametrize("remember", ["input", "tool"])
@@ -513,7 +513,7 @@ async def test_what_is_remembered_holds_for_the_tool_as_it_was_then(remember):
     run.resolve(i, nb.Restart(remember=remember))
     await run
     assert len(agent.remembered) == 1
-    assert agent.remembered[0].digest == i.digest
+    assert agent.remembered[0].has_schema(agent.tools["send"].input_schema)
 
 
 def pay(agent: nb.Agent, way: str, did: list[str]) -> None:

@@ -143,7 +143,8 @@ class Ledger:
         """The numbers of calls that are done, or have done the step in which they act."""
         called = self.called()
         ends = [e for e in self.journal if e.type in ("tool_finished", "step_finished")]
-        made = [called[e.scope, e.call_id] for e in ends]
+        failed = [e for e in ends if e.type == "step_finished" and e.error is not None]
+        made = [called[e.scope, e.call_id] for e in ends if e not in failed]
         return {number_of(c.input) for c in made if c.name != "inner"}
 
     # --- what it cost

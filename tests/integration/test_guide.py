@@ -31,4 +31,5 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "All settled.",
         "not signed",
         "Coal it is.",
+        "Beer.",
     ]

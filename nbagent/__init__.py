@@ -20,7 +20,7 @@ from .core.run.run import Run
 from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
 from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
-from .core.tools.policy import allow, deny, review
+from .core.tools.policy import CallView, allow, deny, review
 from .core.tools.spec import Budget
 from .core.tools.tool import ToolResult
 
@@ -30,6 +30,7 @@ __all__ = [
     "Agent",
     "Ask",
     "Budget",
+    "CallView",
     "Choose",
     "Confirm",
     "Conflict",
@@ -123,8 +124,19 @@ _hooks.model_named = _named_model
 
 def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:
     """What a JSON Schema has against an answer."""
-    found: _Any = _import_module("nbagent.forms.answer.json_schema").validator_for(schema)
-    return [{"loc": tuple(e.absolute_path), "msg": e.message} for e in found.iter_errors(value)]
+    found: list[dict[str, _Any]] = _import_module("nbagent.forms.answer.json_schema").errors_of(
+        schema, value
+    )
+    return found
+
+
+def _schema_misfit(schema: _Any, *, as_input: bool) -> str:
+    """Why a JSON Schema cannot be used."""
+    found: str = _import_module("nbagent.forms.answer.json_schema").misfit(
+        schema, as_input=as_input
+    )
+    return found
 
 
 _hooks.schema_errors = _schema_errors
+_hooks.schema_misfit = _schema_misfit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar, cast
@@ -21,6 +20,7 @@ from .arguments import (
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
+from .base.keywords import caller, tells
 from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Model
@@ -36,6 +36,7 @@ from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, checked_prompt, launch, launch_and_wait, take_up
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
+from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
 from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, new_id
@@ -59,7 +60,7 @@ class Agent:
         max_calls: how many calls of one model response are run; the model is told of those that are not.
         max_questions: how many questions of one turn wait at a time, those of inner agents included; a
             call that would ask one more ends, and the model is told.
-        output_type: a type that the final answer must fit; it comes as ``result.output``.
+        output_type: a type, or a JSON Schema, that the final answer must fit; it comes as ``result.output``.
         policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``); the
             first that matches counts, and without one a tool's own ``approval=``.
         middleware: what surrounds tool calls, the first outermost.
@@ -69,6 +70,7 @@ class Agent:
         store: where journals are kept; this process's memory by default.
     """
 
+    @tells("nb.Agent")
     def __init__(  # noqa: PLR0913 - the product's front door, keyword-only
         self,
         model: str | Model,
@@ -92,7 +94,7 @@ class Agent:
         self.max_turns = checked_turns(max_turns)
         self.max_calls = checked_turns(max_calls, "max_calls")
         self.max_questions = checked_turns(max_questions, "max_questions")
-        self.output_type = output_type
+        self.output_type = usable(output_type, "output_type=", UsageError)
         if on_tool_error not in ("tell", "raise"):
             raise UsageError(f"on_tool_error is 'tell' or 'raise', not {on_tool_error!r}")
         self.policy = checked_rules(policy)
@@ -104,7 +106,7 @@ class Agent:
         self.store: Store = _default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
         self._last_spec: RunSpec | None = None
-        local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
+        local_names = caller().f_locals  # types of the defining scope
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             self.add(as_tool(one, local_names))
 
@@ -119,7 +121,7 @@ class Agent:
         Raises:
             ToolError: another tool has that name.
         """
-        made = cast("Tool[P, R]", as_tool(one, sys._getframe(1).f_locals))  # noqa: SLF001
+        made = cast("Tool[P, R]", as_tool(one, caller().f_locals))
         known = self.tools.get(made.name)
         if known is not None and known is not made and not (_in_main(known) and _in_main(made)):
             raise ToolError(f"{self!r} has a tool {made.name!r} already")
@@ -131,6 +133,7 @@ class Agent:
         """Makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
         return ToolMaker(self.add)
 
+    @tells("agent.as_tool")
     def as_tool(self, *, name: str | None = None, description: str = "") -> Tool[..., Any]:
         """This agent as a tool of another: it gets a prompt, and its answer is the result.
 
@@ -150,7 +153,8 @@ class Agent:
 
     # --- live
 
-    def run(  # noqa: PLR0913 - keyword-only, one for each documented part
+    @tells("agent.run")
+    def run(  # noqa: PLR0913 - as generate
         self,
         prompt: str | None = None,
         *,
@@ -162,6 +166,7 @@ class Agent:
         attended: bool | None = None,
         show: bool = True,
         on_rerun: Literal["cancel", "keep"] = "cancel",
+        context: Any = None,
     ) -> Run:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
@@ -179,16 +184,18 @@ class Agent:
             attended: whether a person can answer; detected by default.
             show: whether the card appears at once.
             on_rerun: what becomes of a waiting run that the same cell started before.
+            context: any object, for tools (``ctx.context``) and conditions; in memory alone.
 
         Raises:
             UnansweredInterrupts: the run before, or the history, still asks something.
             RunNotFinished: the run before has not ended.
             UsageError: there is nothing to do, or ``messages`` is no history.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun, messages)
+        given = Options(after, pending, store, answers, attended, show, on_rerun, context, messages)
         return launch(self._spec(self.tools), prompt, self._stored(given))
 
-    def run_sync(  # noqa: PLR0913 - keyword-only, one for each documented part
+    @tells("agent.run_sync")
+    def run_sync(  # noqa: PLR0913 - as generate
         self,
         prompt: str | None = None,
         *,
@@ -200,12 +207,13 @@ class Agent:
         attended: bool | None = None,
         show: bool = True,
         on_rerun: Literal["cancel", "keep"] = "cancel",
+        context: Any = None,
     ) -> Result:
         """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun, messages)
+        given = Options(after, pending, store, answers, attended, show, on_rerun, context, messages)
         return launch_and_wait(self._spec(self.tools), prompt, self._stored(given))
 
     def _stored(self, options: Options) -> Options:
@@ -218,6 +226,7 @@ class Agent:
 
     # --- step by step
 
+    @tells("agent.generate")
     async def generate(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: str | None = None,
@@ -232,6 +241,7 @@ class Agent:
         return_tool_calls: bool = False,
         max_turns: int | None = None,
         on_event: Callable[[RunEvent], None] | None = None,
+        context: Any = None,
     ) -> Response:
         """Go on until nothing can without an answer: the classic interrupt loop.
 
@@ -249,12 +259,15 @@ class Agent:
             return_tool_calls: whether to stop at tool calls instead of running them.
             max_turns: instead of the agent's.
             on_event: hears every event and delta as it happens.
+            context: as in ``run``.
 
         Raises:
             UsageError: nothing to do, or answers that do not fit; nothing ran.
             RunError: the model or a tool failed; ``error.messages`` is the history to resume from.
         """
-        spec = self._spec(self._chosen(tools, sys._getframe(1).f_locals))  # noqa: SLF001
+        spec = self._spec(self._chosen(tools, caller().f_locals))
+        if context is not None:
+            spec = replace(spec, context=context)
         check_rules(spec, self.tools)
         check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)
@@ -324,6 +337,10 @@ class Agent:
 
 
 def _model(model: str | Model) -> Model:
+    if isinstance(model, type):
+        raise UsageError(
+            f"a model is an instance, and {model.__name__} is a class: give {model.__name__}(…)"
+        )
     if not isinstance(model, str):
         if not hasattr(model, "stream"):
             raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")

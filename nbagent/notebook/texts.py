@@ -93,6 +93,7 @@ TEXTS: dict[str, str] = {
     "ran_again": "run again",
     "rejected": "rejected",
     "declined": "declined",
+    "failed_elsewhere": "failed · “{why}”",
     "chose": "you chose {what}",
     "answered": "you answered {what}",
     "answered_form": "you answered",

@@ -217,3 +217,18 @@ def metadata(names: list[str]) -> None:
     nb.Respond(outptu="x")  # type: ignore[call-arg]
     ConfirmTransfer(message="Sure?", amount=5)
     ConfirmTransfer(message="Sure?")  # type: ignore[call-arg]
+
+
+async def careful(input: Transfer, call: nb.CallView) -> bool:  # noqa: A002
+    """A condition that looks at the call."""
+    return input.amount > 1 and bool(call.messages) and call.context is not None
+
+
+def conditions() -> None:
+    """Of the input, or of the input and the call; maybe async."""
+    nb.allow("send", when=lambda a: a.amount > 1)
+    nb.review("send", when=lambda a, c: c.context is None)
+    nb.deny("send", when=careful)
+    agent.tool(approval=careful)
+    nb.deny("send", when=5)  # type: ignore[arg-type]
+    agent.run("go", answer=1)  # type: ignore[call-arg]

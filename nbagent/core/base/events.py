@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from .errors import StoreError
-from .interrupts import Expects, InterruptKind, OnExpire, Resolution, digest_of
+from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
 from .messages import check_depth, dumps, written_out
 
@@ -167,8 +167,15 @@ class Interrupted(Event):
     """The rule that asked, for an approval."""
     budget: str | None = None
     """What is used up: ``turns``, ``tokens``, ``cost`` or ``seconds``."""
+    around: bool = False
+    """Whether middleware around the tool paused, and not its body."""
     printed: str = ""
     displays: list[dict[str, Any]] = Field(default_factory=list)
+
+    @property
+    def asker(self) -> Asker:
+        """Who asks, and is told what a restart carries."""
+        return "middleware" if self.around else self.kind
 
     def is_late(self, now: float) -> bool:
         """Whether its time is over: it takes no answer any more, and what its tool said comes instead."""

@@ -16,11 +16,13 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     field_validator,
+    model_validator,
 )
 from pydantic_core import to_jsonable_python
 
 from .amounts import amount
 from .errors import InvalidAnswer
+from .keywords import tells
 from .messages import Json, canonical, dumps, freeze, storable
 from .secrets import sealed_json
 
@@ -61,10 +63,16 @@ T = TypeVar("T")
 A = TypeVar("A", bound="Respond | Restart")
 
 InterruptKind = Literal["tool", "question", "approval", "ask", "lost", "budget"]
-"""``tool``: a body paused and can be re-run. ``question``: a tool with no body, only an answer settles
+"""``tool``: a body paused, or middleware around it, and can be re-run. ``question``: a tool with no body, only an answer settles
 it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with ``ctx.ask`` and goes on
 with the answer at that line. ``lost``: the process that ran a body is gone, and nobody knows what that
 came to. ``budget``: the run reached a limit (no call)."""
+
+Asker: TypeAlias = InterruptKind | Literal["middleware"]
+"""Who asks: as the kind says, but middleware for itself."""
+
+RESTARTED: tuple[Asker, ...] = ("tool", "middleware", "approval")
+"""Who is told of the restart that runs the body after its pause."""
 
 Expects = Literal[
     "approval", "edit", "confirmation", "choice", "value", "external", "outcome", "budget"
@@ -106,6 +114,7 @@ class Interrupt(BaseException):
     middleware lets it pass.
     """
 
+    @tells("nb.Interrupt")
     def __init__(
         self,
         metadata: Any = None,
@@ -151,7 +160,7 @@ class Expiry(NamedTuple):
             raise ValueError(
                 f"expires_in must be positive and at most a hundred years, not {expires_in!r:.80}"
             )
-        if isinstance(on_expire, Respond):
+        if isinstance(on_expire, Respond) and on_expire.error is None:
             return cls(seconds, "answer", on_expire.output)
         if on_expire in (None, "reject"):
             return cls(seconds)
@@ -186,16 +195,28 @@ class _Resolution(BaseModel):
 
 
 class Respond(_Resolution):
-    """Answer as if the tool had returned ``output``."""
+    """Answer as if the tool had returned ``output``, or had failed with ``error``."""
 
     type: Literal["respond"] = "respond"
     output: Any = None
+    error: str | None = None
+    """What the model is told instead of a result."""
 
     @without_init
     def __init__(
-        self, output: Any = None, *, interrupt: PendingInterrupt | str | None = None
+        self,
+        output: Any = None,
+        *,
+        error: str | None = None,
+        interrupt: PendingInterrupt | str | None = None,
     ) -> None:
-        BaseModel.__init__(self, output=output, interrupt=interrupt)
+        BaseModel.__init__(self, output=output, error=error, interrupt=interrupt)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Respond:
+        if self.error is not None and self.output is not None:
+            raise ValueError("an answer has an output or an error, not both")
+        return self
 
 
 class Restart(_Resolution):

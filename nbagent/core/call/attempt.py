@@ -21,6 +21,7 @@ from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
     SCHEMA_CHANGED,
     SECRET_GONE,
+    Asker,
     Interrupt,
     Resumed,
     digest_of,
@@ -162,9 +163,9 @@ class Attempt:
                 f"The arguments are no JSON object of at most {MAX_DEPTH} levels: {shown}"
             )
         gone = tool.lost(call.input)
-        answer_gone = call.resumed is not None and has_lost(call.resumed.data)
-        if (gone or answer_gone) and tool.fn is not None:
-            return [self._asked_for(tool, gone)]
+        forgotten = next((a.pause for a in call.all_answered if has_lost(a.resumed.data)), None)
+        if (gone or forgotten) and tool.fn is not None:
+            return [self._asked_for(tool, gone, forgotten or call.pause)]
         try:
             typed = tool.parse(call.input)
         except ValidationError as error:
@@ -175,7 +176,7 @@ class Attempt:
         outdated = self._outdated(tool)
         if outdated is not None:
             again = Interrupt(outdated.metadata, state=outdated.state, editable=outdated.editable)
-            pause = Pause(outdated.kind, again)
+            pause = Pause(outdated.asker, again)
             return [self._events.paused(tool, pause, call.input, note=SCHEMA_CHANGED)]
         return await self._surrounded(tool, typed)
 
@@ -194,14 +195,15 @@ class Attempt:
         current = digest_of(tool.name, pause.input, tool.input_schema)
         return pause if pause.digest != current else None
 
-    def _asked_for(self, tool: Tool[..., Any], gone: list[str]) -> Interrupted:
-        """The question for secrets of its input that are not in this process."""
-        pause = self.call.pause
+    def _asked_for(
+        self, tool: Tool[..., Any], gone: list[str], pause: Interrupted | None
+    ) -> Interrupted:
+        """The question for secrets that are not in this process: of its input, or of an answer to ``pause``."""
         asked = Interrupt() if pause is None else Interrupt(pause.metadata, state=pause.state)
         editable = False if pause is None else pause.editable
         asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *gone]))
-        kind = "approval" if pause is None else pause.kind
-        event = self._events.paused(tool, Pause(kind, asked), self.call.input, note=SECRET_GONE)
+        asker = "approval" if pause is None else pause.asker
+        event = self._events.paused(tool, Pause(asker, asked), self.call.input, note=SECRET_GONE)
         return event.model_copy(update={"expects": "edit"}) if gone else event
 
     async def _surrounded(self, tool: Tool[..., Any], typed: BaseModel) -> Ending:
@@ -216,8 +218,8 @@ class Attempt:
             if isinstance(error, asyncio.CancelledError) and _cancelling():
                 raise
             pause = found_in(error)
-            if pause is not None:
-                self._stop.by(Pause("tool", pause))
+            if pause is not None:  # the body's own has stopped the call before
+                self._stop.by(Pause("middleware", pause))
             failure = error
         finally:
             self._over = True
@@ -248,7 +250,7 @@ class Attempt:
             case CallDenied() as denied:
                 return self._failed(str(denied))
             case Pause() as pause:
-                own = () if pause.kind == "ask" else (self._paused(tool, pause),)
+                own = () if pause.asker == "ask" else (self._paused(tool, pause),)
                 return [*self._stop.asked, *own]
             case never:
                 assert_never(never)
@@ -256,7 +258,7 @@ class Attempt:
     def _paused(self, tool: Tool[..., Any], pause: Pause) -> Interrupted:
         call = self.call
         entered = None if self._input is call.input else call.input
-        verdict, note = self._gate.verdict, self._gate.note if pause.kind == "approval" else None
+        verdict, note = self._gate.verdict, self._gate.note if pause.asker == "approval" else None
         event = self._events.paused(
             tool, pause, self._input, entered=entered, verdict=verdict, note=note
         )
@@ -305,14 +307,16 @@ class Attempt:
                     sealed = self._changed(tool, changed)
                 return await self._pass(tool, _parsed(tool, sealed), sealed)
 
-        carried = self._carried()
+        carried = self._carried("middleware", "tool")
         view = ToolCall(
             id=self.call.id,
             tool_name=self.call.name,
             input=typed,
             resumed=carried.resumed,
+            approved=carried.approved,
             original_input=carried.original_input,
             state=carried.state,
+            context=self._setup.spec.context,
             waited=self._waited,
             still_runs=lambda: self.body_runs,
             may_repeat=partial(self._may_repeat, tool),
@@ -354,13 +358,15 @@ class Attempt:
         now = 0.0 if call.waits_since is None else self._setup.spec.clock() - call.waits_since
         return call.waited + max(0.0, now)
 
-    def _carried(self) -> Carried:
-        """What a restart brings into the body."""
+    def _carried(self, *asked: Asker) -> Carried:
+        """What restarts bring to the first of those who asked, and the gate's approval beside it."""
         call = self.call
+        own, approval = call.answered(*asked), call.answered("approval")
         return Carried(
-            resumed=call.resumed,
+            resumed=None if own is None else own.resumed,
+            approved=None if approval is None else approval.resumed,
             original_input=call.proposed if call.replaced else None,
-            state=call.pause.state if call.pause is not None else None,
+            state=None if own is None else own.pause.state,
         )
 
     # --- the gate, the claim, the body
@@ -383,7 +389,7 @@ class Attempt:
         return value
 
     async def _behind_gate(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
-        review = self._gate.stops(tool, typed, input_)
+        review = await self._gate.stops(tool, typed, input_)
         if review is not None:
             self._stop.by(Pause("approval", review))
             raise review
@@ -437,8 +443,9 @@ class Attempt:
             tool_name=tool.name,
             attempt=self._bodies,
             output=self._output,
-            carried=self._carried()._replace(resumed=_told(self.call.resumed)),
+            carried=_told(self._carried("tool")),
             asker=questions,
+            context=self._setup.spec.context,
         )
         try:
             value = await body.run(tool.arguments(typed, ctx))
@@ -504,7 +511,7 @@ def _none_began(state: RunState, tools: Mapping[str, Tool[..., Any]]) -> bool:
 
 def _same_question(earlier: Interrupted | None, event: Interrupted) -> bool:
     """Whether a restarted tool asks what it asked before, of the same input, having kept nothing."""
-    if earlier is None or (earlier.kind, event.kind) != ("tool", "tool"):
+    if earlier is None or earlier.asker != event.asker or event.kind == "approval":
         return False
     asked = ([e.input, e.metadata, e.state] for e in (earlier, event))
     return len({canonical(each) for each in asked}) == 1
@@ -525,9 +532,11 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
     raise ValueError(f"what middleware made of the input does not fit {tool.name}: {why}")
 
 
-def _told(resumed: Resumed | None) -> Resumed | None:
-    """What the body gets of a restart's data, its secrets among it."""
-    return None if resumed is None else Resumed(revealed(resumed.data))
+def _told(carried: Carried) -> Carried:
+    """What the body gets of what restarts carry, the secrets in their data among it."""
+    both = (carried.resumed, carried.approved)
+    resumed, approved = (one and Resumed(revealed(one.data)) for one in both)
+    return carried._replace(resumed=resumed, approved=approved)
 
 
 async def _question(tool: Tool[..., Any], typed: Any, input_: Json) -> Any:

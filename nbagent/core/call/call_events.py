@@ -8,7 +8,7 @@ from pydantic_core import PydanticSerializationError
 
 from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
 from nbagent.core.base.events import Interrupted, ToolFinished, made
-from nbagent.core.base.interrupts import Interrupt, digest_of, token_digest
+from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, token_digest
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Choose, Edit, expected
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
@@ -95,6 +95,8 @@ class CallEvents(NamedTuple):
             Misuse: its metadata, state or default answer is no JSON, or leaves nothing to choose.
         """
         interrupt = pause.interrupt
+        around = pause.asker == "middleware"
+        kind: InterruptKind = "tool" if pause.asker == "middleware" else pause.asker
         if isinstance(interrupt.metadata, Choose):
             interrupt.metadata.check_askable()
         spec, expiry = self.setup.spec, interrupt.expiry
@@ -106,12 +108,13 @@ class CallEvents(NamedTuple):
             "id": spec.new_id(),
             "call_id": self.call.id,
             "tool_name": tool.name,
-            "kind": pause.kind,
+            "kind": kind,
+            "around": around,
             "input": input_,
             "metadata": stored(interrupt.metadata, "metadata", tool.name),
             "state": stored(interrupt.state, "state", tool.name, comes_back=True),
             "expects": expected(
-                pause.kind,
+                kind,
                 interrupt.metadata,
                 reply_schema=more.get("reply_schema"),
                 editable=editable,
@@ -152,7 +155,22 @@ def _named(error: BaseException) -> str:
     hint = ""
     if "created in a thread can only be used in that same thread" in str(error):
         hint = " (give the tool @nb.tool(thread=False) to run it where the object was made)"
+    if _nobody_types(error):
+        hint = " (nobody can type there: ask with ctx.ask_sync(…), or await ctx.ask(…), instead of input())"
     return f"{type(error).__name__}: {error}{hint}"
+
+
+def _nobody_types(error: BaseException) -> bool:
+    """Whether it is what ``input()`` raises where no line can be typed: in a script, a kernel, a test."""
+    told = str(error)
+    return (
+        (isinstance(error, EOFError) and told == "EOF when reading a line")
+        or (
+            isinstance(error, RuntimeError)
+            and told.startswith(("input():", "raw_input was called"))
+        )
+        or (isinstance(error, OSError) and "reading from stdin" in told)
+    )
 
 
 def _prefill(inquiry: Inquiry, value: Json) -> Json:
@@ -166,6 +184,12 @@ def stored(value: Any, what: str, tool_name: str, *, comes_back: bool = False) -
     Raises:
         Misuse: it is no JSON, or comes back to the tool and has a secret in it, which nothing keeps.
     """
+    if isinstance(value, type):
+        name = value.__name__
+        also = f", or reply={name} to be answered with one" if what == "metadata" else ""
+        raise Misuse(
+            f"the tool {tool_name!r} gave a class as {what}, {name}: give an instance, {name}(…){also}"
+        )
     try:
         sealed = sealed_json(value)
     except (PydanticSerializationError, TypeError, ValueError) as error:

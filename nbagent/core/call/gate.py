@@ -7,7 +7,7 @@ from typing import Any
 from nbagent.core.base.interrupts import CODE_CHANGED, SCHEMA_CHANGED, Interrupt
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.state.state import CallState
-from nbagent.core.tools.policy import Judgement, asks, denial, judge
+from nbagent.core.tools.policy import CallView, Judgement, asks, denial, judge
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -27,7 +27,7 @@ class Gate:
         self._journal = journal
         self._judged: dict[str, Judgement | None] = {}
 
-    def stops(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Interrupt | None:
+    async def stops(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Interrupt | None:
         """The question that a person must answer first; None lets the call pass.
 
         Raises:
@@ -38,7 +38,7 @@ class Gate:
             return None
         key = canonical(input_)
         if key not in self._judged:
-            self._judged[key] = self._judge(tool, typed, input_)
+            self._judged[key] = await self._judge(tool, typed, input_)
         judgement = self._judged[key]
         if judgement is None:
             return None
@@ -51,19 +51,21 @@ class Gate:
         metadata = {"message": judgement.text} if judgement.text else None
         return Interrupt(metadata, editable=judgement.editable)
 
-    def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
+    async def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
         cleared = self._is(input_, self._call.cleared)
         if cleared and self._is(input_, self._call.judged):
             return None
+        call = CallView(self._call.id, tool.name, self._journal.state.messages, self._spec.context)
         for rules, path in self._spec.above:
             names = (tool.name, f"{path}/{tool.name}")
-            refused = denial(rules, names, typed, reviewed=False)
+            refused = await denial(rules, names, typed, call, reviewed=False)
             if refused is not None:
                 return refused
         if cleared:  # by a person, or elsewhere: that stands for a review, never for what is denied
-            return denial(self._spec.policy, (tool.name,), typed, reviewed=True)
-        judgement = judge(self._spec.policy, (tool.name,), typed)
-        if judgement is None and tool.fn is not None and asks(tool.options.approval, typed):
+            return await denial(self._spec.policy, (tool.name,), typed, call, reviewed=True)
+        judgement = await judge(self._spec.policy, (tool.name,), typed, call)
+        own = tool.options.approval
+        if judgement is None and tool.fn is not None and await asks(own, typed, call):
             judgement = Judgement("review", f"approval= of {tool.name}", tool.options.editable)
         if judgement is not None and judgement.verdict == "review":
             return self._eased(judgement, tool, input_)

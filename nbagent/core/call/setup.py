@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from nbagent.core.base.errors import Misuse, StoreError
 from nbagent.core.base.events import Interrupted, StoredEvent
-from nbagent.core.base.interrupts import Interrupt, InterruptKind
+from nbagent.core.base.interrupts import Asker, Interrupt
 from nbagent.core.base.memory import Remembered
 from nbagent.core.journal.journal import AnyJournal, Decide
 from nbagent.core.state.state import CallState, RunState
@@ -60,7 +60,7 @@ class CallDenied(BaseException):
 class Pause(NamedTuple):
     """The call waits for an answer."""
 
-    kind: InterruptKind
+    asker: Asker
     interrupt: Interrupt
 
 

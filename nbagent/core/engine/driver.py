@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from nbagent.core.base.errors import (
     BudgetExceeded,
@@ -44,6 +44,7 @@ from nbagent.core.state.next_step import (
 )
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls, status_of
+from nbagent.core.tools.json_schema import adapter_of
 from nbagent.core.tools.spec import Inner, RunSpec
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.values import describe
@@ -371,7 +372,10 @@ class Driver:
         spec = inner.spec()
         around = ((rules, f"{path}/{tool.name}") for rules, path in self._spec.above)
         above = ((self._spec.policy, tool.name), *around)
-        spec = replace(spec, above=above, clock=self._spec.clock, new_id=self._spec.new_id)
+        outer = self._spec
+        spec = replace(
+            spec, above=above, clock=outer.clock, new_id=outer.new_id, context=outer.context
+        )
         scope = (*self._scope, call.id)
         journal = InnerJournal(self.journal, call.id)
         await begin(journal, spec, scope, inner.prompt(typed))
@@ -466,7 +470,7 @@ def _final_output(spec: RunSpec, finish: Finish) -> Json:
     """
     if spec.output_type is None:
         return finish.output
-    adapter = TypeAdapter(spec.output_type)
+    adapter = adapter_of(spec.output_type)
     text = dumps(finish.output) if finish.by_tool else finish.text
     try:
         return storable(adapter.dump_python(adapter.validate_json(text), mode="json"))

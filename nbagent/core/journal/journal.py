@@ -573,5 +573,5 @@ def _forget_secrets(
     while over:
         call = over.pop()
         release(call.proposed, call.input, call.cleared, list(call.answers.values()))
-        release(None if call.resumed is None else call.resumed.data)
+        release(*(one.resumed.data for one in call.all_answered))
         over += [] if call.child is None else call.child.calls.values()

@@ -282,6 +282,8 @@ def _remembers(
 
 def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
     match resolution:
+        case Respond(error=str()):
+            raise InvalidAnswer("the question whether to go on is answered with a number")
         case Respond(output=more):
             number = int if event.budget in (None, "turns", "tokens") else int | float
             if not isinstance(more, number) or not amount(more):
@@ -301,6 +303,10 @@ def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolut
 def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
     """An answer to ``ctx.ask``, of the type its body waits for where that is known here."""
     match resolution:
+        case Respond(error=str()):
+            raise InvalidAnswer(
+                f"{event.tool_name!r} asks a question in its middle, which no error answers: reject it"
+            )
         case Respond(output=output):
             adapter = reply_types.get(event.id)
             what = f"answer for {event.tool_name!r}"

@@ -47,7 +47,7 @@ def wanted(interrupt: PendingInterrupt) -> str:
         return ASKED_AGAIN
     match interrupt.expects:
         case "external":
-            return "nb.answer_external(token, value) answers it"
+            return "nb.answer_external(token, value) answers it, or error=… instead of the value"
         case "approval" | "edit" | "confirmation":
             return f"answers={{{name!r}: True}} approves it, answers={{{name!r}: False}} refuses"
         case "outcome":

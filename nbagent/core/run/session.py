@@ -661,9 +661,16 @@ class Session:
         return self._when(self.is_over)
 
     def is_over(self) -> bool:
-        """Whether awaiting has something to say: the end, or that nobody is there to answer."""
+        """Whether awaiting has something to say: the end, or that a person is asked and nobody is there."""
         ended = self.state.outcome is not None or self.error is not None
-        return self.is_settled() and (ended or not self.attended)
+        return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
+
+    def _asks_a_person(self) -> bool:
+        """Whether something waits that no outside system answers, or was answered wrongly."""
+        waiting = self.state.pending
+        return any(
+            event.expects != "external" or event.id in self.wrong_answers for event in waiting
+        )
 
     def is_settled(self) -> bool:
         """Whether nothing can go on without an answer or another process, or the run has ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import check_rules, checked_store
@@ -33,6 +33,7 @@ class Options:
     attended: bool | None = None
     show: bool = True
     on_rerun: Literal["cancel", "keep"] = "cancel"
+    context: Any = None
     messages: Sequence[Any] | None = None
 
     def check(self, spec: RunSpec) -> None:
@@ -49,6 +50,10 @@ class Options:
         checked_store(self.store)
         check_rules(spec, spec.tools)
         check_answers(self.answers, spec.tools)
+
+    def told(self, spec: RunSpec) -> RunSpec:
+        """What a run with its context needs to know."""
+        return spec if self.context is None else replace(spec, context=self.context)
 
 
 def launch(spec: RunSpec, prompt: str | None, options: Options) -> Run:
@@ -77,6 +82,7 @@ def _prepared(
 ) -> tuple[Run, Callable[[], None]]:
     """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
     options.check(spec)
+    spec = options.told(spec)
     after, messages = options.after, options.messages
     text = None if prompt is None and messages is not None else checked_prompt(prompt)
     if after is not None and messages is not None:
@@ -111,7 +117,7 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
                 f"{spec.agent!r} has no tool {call.name!r}, which an answer of this run restarts: "
                 "add it to the agent and open the run again"
             )
-    host = current_host()
+    spec, host = options.told(spec), current_host()
     attended = host.attended() if options.attended is None else options.attended
     place = Place(host, attended, host.loop(attended=attended))
     session = Session(spec, journal, place, answers=options.answers)

@@ -21,14 +21,31 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
-from nbagent.core.base.interrupts import SCHEMA_CHANGED, Reject, Respond, Restart, Resumed
+from nbagent.core.base.interrupts import (
+    SCHEMA_CHANGED,
+    Asker,
+    Reject,
+    Respond,
+    Restart,
+    Resumed,
+)
 from nbagent.core.base.memory import with_memory
 from nbagent.core.base.messages import Json, Part, canonical, dumps, freeze, load, message, user
 from nbagent.core.base.model import Usage
 
 from .pause_record import restore
 from .retry import ready_again
-from .state import Calls, CallState, RunEnd, RunState, asked_or, evolve, stamped, status_of
+from .state import (
+    Answered,
+    Calls,
+    CallState,
+    RunEnd,
+    RunState,
+    asked_or,
+    evolve,
+    stamped,
+    status_of,
+)
 
 
 def started(call: CallState, event: ToolStarted) -> CallState:
@@ -52,8 +69,17 @@ def interrupted(call: CallState, event: Interrupted) -> CallState:
     elif event.ask is not None:
         call = evolve(call, asked={**call.asked, event.id: event})
     else:
-        call = evolve(call, pause=event, resumed=None, judged=_judged(call, event))
+        call = evolve(
+            call, pause=event, resumed=None, judged=_judged(call, event), earlier=_earlier(call)
+        )
     return asked_or(call, event.at)
+
+
+def _earlier(call: CallState) -> dict[Asker, Answered]:
+    """The pauses that were restarted by now: an answer outlives what others ask after it."""
+    if call.pause is None or call.resumed is None:
+        return call.earlier
+    return {**call.earlier, call.pause.asker: Answered(call.pause, call.resumed)}
 
 
 def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
@@ -71,6 +97,8 @@ def resolved(call: CallState, event: Resolved) -> CallState:
     if event.id in call.asked:
         return _told(call, event)
     match event.resolution:
+        case Respond(error=str() as error):
+            return answered(call, error, error=True)
         case Respond(output=output):
             return answered(call, output)
         case Reject(reason=reason):

@@ -18,7 +18,7 @@ from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Message, Part, calls_of, canonical, load, message
 from nbagent.core.base.model import Usage
 
-from .state import Calls, CallState, CallStatus, RunState, evolve
+from .state import Answered, Calls, CallState, CallStatus, RunState, evolve
 
 
 class _Record(BaseModel):
@@ -114,6 +114,13 @@ class ChildRecord(_Record):
         return evolve(child, agent=self.agent, limit=self.limit, budget=self.budget)
 
 
+class AnsweredRecord(_Record):
+    """A pause that was restarted before the last one."""
+
+    pause: Interrupted
+    resumed: Resumed
+
+
 class CallRecord(_Record):
     """Where an open call stands; the fields are those of ``CallState``, told where they matter."""
 
@@ -123,6 +130,7 @@ class CallRecord(_Record):
     """What a person put in place of the model's."""
     pause: Interrupted | None = None
     resumed: Resumed | None = None
+    earlier: tuple[AnsweredRecord, ...] = ()
     record: tuple[Input, ...] = ()
     cleared: Input | None = None
     """The input that a person let run: it counts only beside that answer, in ``record``."""
@@ -153,6 +161,10 @@ class CallRecord(_Record):
             input=call.input if call.replaced else None,
             pause=call.pause,
             resumed=call.resumed,
+            earlier=tuple(
+                AnsweredRecord.model_construct(pause=one.pause, resumed=one.resumed)
+                for one in call.earlier.values()
+            ),
             record=call.record,
             cleared=cleared,
             asked=tuple(call.asked.values()),
@@ -165,19 +177,22 @@ class CallRecord(_Record):
 
     def wrong(self, part: Part, scope: tuple[str, ...]) -> str | None:
         """What is missing that belongs to its status, or belongs to another call; None where it is sound."""
-        own = [*self.asked, *(event for event in (self.lost, self.pause) if event is not None)]
+        pauses = [one.pause for one in self.earlier] + ([self.pause] if self.pause else [])
+        own = [*self.asked, *pauses, *([self.lost] if self.lost else [])]
         if any((e.scope, e.call_id, e.tool_name) != (scope, part["id"], part["name"]) for e in own):
             return "what it waits for is of another call"
         if any(e.kind != "ask" or e.ask is None for e in self.asked):
             return "what its body asked is no question of ctx.ask"
-        if self.pause is not None and self.pause.kind in ("ask", "lost", "budget"):
-            return f"a call does not pause with {self.pause.kind!r}"
+        for event in pauses:
+            if event.kind in ("ask", "lost", "budget"):
+                return f"a call does not pause with {event.kind!r}"
         if self.lost is not None and (self.lost.kind != "lost" or not self.attempt):
             return "it says that it was lost, but not how"
-        if self.resumed is not None and not (self.pause is not None and self._is_approved):
+        restarted = self.resumed is not None or bool(self.earlier)
+        if restarted and not (self.pause is not None and self._is_approved):
             return "it says that it was restarted, but not by whom"
-        pauses = self.pause is not None and self.resumed is None
-        is_open = bool(self.asked) or self.lost is not None or pauses
+        waits = self.pause is not None and self.resumed is None
+        is_open = bool(self.asked) or self.lost is not None or waits
         match self.status:
             case "waiting":
                 whole = is_open or self.child is not None
@@ -202,7 +217,8 @@ class CallRecord(_Record):
 
         A body that paused by itself is let run by the answer that restarts it.
         """
-        asks = self.attempt > 0 and self.pause is not None and self.pause.kind == "tool"
+        paused = self.pause is not None and self.pause.kind == "tool"
+        asks = self.attempt > 0 and paused
         if not (self._is_approved or asks):
             return None
         return input_ if self.cleared is None and self.attempt else self.cleared
@@ -221,6 +237,7 @@ class CallRecord(_Record):
             attempt=self.attempt,
             pause=self.pause,
             resumed=self.resumed,
+            earlier={one.pause.asker: Answered(one.pause, one.resumed) for one in self.earlier},
             cleared=self._cleared(input_),
             asked={event.id: event for event in self.asked},
             lost=self.lost,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
-from nbagent.core.base.interrupts import Resumed
+from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, text_of
 from nbagent.core.base.model import Usage
@@ -21,6 +21,13 @@ S = TypeVar("S")
 
 def _nothing() -> dict[Any, Any]:
     return EMPTY
+
+
+class Answered(NamedTuple):
+    """A pause, and the restart that answered it."""
+
+    pause: Interrupted
+    resumed: Resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,9 @@ class CallState:
     pause: Interrupted | None = None
     """What it waits for; after a restart, what that restart answered."""
     resumed: Resumed | None = None
+    """The restart that answered ``pause``; None while that waits."""
+    earlier: dict[Asker, Answered] = field(default_factory=_nothing)
+    """The pauses before ``pause`` that were restarted, the last of each who asked."""
     cleared: dict[str, Any] | None = None
     """The input that the gate let pass last: exactly that one passes again."""
     judged: dict[str, Any] | None = None
@@ -83,6 +93,21 @@ class CallState:
     def is_paused(self) -> bool:
         """Whether its own pause is open, whatever else in it is asked."""
         return self.status == "waiting" and self.pause is not None and self.resumed is None
+
+    def answered(self, *askers: Asker) -> Answered | None:
+        """The last pause that was restarted, of the first of these who has one."""
+        for asker in askers:
+            if self.pause is not None and self.pause.asker == asker and self.resumed is not None:
+                return Answered(self.pause, self.resumed)
+            if asker in self.earlier:
+                return self.earlier[asker]
+        return None
+
+    @property
+    def all_answered(self) -> list[Answered]:
+        """The last pause that was restarted, of each who asked."""
+        found = [self.answered(asker) for asker in RESTARTED]
+        return [one for one in found if one is not None]
 
     @property
     def asks(self) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, overload
 
 from pydantic import TypeAdapter
 
+from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
+from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Ask, Choose, Confirm
 from nbagent.core.base.secrets import SecretSchema
 
+from .json_schema import adapter_of, usable
 from .output import CallOutput
 
 T = TypeVar("T")
@@ -22,6 +25,7 @@ class Carried(NamedTuple):
     """What a restart brings into a body."""
 
     resumed: Resumed | None = None
+    approved: Resumed | None = None
     original_input: Json = None
     state: Json = None
 
@@ -75,19 +79,26 @@ class ToolContext:
         output: CallOutput,
         carried: Carried,
         asker: Asker,
+        context: Any = None,
     ) -> None:
         self.call_id = call_id
         self.tool_name = tool_name
         self.attempt = attempt
         """How often the body was started, this time included."""
         self.resumed: Resumed | None = carried.resumed
+        """What a restart after the tool's own pause carries; None where it has not paused, or not been answered."""
+        self.approved: Resumed | None = carried.approved
+        """What a person's approval of this call carries, where a rule or ``approval=`` asked for one."""
         self.original_input: Json = carried.original_input
         self.state: Json = carried.state
+        self.context = context
+        """What the run was given as ``context=``; None where it was opened without."""
         self._output = output
         self._asker = asker
         self._asked = 0
         self._token: str | None = None
 
+    @tells("ctx.interrupt")
     def interrupt(
         self,
         metadata: Any = None,
@@ -141,11 +152,12 @@ class ToolContext:
         self,
         metadata: Any,
         *,
-        reply: None = None,
+        reply: Mapping[str, Any] | None = None,
         value: Any = None,
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Coroutine[Any, Any, Any]: ...
+    @tells("ctx.ask")
     def ask(
         self,
         metadata: Any,
@@ -164,7 +176,7 @@ class ToolContext:
 
         Args:
             metadata: a text, ``Ask``, ``Choose``, ``Confirm``, or any metadata of your own.
-            reply: the type of the answer; taken from the metadata where that knows it.
+            reply: the type of the answer, or its JSON Schema; taken from the metadata where that knows it.
             value: what the form shows to begin with.
             expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
             on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
@@ -196,11 +208,12 @@ class ToolContext:
         self,
         metadata: Any,
         *,
-        reply: None = None,
+        reply: Mapping[str, Any] | None = None,
         value: Any = None,
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Any: ...
+    @tells("ctx.ask_sync")
     def ask_sync(
         self,
         metadata: Any,
@@ -250,7 +263,8 @@ class ToolContext:
         self._asked += 1
         if isinstance(metadata, str):
             metadata = Ask(message=metadata)
-        adapter = TypeAdapter(_reply_type(metadata) if reply is None else reply)
+        wanted = _reply_type(metadata) if reply is None else usable(reply, "reply=", Misuse)
+        adapter = adapter_of(wanted)
         schema = adapter.json_schema(schema_generator=SecretSchema)
         return Inquiry(number, metadata, adapter, schema, value, expiry)
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter
-
 from nbagent.core.base.amounts import checked_amount
+from nbagent.core.base.keywords import tells_made
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.model import Model, ToolSpec
 
+from .json_schema import adapter_of
 from .middleware import Middleware
 from .policy import Rule
 from .tool import Tool
@@ -48,6 +48,9 @@ class Budget:
             checked_amount(f"Budget({name}=…)", getattr(self, name), optional=True)
 
 
+tells_made(Budget, "nb.Budget")
+
+
 class Inner(NamedTuple):
     """What runs inside a call whose tool is an agent."""
 
@@ -78,6 +81,8 @@ class RunSpec:
     """Approvals that a person said to remember for every run; the agent's own list."""
     middleware: Sequence[Middleware] = ()
     budget: Budget = Budget()
+    context: Any = field(default=None, compare=False, repr=False)
+    """What the run was given for its tools and conditions; in memory alone."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)
@@ -87,13 +92,13 @@ class RunSpec:
         """A final answer's JSON as ``output_type``; None without one."""
         if self.output_type is None or output is None:
             return output
-        return TypeAdapter(self.output_type).validate_json(dumps(output))
+        return adapter_of(self.output_type).validate_json(dumps(output))
 
     def output_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the final answer; None without ``output_type``."""
         if self.output_type is None:
             return None
-        return TypeAdapter(self.output_type).json_schema()
+        return adapter_of(self.output_type).json_schema()
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model is told about them; the same object while they don't change."""

@@ -41,6 +41,7 @@ from nbagent.core.base.secrets import (
 )
 
 from .context import ToolContext
+from .json_schema import adapter_of
 from .policy import Approval
 from .signature import Signature
 from .values import MAX_OUTPUT, checked_value, invalid
@@ -299,7 +300,7 @@ class Tool(Generic[P, R]):
         if self._signature.output in _ANYTHING:
             return None
         try:
-            return TypeAdapter(self._signature.output)
+            return adapter_of(self._signature.output)
         except (PydanticSchemaGenerationError, PydanticUserError):
             return None  # a DataFrame and its like: no schema, so anything goes
 
@@ -350,6 +351,8 @@ class Tool(Generic[P, R]):
         """
         match resolution:
             case Respond() if pending.kind == "ask":  # of the question's own type, not the tool's
+                return resolution
+            case Respond(error=str()):
                 return resolution
             case Respond(output=output):
                 what = f"answer for {self.name!r}"

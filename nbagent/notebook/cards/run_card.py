@@ -25,6 +25,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.view.question_kinds import Types
@@ -276,4 +277,8 @@ def _types(run: Run, tool_name: str) -> Types | None:
     tool = session_of(run).tool(tool_name)
     if tool is None:
         return None
-    return Types(input=tool.input_type, output=tool.output_adapter, secrets=tool.secrets)
+    return Types(
+        input=form_type(tool.input_type),
+        output=form_type(tool.output_adapter),
+        secrets=tool.secrets,
+    )

@@ -347,7 +347,7 @@ class Fold:
             self._touch(call)
             return
         if isinstance(event.resolution, Respond):
-            call.answered(drawn.question.public(event.resolution.output))
+            call.answered(drawn.question.public(event.resolution.output), event.resolution.error)
         else:
             call.state = "rejected"
         self._close_call(event)

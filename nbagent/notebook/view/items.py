@@ -304,9 +304,11 @@ class CallNode(Node):
         self.started_at, self.state, self._progress = None, state, None
         self.touch()
 
-    def answered(self, output: Any) -> None:
-        """A person's answer is the result."""
-        self.state, self._result = "done", None if output is None else facts.result(output)
+    def answered(self, output: Any, error: str | None = None) -> None:
+        """An answer is the result, or says why there is none."""
+        told = output if error is None else error
+        self.state = "done" if error is None else "failed"
+        self._result = None if told is None else facts.result(told)
         self.touch()
 
     def finished(self, event: ToolFinished) -> None:

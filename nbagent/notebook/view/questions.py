@@ -265,6 +265,9 @@ class Question:
             case Restart(input=changed):
                 details = facts.changes(changed or {}, self.input)
                 return TEXTS["approved_changed" if details else "approved"], "good", details
+            case Respond(error=str() as why):
+                text = facts.shown(why, MAX_REASON)
+                return TEXTS["failed_elsewhere"].format(why=text), "bad", []
             case Respond(output=given):
                 return self._answer_text(given)
 

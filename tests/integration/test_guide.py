@@ -25,8 +25,8 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "approval transfer A large one",
         "Done.",
         "XYZ",
-        "paid 5000.0, approved: True",
         "Clean. ['allow wipe']",
+        "paid 5000.0, approved: True",
         "Sent. mail to ada (logged)",
         "3 nights at Stella, Rome",
         "You are in. False",
@@ -34,4 +34,5 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "All settled.",
         "not signed",
         "Coal it is.",
+        "Beer.",
     ]

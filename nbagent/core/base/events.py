@@ -77,6 +77,8 @@ class CallRequested(BaseModel):
     raw: str | None = None
     final: bool = False
     """Whether the tool's answer ends the run."""
+    server_id: str | None = None
+    """The id that the model gave, where another call of the history has it: the model sees it again."""
 
 
 class ModelResponded(Event):

@@ -155,9 +155,7 @@ def answered(call: CallState, output: Json, *, error: bool = False) -> CallState
     if call.replaced and call.attempt:
         told = output if isinstance(output, str) else dumps(output)
         output = f"{edit_note(call.input)}\n{told}"
-    part: Part = {"type": "tool_result", "id": call.id, "name": call.name, "output": output}
-    if error:
-        part["error"] = True
+    part = call.result_part(output, error=error)
     if call.record:
         part["nbagent"] = list(call.record)
     return evolve(
@@ -269,8 +267,14 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
         part = {"type": "tool_call", "id": call.id, "name": call.name, "input": frozen}
         if call.raw is not None:
             part["raw"] = call.raw
+        if call.server_id is not None:
+            part["server_id"] = call.server_id
         parts.append(part)
-        calls.append(CallState(call.id, call.name, frozen, frozen, call.raw, final=call.final))
+        calls.append(
+            CallState(
+                call.id, call.name, frozen, frozen, call.raw, call.server_id, final=call.final
+            )
+        )
     said = (*state.messages, message("assistant", *parts))
     told = {} if calls else _queue_sent(state)
     return evolve(

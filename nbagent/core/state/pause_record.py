@@ -249,6 +249,7 @@ class CallRecord(_Record):
             proposed=part["input"],
             input=input_,
             raw=part.get("raw"),
+            server_id=part.get("server_id"),
             status=self.status,
             attempt=self.attempt,
             pause=self.pause,
@@ -314,13 +315,7 @@ def _left_open(call: CallState) -> Part:
         told = "The run ended while this call waited for a person: it was begun, and not finished."
     else:
         told = "The run ended before this call was run."
-    return {
-        "type": "tool_result",
-        "id": call.id,
-        "name": call.name,
-        "output": told,
-        "error": True,
-    }
+    return call.result_part(told, error=True)
 
 
 def restore(messages: Sequence[Message]) -> RunState:

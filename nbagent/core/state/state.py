@@ -41,6 +41,8 @@ class CallState:
     input: dict[str, Any]
     """What a body gets: ``proposed``, or what a person made of it."""
     raw: str | None = None
+    server_id: str | None = None
+    """The model's own id, where that is not ``id``."""
     status: CallStatus = "ready"
     attempt: int = 0
     """How many bodies were started."""
@@ -77,6 +79,15 @@ class CallState:
     result: Part | None = None
     answer: Json = None
     """The result without a note of changed input, where it ends the run."""
+
+    def result_part(self, output: Json, *, error: bool = False) -> Part:
+        """The part of a message that answers it."""
+        part: Part = {"type": "tool_result", "id": self.id, "name": self.name, "output": output}
+        if self.server_id is not None:
+            part["server_id"] = self.server_id
+        if error:
+            part["error"] = True
+        return part
 
     @property
     def is_paused(self) -> bool:

@@ -32,6 +32,8 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "You are in. False",
         "boss ▸ banker ▸ transfer",
         "All settled.",
+        "office ▸ check ▸ checker ▸ approve",
+        "Order 7 is fine.",
         "not signed",
         "Coal it is.",
         "Beer.",

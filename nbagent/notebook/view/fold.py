@@ -181,13 +181,7 @@ class Fold:
             agent.live_turn = None
         self._end_calls(event)
         for drawn in self.questions.values():
-            unanswered = RecordItem(
-                key=f"a:{drawn.event.id}",
-                title=drawn.question.title,
-                decision=TEXTS["unanswered"],
-                tone="plain",
-            )
-            self._record(drawn, unanswered)
+            self._record_unanswered(drawn)
         last = _last_item(event, self.state.text, self._name_of)
         if last is not None:
             self._board.add(root.entries, last)
@@ -334,6 +328,25 @@ class Fold:
         call = self._board.agent(event.scope).open_calls.pop(event.call_id)
         self._touch(call)
         self._strip.stop(call.key, event.at)
+        self._end_inside((*event.scope, event.call_id), event.at)
+
+    def _end_inside(self, inside: Scope, at: float) -> None:
+        """A call is over, and so is what was open inside it: its runs were stopped, its questions are void."""
+        depth = len(inside)
+        for scope, agent in self._board.agents.items():
+            if scope[:depth] != inside:
+                continue
+            for call in agent.open_calls.values():
+                call.ended_as = "cancelled"
+                if call.state == "running":
+                    call.stopped(at, "preparing")
+                self._touch(call)
+                self._strip.stop(call.key, at)
+            agent.open_calls.clear()
+        for drawn in [q for q in self.questions.values() if q.event.scope[:depth] == inside]:
+            del self.questions[drawn.event.id]
+            self._strip.stop(drawn.node.key, at)
+            self._record_unanswered(drawn)
 
     def _touch(self, call: Call) -> None:
         call.touch()
@@ -376,6 +389,15 @@ class Fold:
         else:
             call.state = "rejected"
         self._close_call(event)
+
+    def _record_unanswered(self, drawn: DrawnQuestion) -> None:
+        unanswered = RecordItem(
+            key=f"a:{drawn.event.id}",
+            title=drawn.question.title,
+            decision=TEXTS["unanswered"],
+            tone="plain",
+        )
+        self._record(drawn, unanswered)
 
     def _record(self, drawn: DrawnQuestion, item: RecordItem) -> None:
         """Put the record where the form stands."""

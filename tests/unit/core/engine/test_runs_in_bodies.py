@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pydantic
 import pytest
 
 import nbagent as nb
@@ -620,3 +621,132 @@ async def test_c151_sync_bodies_that_wait_give_up_their_threads(monkeypatch):
     for interrupt in run.interrupts:
         run.respond(interrupt, "x")
     assert (await asyncio.wait_for(run, 20)).text == "done"
+
+
+async def test_c154_a_fork_asks_for_itself_what_a_body_started(tmp_path):
+    """Both go on from where the inner run stood, each with its own answer."""
+    inner = nb.ScriptedModel([call("ask"), "in", "in too"])
+    other = nb.Agent(inner, name="inner", tools=[nb.interrupt_tool("ask", output=str)])
+
+    async def body() -> str:
+        return (await other.run("p")).text
+
+    agent = nb.Agent(
+        nb.ScriptedModel([call("body"), "done", "done too"]),
+        tools=[body],
+        store=nb.SQLiteStore(tmp_path / "runs.db"),
+    )
+    run = await agent.run("go").settled()
+    fork = await run.fork(at=run.interrupts[0]).settled()
+    assert fork.interrupts[0].id != run.interrupts[0].id
+    assert fork.interrupts[0].path == ("agent", "body", "inner", "ask")
+    fork.respond(fork.interrupts[0], "x")
+    assert (await asyncio.wait_for(fork, 20)).text == "done"
+    run.respond(run.interrupts[0], "y")
+    assert (await asyncio.wait_for(run, 20)).text == "done too"
+    assert [r.messages[-1]["content"][0].get("output") for r in inner.requests[1:]] == ["x", "y"]
+
+
+async def test_c150_a_retry_goes_on_with_the_run_that_failed():
+    """What had ended in it is not repeated; the body is run again and takes it up."""
+    log: list[int] = []
+    model = nb.ScriptedModel([call("count"), nb.errors.ModelError("down"), "in"])
+    inner = nb.Agent(model, name="inner")
+
+    @inner.tool
+    def count() -> int:
+        log.append(1)
+        return len(log)
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body, on_tool_error="raise").run("go")
+    with pytest.raises(nb.errors.ToolFailed):
+        await asyncio.wait_for(run, 20)
+    run.retry()
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert (log, run.calls["body"][0].output) == ([1], "in")
+
+
+async def test_c140_a_question_inside_expires_on_the_outermost_run():
+    """Its deadline is applied as any other's."""
+
+    async def hurried(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt(expires_in=0.05)
+        return "in time"
+
+    model = nb.ScriptedModel([call("hurried"), "in"])
+    inner = nb.Agent(model, name="inner", tools=[hurried])
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body).run("go", attended=True, show=False)
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert "Nobody answered in time" in model.requests[-1].messages[-1]["content"][0]["output"]
+
+
+async def test_c140_questions_inside_count_in_the_outer_number_of_questions():
+    """``max_questions`` of the outermost run holds for all in it."""
+    models = [nb.ScriptedModel([call("ask"), "in"]) for _ in range(3)]
+    inner = [
+        nb.Agent(m, name=f"a{n}", tools=[nb.interrupt_tool("ask", output=str)])
+        for n, m in enumerate(models)
+    ]
+
+    async def body() -> str:
+        await asyncio.gather(*(one.run("p") for one in inner))
+        return "all"
+
+    run = await asyncio.wait_for(giving(body, max_questions=2).run("go").settled(), 20)
+    assert len(run.interrupts) == 2
+    for interrupt in run.interrupts:
+        run.respond(interrupt, "x")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+
+
+async def test_c140_an_unattended_outer_run_names_what_a_body_asks():
+    """Awaiting raises, with the path and the schema; the run stays paused, and answers= of it count."""
+    inner = nb.Agent(
+        nb.ScriptedModel([call("ask"), "in", call("ask"), "in"]),
+        name="inner",
+        tools=[nb.interrupt_tool("ask", output=str)],
+    )
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body).run("go")
+    with pytest.raises(nb.HumanInputRequired) as caught:
+        await asyncio.wait_for(run, 20)
+    assert caught.value.interrupts[0].path == ("agent", "body", "inner", "ask")
+    run.respond(run.interrupts[0], "x")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    again = giving(body).run("go", answers=lambda i: "y" if i.tool_name == "ask" else None)
+    assert (await asyncio.wait_for(again, 20)).text == "done"
+
+
+async def test_c140_a_secret_of_a_run_inside_reaches_its_body_alone():
+    """What is asked for there with a secret in it is in no journal, and is asked for where it is gone."""
+    got: list[str] = []
+
+    class Login(pydantic.BaseModel):
+        password: pydantic.SecretStr
+
+    async def login(ctx: nb.ToolContext) -> str:
+        answer = await ctx.ask("log in", reply=Login)
+        got.append(answer.password.get_secret_value())
+        return "ok"
+
+    inner = nb.Agent(nb.ScriptedModel([call("login"), "in"]), name="inner", tools=[login])
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = await giving(body).run("go").settled()
+    run.respond(run.interrupts[0], {"password": "hunter2"})
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert got == ["hunter2"]
+    assert "hunter2" not in repr(run.journal)

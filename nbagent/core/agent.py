@@ -28,7 +28,7 @@ from .base.model import Model
 from .engine.driver import Driver
 from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
-from .journal.memory import MemoryStore
+from .journal.memory import default_store
 from .run.answers import interrupts_of
 from .run.generate import Pending, Response, replies_of, response_of, say, settle
 from .run.nested import generated_inside, run_inside, runs_here
@@ -46,8 +46,6 @@ from .tools.tool import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_default_store = MemoryStore()
 
 
 class Agent:
@@ -105,7 +103,7 @@ class Agent:
         self.remembered: list[Remembered] = []
         """Approvals that a person said to remember in every run; take one out to be asked again."""
         self.on_tool_error = on_tool_error
-        self.store: Store = _default_store if store is None else checked_store(store)
+        self.store: Store = default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
         self._last_spec: RunSpec | None = None
         self._started_as: tuple[str, Tool[..., Any]] | None = None

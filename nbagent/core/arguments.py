@@ -147,7 +147,9 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
         if rule.verdict == "deny" and body != rule.pattern and body in names - {*inner}:
             continue  # in what a tool's body starts, which is known once it runs
         if rule.pattern not in known and not set(rule.pattern) & set("*?["):
-            raise UsageError(_unknown(spec.agent, rule, names, inner))
+            told = _unknown(spec.agent, rule, names, inner)
+            way = "; name in nb.flow(tools=[…]) what the flow calls" if spec.model is None else ""
+            raise UsageError(f"{told}{way}")
     for one in inner.values():
         if id(one.tools) not in seen:
             seen.add(id(one.tools))

@@ -29,6 +29,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "paid 5000.0, approved: True",
         "Sent. mail to ada (logged)",
         "3 nights at Stella, Rome",
+        "['name', 'age']",
         "You are in. False",
         "boss ▸ banker ▸ transfer",
         "All settled.",

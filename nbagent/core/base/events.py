@@ -65,6 +65,8 @@ class RunStarted(Event):
     """The id of the run whose conversation this one goes on with."""
     owner: str = ""
     """The process that drives it to begin with, as ``this_process`` names it."""
+    flow: bool = False
+    """Whether it has no model: the call that ``messages`` end with is all of it."""
 
 
 class CallRequested(BaseModel):
@@ -125,6 +127,10 @@ class StepFinished(Event):
     call_id: str
     name: str
     value: Any = None
+    error: str | None = None
+    """Why it has none: a step that failed is done again."""
+    seconds: float | None = None
+    """How long it took."""
 
 
 class ToolFinished(Event):

@@ -292,7 +292,7 @@ class Attempt:
 
     async def _through_middleware(self, tool: Tool[..., Any], typed: BaseModel) -> Any:
         middleware = self._setup.spec.middleware
-        if not middleware:
+        if not middleware or tool.options.flow:
             return await self._pass(tool, typed, self.call.input)
         told = to_json if tool.secrets is None else plain_json
         before = canonical(told(typed))

@@ -47,11 +47,14 @@ class CallEvents(NamedTuple):
         """
         if isinstance(error, Misuse):
             raise error
-        if isinstance(error, Rejected):  # a person's no is no failure
+        tool = self.setup.spec.tools.get(self.call.name)
+        is_flow = tool is not None and tool.options.flow
+        if isinstance(error, Rejected) and not is_flow:  # a person's no is no failure
             told_so = f"In the middle of this call of {self.call.name}, {error}"
             return self.failed(told_so, verdict)
         if self.setup.spec.raise_errors:
-            raise ToolFailed(f"the tool {self.call.name!r} failed: {_named(error)}") from error
+            kind = "flow" if is_flow else "tool"
+            raise ToolFailed(f"the {kind} {self.call.name!r} failed: {_named(error)}") from error
         return self.failed(f"The tool {self.call.name} failed: {_named(error)}", verdict)
 
     def failed(self, text: str, verdict: str | None) -> ToolFinished:

@@ -32,6 +32,7 @@ from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.values import MAX_OUTPUT, cut
 
 from .call_events import CallEvents
 from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
@@ -177,10 +178,16 @@ class Questions:
         """The value of a step, done once."""
         if name in self._call.steps:
             return self._call.steps[name]
-        value = work()
-        if inspect.isawaitable(value):
-            value = await value
-        event = self._step(name, value)
+        since = self._step_starts(name)
+        try:
+            value = work()
+            if inspect.isawaitable(value):
+                value = await value
+        except Exception as error:
+            if not self._over:
+                await self._journal.write(self._if_mine(self._step_failed(name, error, since)))
+            raise
+        event = self._step(name, value, since)
         if self._over or not await self._journal.write(self._if_mine(event)):
             raise CallTakenOver
         return event.value
@@ -206,16 +213,43 @@ class Questions:
         """``step`` in a thread: the work is done in that thread."""
         if name in self._call.steps:
             return self._call.steps[name]
-        value = work()
+        since = self._step_starts(name)
+        try:
+            value = work()
+        except Exception as error:
+            if not self._over:
+                self._journal.commit(self._if_mine(self._step_failed(name, error, since)))
+            raise
         if inspect.iscoroutine(value):
             value.close()
             raise self._misused(f"step {name!r}: async work needs `await ctx.step(...)`")
-        event = self._step(name, value)
+        event = self._step(name, value, since)
         if self._over or not self._journal.commit(self._if_mine(event)):
             raise CallTakenOver
         return event.value
 
-    def _step(self, name: str, value: Any) -> StepFinished:
+    def _step_starts(self, name: str) -> float:
+        """Tell that a step begins; the time, in Unix seconds."""
+        now = self._setup.spec.clock()
+        if not self._over:
+            self._events.output.step(name, now)
+        return now
+
+    def _step_failed(self, name: str, error: Exception, since: float) -> StepFinished:
+        now = self._setup.spec.clock()
+        told = cut(f"{type(error).__name__}: {error}", MAX_OUTPUT)
+        return self._step_event(name, now, since).model_copy(update={"error": told})
+
+    def _step_event(self, name: str, now: float, since: float) -> StepFinished:
+        return StepFinished(
+            at=now,
+            scope=self._started.scope,
+            call_id=self._started.call_id,
+            name=name,
+            seconds=max(0.0, now - since),
+        )
+
+    def _step(self, name: str, value: Any, since: float) -> StepFinished:
         try:
             plain = sealed_json(value)
         except (PydanticSerializationError, TypeError, ValueError) as error:
@@ -227,13 +261,8 @@ class Questions:
                 f"the value of step {name!r} in {self._call.name!r} has a secret in it, and no secret "
                 "is kept: do it outside of a step"
             )
-        return StepFinished(
-            at=self._setup.spec.clock(),
-            scope=self._started.scope,
-            call_id=self._started.call_id,
-            name=name,
-            value=plain,
-        )
+        event = self._step_event(name, self._setup.spec.clock(), since)
+        return event.model_copy(update={"value": plain})
 
     def _misused_here(self, text: str) -> Misuse:
         return self._misused(f"in the tool {self._call.name!r}: {text}")

@@ -46,6 +46,7 @@ from nbagent.core.journal.journal import AnyJournal, InnerJournal
 from nbagent.core.state.next_step import (
     CallModel,
     Done,
+    Fail,
     Finish,
     LimitReached,
     RunCalls,
@@ -71,7 +72,7 @@ async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], pr
         at=now,
         scope=scope,
         agent=spec.agent,
-        model=spec.model.name,
+        model=spec.model_name,
         messages=[user(prompt)],
         max_turns=spec.max_turns,
         owner=this_process(),
@@ -293,6 +294,8 @@ class Driver:
                 await self.limit("turns")
             case Finish() as finish:
                 await self._write(self._completed(finish))
+            case Fail(reason=reason):
+                raise ToolFailed(reason)
             case Done():
                 return False
             case never:

@@ -266,7 +266,7 @@ class StartedRuns:
             at=now,
             scope=(*self.scope, made.id),
             agent=spec.agent,
-            model=spec.model.name,
+            model=spec.model_name,
             messages=list(request.messages),
             max_turns=spec.max_turns,
             owner=this_process(),

@@ -30,7 +30,14 @@ from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.secrets import release
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import RunState, evolve
-from nbagent.core.tools.output import Chunk, Displayed, OutputDelta, Printed, Progressed
+from nbagent.core.tools.output import (
+    Chunk,
+    Displayed,
+    OutputDelta,
+    Printed,
+    Progressed,
+    StepStarted,
+)
 
 from .unwritten import call_of, keep_unwritten
 
@@ -553,7 +560,7 @@ class InnerJournal:
 
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
         """Tell listeners what an inner tool shows."""
-        if isinstance(delta, Printed | Displayed | Progressed | Chunk):
+        if isinstance(delta, Printed | Displayed | Progressed | Chunk | StepStarted):
             self._outer.emit(delta)
 
     def _inner(self, outer: RunState) -> RunState:

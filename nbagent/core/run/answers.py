@@ -36,7 +36,7 @@ def interrupts_of(
     state: RunState, tools: Mapping[str, Tool[..., Any]], agent: str, path: tuple[str, ...] = ()
 ) -> list[PendingInterrupt]:
     """The open interrupts, in call order, those of runs inside included, each with its path."""
-    names = (*path, agent)
+    names = path if state.flow else (*path, agent)  # a flow's one call has its name
     found: list[PendingInterrupt] = []
     for call in state.calls.values():
         if call.child is not None and call.status != "done":

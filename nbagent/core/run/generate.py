@@ -156,7 +156,7 @@ def response_of(state: RunState, spec: RunSpec) -> Response:
     elif state.calls:
         reason = "tool_calls"
     else:
-        reason = "stop" if state.final is not None else state.finish_reason
+        reason = state.why_finished
     return Response(
         text=state.text if done is None else done.text,
         messages=paused_messages(state),

@@ -225,11 +225,12 @@ class Session:
         started = RunStarted(
             at=self.spec.clock(),
             agent=self.spec.agent,
-            model=self.spec.model.name,
+            model=self.spec.model_name,
             messages=list(messages),
             max_turns=self.spec.max_turns,
             after=after,
             owner=this_process(),
+            flow=self.spec.model is None,
         )
         self._then(self.journal.submit(lambda _state: [started]), lambda _events: self._begun())
 

@@ -62,27 +62,31 @@ class Options:
         return spec if self.context is None else replace(spec, context=self.context)
 
 
-def launch(spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool) -> Run:
+def launch(
+    spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool | None = None
+) -> Run:
     """Start a run; or send the prompt in the run before, where it is to be queued there.
 
     Args:
         spec: the agent's; its store is the options'.
         prompt: what to do; None goes on with the options' messages.
         options: the rest of what it was asked for.
-        tool: makes the agent a tool, for a run that a tool's body starts.
+        tool: makes the agent a tool, for a run that a tool's body starts; without it that is a run of its own.
     """
     runs = runs_here(nested=options.nested)
-    if runs is not None:
+    if runs is not None and tool is not None:
         return _launched_inside(runs, spec, prompt, options, tool())
     run, begin = _prepared(spec, prompt, options, blocking=False)
     begin()
     return run
 
 
-def launch_and_wait(spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool) -> Result:
+def launch_and_wait(
+    spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool | None = None
+) -> Result:
     """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
     runs = runs_here(nested=options.nested)
-    if runs is not None:
+    if runs is not None and tool is not None:
         check_waitable(runs, "run_sync")
         return _launched_inside(runs, spec, prompt, options, tool()).wait()
     run, begin = _prepared(spec, prompt, options, blocking=True)
@@ -111,7 +115,7 @@ def _launched_inside(
             "nested=False"
         )
     spec, text = options.told(spec), checked_prompt(prompt)
-    history = _history(options.after)
+    history = _history(_checked_after(options.after))
     attended = current_host().attended() if options.attended is None else options.attended
     return run_inside(runs, tool, spec, text, history, None if attended else options.answers)
 
@@ -122,7 +126,7 @@ def _prepared(
     """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
     options.check(spec)
     spec = options.told(spec)
-    after, messages = options.after, options.messages
+    after, messages = _checked_after(options.after), options.messages
     text = None if prompt is None and messages is not None else checked_prompt(prompt)
     if after is not None and messages is not None:
         raise UsageError("give after= or messages=, not both: a run goes on from one history")
@@ -150,6 +154,12 @@ def _prepared(
 
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+    if journal.state.flow != (spec.model is None):
+        kind = "flow" if journal.state.flow else "agent"
+        raise UsageError(
+            f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}: open it with that "
+            f"as agent=, not with {spec.agent!r}"
+        )
     for call in journal.state.calls.values():
         if call.status == "ready" and call.resumed is not None and call.name not in spec.tools:
             raise ToolError(
@@ -189,11 +199,24 @@ def checked_prompt(prompt: Any) -> str:
     return prompt
 
 
+def _checked_after(after: Any) -> Run | None:
+    """A run that a prompt may go on with, or None.
+
+    Raises:
+        UsageError: it is something else, or a flow's run.
+    """
+    if after is None:
+        return None
+    if not isinstance(after, Run):
+        raise UsageError(f"after= takes a run, not {after!r:.80}")
+    if session_of(after).spec.model is None:
+        raise UsageError(f"{after!r} is a flow's, and a flow has no conversation to go on with")
+    return after
+
+
 def _history(after: Run | None) -> tuple[Message, ...]:
     if after is None:
         return ()
-    if not isinstance(after, Run):
-        raise UsageError(f"after= takes a run, not {after!r:.80}")
     if after.interrupts:
         raise UnansweredInterrupts(
             f"{after!r} still asks: {', '.join(i.tool_name for i in after.interrupts)}; "

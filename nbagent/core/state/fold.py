@@ -156,6 +156,9 @@ def answered(call: CallState, output: Json, *, error: bool = False) -> CallState
         told = output if isinstance(output, str) else dumps(output)
         output = f"{edit_note(call.input)}\n{told}"
     part = call.result_part(output, error=error)
+    ran = call.ran
+    if _kept(call, ran) is not call.proposed:
+        part["input"] = ran
     if call.record:
         part["nbagent"] = list(call.record)
     return evolve(
@@ -252,6 +255,7 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
         limit=event.max_turns,
         position=state.position + 1,
         agent=event.agent,
+        flow=event.flow,
     )
 
 
@@ -313,7 +317,8 @@ def _body_called(state: RunState, event: BodyCalled) -> RunState:
 
 def _step_finished(state: RunState, event: StepFinished) -> RunState:
     call = state.calls[event.call_id]
-    return _with_call(state, evolve(call, steps={**call.steps, event.name: event.value}))
+    done = {} if event.error is not None else {event.name: event.value}
+    return _with_call(state, evolve(call, steps={**call.steps, **done}))
 
 
 def _tool_finished(state: RunState, event: ToolFinished) -> RunState:

@@ -140,6 +140,11 @@ class CallState:
         return [*self.asked.values(), *own]
 
     @property
+    def ran(self) -> dict[str, Any]:
+        """What its body got; where none was started, what it would get."""
+        return self.input if self.cleared is None or not self.attempt else self.cleared
+
+    @property
     def replaced(self) -> bool:
         """Whether a person changed the input."""
         if self.input is self.proposed:
@@ -262,6 +267,8 @@ class RunState:
     final: Part | None = None
     """The answer of the tool that ends the run, as ``{"output": …}``."""
     outcome: RunEnd | None = None
+    flow: bool = False
+    """Whether it has no model, so that its one call is all of it."""
 
     @property
     def of_body(self) -> bool:
@@ -290,6 +297,11 @@ class RunState:
     def open(self) -> list[Interrupted]:
         """The interrupts that take an answer: none once the run has ended."""
         return [] if self.outcome else self.pending
+
+    @property
+    def why_finished(self) -> str:
+        """Why there is an answer: ``stop``, or what the model said of its last response."""
+        return "stop" if self.final is not None else self.finish_reason
 
     @property
     def text(self) -> str:

@@ -60,7 +60,7 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
     StepFinished: (
         [STARTED, RESPONDED, RUNS, StepFinished(at=104.0, call_id="c", name="s", value=1)],
         "running",
-        ["call running"],
+        ["call running", "call done"],
     ),
     ToolFinished: (
         [STARTED, RESPONDED, RUNS, ToolFinished(at=104.0, call_id="c", output="ok")],

@@ -23,6 +23,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "1400000",
         "approval transfer A large one",
         "Done.",
+        "paid 5000.0, approved: True",
         "Sent. mail to ada (logged)",
         "3 nights at Stella, Rome",
         "You are in. False",

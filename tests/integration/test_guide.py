@@ -25,6 +25,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "Done.",
         "paid 5000.0, approved: True",
         "Sent. mail to ada (logged)",
+        "wood",
         "3 nights at Stella, Rome",
         "You are in. False",
         "boss ▸ banker ▸ transfer",

@@ -10,7 +10,7 @@ from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
 from nbagent.core.base.events import Interrupted, ToolFinished, made
 from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, token_digest
 from nbagent.core.base.messages import Json
-from nbagent.core.base.metadata import Choose, Edit, expected
+from nbagent.core.base.metadata import Choose, Edit, asking_inputs, expected, is_bare
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
@@ -102,6 +102,12 @@ class CallEvents(NamedTuple):
         spec, expiry = self.setup.spec, interrupt.expiry
         now = spec.clock()
         editable = _editable(interrupt)
+        external = interrupt.external is not None
+        bare = pause.asker == "tool" and is_bare(interrupt.metadata)
+        asking = None
+        if bare and not (editable or external):
+            names = tool.input_schema.get("properties", ())
+            asking = asking_inputs(input_, names, tool.output_schema)
         fields = {
             "at": now,
             "scope": self.setup.scope,
@@ -110,6 +116,7 @@ class CallEvents(NamedTuple):
             "tool_name": tool.name,
             "kind": kind,
             "around": around,
+            "asking": asking or (),
             "input": input_,
             "metadata": stored(interrupt.metadata, "metadata", tool.name),
             "state": stored(interrupt.state, "state", tool.name, comes_back=True),
@@ -118,7 +125,8 @@ class CallEvents(NamedTuple):
                 interrupt.metadata,
                 reply_schema=more.get("reply_schema"),
                 editable=editable,
-                external=interrupt.external is not None,
+                external=external,
+                asking=asking,
             ),
             "editable": editable,
             "digest": digest_of(tool.name, input_, tool.input_schema),

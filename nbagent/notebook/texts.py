@@ -70,6 +70,7 @@ TEXTS: dict[str, str] = {
     "reject": "Reject…",
     "answer_instead": "Answer instead…",
     "its_result": "Its result",
+    "instead_of": "Its result: {tool} does not run",
     "run_anyway": "Run {tool}",
     "remember_input_in_run": "Always allow {tool} with this input, in this run",
     "remember_tool_in_run": "Always allow {tool}, in this run",

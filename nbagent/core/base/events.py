@@ -166,8 +166,8 @@ class Interrupted(Event):
     """What is used up: ``turns``, ``tokens``, ``cost`` or ``seconds``."""
     around: bool = False
     """Whether middleware around the tool paused, and not its body."""
-    asking: tuple[str, ...] = ()
-    """The names of the inputs that ask, of a body that paused without metadata."""
+    asking: Input | None = None
+    """The inputs that ask, by name, of a body that paused without metadata."""
     printed: str = ""
     displays: list[dict[str, Any]] = Field(default_factory=list)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, assert_never, overload
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -180,7 +180,7 @@ def expected(
     reply_schema: Json = None,
     editable: bool | Sequence[str] = False,
     external: bool = False,
-    asking: Sequence[str] | None = None,
+    asking: Mapping[str, Any] | None = None,
 ) -> Expects:
     """What answers a question: decided here, when it is asked, and read off its event by all others.
 
@@ -193,7 +193,7 @@ def expected(
         reply_schema: JSON Schema of the answer.
         editable: what of the input may be changed.
         external: whether an outside system answers.
-        asking: of a body that paused bare, the inputs that ask, as ``asking_inputs`` tells them; else None.
+        asking: of a body that paused bare, what ``asking_inputs`` finds; else None.
     """
     if external:
         return "external"
@@ -216,7 +216,11 @@ def expected(
 
 
 def _of_pause(
-    metadata: Any, choices: Sequence[Any] | None, *, editable: bool, asking: Sequence[str] | None
+    metadata: Any,
+    choices: Sequence[Any] | None,
+    *,
+    editable: bool,
+    asking: Mapping[str, Any] | None,
 ) -> Expects:
     """What answers the pause of a body, or of middleware around it."""
     if choices or (asking and "choices" in asking):
@@ -234,9 +238,9 @@ def is_bare(metadata: Any) -> bool:
 
 
 def asking_inputs(
-    input_: Mapping[str, Any], declared: Iterable[str], reply_schema: Json
-) -> tuple[str, ...]:
-    """The inputs with which a body asks that paused bare, as a model wrote them.
+    input_: Mapping[str, Any], declared: Mapping[str, Any], reply_schema: Json
+) -> dict[str, Any]:
+    """The inputs with which a body asks that paused bare, as a model wrote them or left them to their default.
 
     A ``question``, or a ``message`` where the tool takes nothing but what a question has, is what is asked;
     ``choices`` are what it offers where the tool may return them, with ``multiple`` and ``allow_other``
@@ -244,23 +248,27 @@ def asking_inputs(
 
     Args:
         input_: of the call.
-        declared: the names that the tool takes.
+        declared: JSON Schemas of what the tool takes, by name.
         reply_schema: JSON Schema of the answer.
     """
-    names = set(declared)
-    found: list[str] = []
-    for name in ("question", "message"):
-        text = input_.get(name) if name in names else None
-        alone = name == "question" or names <= {*_ASKED, *_OFFERED}
-        if not found and alone and isinstance(text, str) and text.strip():
-            found.append(name)
-    choices = _choices(input_) if "choices" in names else None
-    if choices and takes_several(choices, input_.get("multiple"), reply_schema) is not None:
-        found += [name for name in _OFFERED if name in names and name in input_]
-    return tuple(found)
+    given: dict[str, Any] = {}
+    for name in (*_ASKED, *_OFFERED):
+        schema = declared.get(name)
+        default = schema.get("default") if isinstance(schema, Mapping) else None
+        given[name] = input_.get(name, default) if name in declared else None
+    texts = [name for name in _ASKED if isinstance(given[name], str) and given[name].strip()]
+    if set(declared) - {*_ASKED, *_OFFERED}:
+        texts = [name for name in texts if name == "question"]
+    asking = {name: given[name] for name in texts[-1:]}
+    choices = _choices(given)
+    several = takes_several(choices, given["multiple"], reply_schema) if choices else None
+    if several is None:
+        return asking
+    others = {name: True for name in ("allow_other", "allowOther") if given[name] is True}
+    return {**asking, "choices": choices, "multiple": several, **others}
 
 
-_ASKED = ("question", "message")
+_ASKED = ("message", "question")
 _OFFERED = ("choices", "multiple", "allow_other", "allowOther")
 _LOOKED_AT = 20
 """Choices that are tried, of any number."""

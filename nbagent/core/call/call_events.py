@@ -9,7 +9,7 @@ from pydantic_core import PydanticSerializationError
 from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
 from nbagent.core.base.events import Interrupted, ToolFinished, made
 from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, token_digest
-from nbagent.core.base.messages import Json
+from nbagent.core.base.messages import Json, freeze
 from nbagent.core.base.metadata import Choose, Edit, asking_inputs, expected, is_bare
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
 from nbagent.core.state.state import CallState
@@ -106,8 +106,8 @@ class CallEvents(NamedTuple):
         bare = pause.asker == "tool" and is_bare(interrupt.metadata)
         asking = None
         if bare and not (editable or external):
-            names = tool.input_schema.get("properties", ())
-            asking = asking_inputs(input_, names, tool.output_schema)
+            declared = tool.input_schema.get("properties", {})
+            asking = asking_inputs(input_, declared, tool.output_schema)
         fields = {
             "at": now,
             "scope": self.setup.scope,
@@ -116,7 +116,7 @@ class CallEvents(NamedTuple):
             "tool_name": tool.name,
             "kind": kind,
             "around": around,
-            "asking": asking or (),
+            "asking": freeze(asking) if asking else None,
             "input": input_,
             "metadata": stored(interrupt.metadata, "metadata", tool.name),
             "state": stored(interrupt.state, "state", tool.name, comes_back=True),

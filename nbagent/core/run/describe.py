@@ -9,7 +9,6 @@ from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, Ru
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import ASKED_AGAIN, PendingInterrupt
 from nbagent.core.base.messages import Json
-from nbagent.core.base.metadata import takes_several
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import RunState, status_of
 from nbagent.core.tools.spec import RunSpec
@@ -67,9 +66,7 @@ def wanted(interrupt: PendingInterrupt) -> str:
 
 def _said(interrupt: PendingInterrupt) -> Json:
     """What asks: the metadata, or the inputs of a body that paused without."""
-    if not interrupt.asking:
-        return interrupt.metadata
-    return {name: interrupt.input[name] for name in interrupt.asking}
+    return interrupt.asking or interrupt.metadata
 
 
 def bounded(text: str) -> str:
@@ -82,10 +79,7 @@ def _fitting(interrupt: PendingInterrupt) -> str:
     if interrupt.expects == "choice" and isinstance(metadata, Mapping):
         choices = metadata.get("choices") or ()
         values = [c.get("value") if isinstance(c, Mapping) else c for c in choices]
-        many = metadata.get("multiple") is True
-        if interrupt.asking:
-            many = takes_several(choices, many, interrupt.reply_schema) is True
-        several = "a list of some of" if many else "one of"
+        several = "a list of some of" if metadata.get("multiple") is True else "one of"
         others = (metadata.get("allow_other"), metadata.get("allowOther"))
         other = ", or another" if True in others else ""
         return f"{several} {bounded(', '.join(map(repr, values)))}{other}"

@@ -61,7 +61,7 @@ export class FormView {
   #named = words("div", "nba-named");
   #slot = h("div", "nba-fields");
   #naming = words("div", "nba-named");
-  #instead = h("div", { class: "nba-fields nba-instead", role: "group", hidden: true });
+  #instead = h("div", { class: "nba-fields nba-instead", hidden: true });
   #preview = h("div", { class: "nba-outputs nba-preview", hidden: true });
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
   #life;
@@ -81,8 +81,7 @@ export class FormView {
     this.#draftsDue = makeTimer(signal);
     this.#receiptDue = makeTimer(signal);
     for (const one of [this.#title, this.#named, this.#naming]) one.id = card.id();
-    setText(this.#naming, card.store.t("its_result"));
-    attr(this.#instead, "aria-labelledby", this.#naming.id);
+    setText(this.#naming, card.store.t("instead_of", { tool: item.tool }));
     this.summary = errorSummary(card, signal);
     this.bar = actionBar(card, signal, {
       press: (action, said) => this.#submit(action, said),

@@ -430,7 +430,7 @@ test("a call's result is given in its place: by keyboard, and no approval goes w
   const line = $(".nba-instead input");
   expect(document.activeElement).toBe(line);
   expect(el.ownerDocument.getElementById(line.getAttribute("aria-labelledby")).textContent).toBe(
-    "Its result",
+    "Its result: transfer does not run",
   );
   expect($(".nba-fields").inert).toBe(true);
   expect(

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 from nbagent.core.base.events import Interrupted
 from nbagent.core.base.interrupts import PendingInterrupt
-from nbagent.core.base.metadata import takes_several
 from nbagent.notebook.render import facts
 from nbagent.notebook.wire import Fact
 
@@ -21,12 +20,12 @@ class Metadata:
 
     def __init__(self, waiting: Waiting) -> None:
         value = waiting.metadata
-        self.asking = waiting.asking
+        self.asking = waiting.asking or {}
         """The inputs that ask, where the body paused without metadata: a model wrote them."""
         if value is None and waiting.kind == "question":
             value = waiting.input
         elif waiting.asking:
-            value = {name: waiting.input[name] for name in waiting.asking}
+            value = waiting.asking
         self.approves = waiting.expects in ("approval", "edit", "confirmation")
         self.values: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
         self.whole = value
@@ -37,9 +36,6 @@ class Metadata:
         self.danger = self.values.get("danger") is True
         """Whether approving cannot be undone."""
         self.multiple = self.values.get("multiple") is True
-        if self.asking and self.choices:
-            values = [value for value, _, _ in self.choices]
-            self.multiple = takes_several(values, self.multiple, waiting.reply_schema) is True
         others = (self.values.get("allow_other"), self.values.get("allowOther"))
         self.allow_other = True in others
         """Whether an answer may be written in."""

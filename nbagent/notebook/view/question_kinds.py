@@ -147,7 +147,8 @@ def _with_input(waiting: Waiting, metadata: Metadata, known: Types, *used: str) 
     if waiting.kind != "tool":
         return metadata.facts(*used)
     rest = {name: each for name, each in waiting.input.items() if name not in metadata.shown}
-    exact = facts.facts_of(rest, approved=True) + _defaults(waiting.input, known)
+    seen = {**dict.fromkeys(metadata.shown), **waiting.input}
+    exact = facts.facts_of(rest, approved=True) + _defaults(seen, known)
     said = [] if metadata.asking else metadata.facts(*used)
     return _apart(said, exact) + exact
 

@@ -22,9 +22,9 @@ WRITE = nb.Choose("Which?", [], allow_other=True)
 TABLE: list[tuple[InterruptKind, Any, dict[str, Any], Expects]] = [
     # who asks, what it says, what else there is, what answers it
     ("tool", None, {}, "approval"),  # of middleware, which knows no answer
-    ("tool", None, {"asking": ()}, "value"),
-    ("tool", {}, {"asking": ("question",)}, "value"),
-    ("tool", None, {"asking": ("question", "choices")}, "choice"),
+    ("tool", None, {"asking": {}}, "value"),
+    ("tool", {}, {"asking": {"question": "Q"}}, "value"),
+    ("tool", None, {"asking": {"question": "Q", "choices": ["a"]}}, "choice"),
     ("tool", {"question": "Coal or gas?"}, {}, "value"),
     ("tool", {"question": "Wipe it?", "danger": True}, {}, "approval"),
     ("tool", {"question": "Coal or gas?"}, {"editable": True}, "edit"),
@@ -76,29 +76,34 @@ TEXT, TEXTS, NUMBER = (
 )
 ASK = {"question": "Which?", "choices": ["a", "b"]}
 MANY = {**ASK, "multiple": True, "allowOther": True}
+ONE = {**ASK, "multiple": False}
+USUAL = {"allow_other": {"type": "boolean", "default": True}}
 
-INPUTS: list[tuple[dict[str, Any], set[str], Any, tuple[str, ...]]] = [
-    # the input, what the tool takes, the schema of an answer, which inputs ask
-    (ASK, {"question", "choices"}, TEXT, ("question", "choices")),
-    (ASK, {"question", "choices"}, None, ("question", "choices")),
-    (ASK, {"question", "choices"}, TEXTS, ("question", "choices")),
-    (ASK, {"question", "choices"}, NUMBER, ("question",)),
-    (ASK, {"question"}, TEXT, ("question",)),
-    (ASK, {"path"}, TEXT, ()),
-    (MANY, set(MANY), TEXTS, ("question", "choices", "multiple", "allowOther")),
-    ({"choices": [{"value": 1, "label": "one"}]}, {"choices"}, NUMBER, ("choices",)),
-    ({"choices": "ab", "question": " "}, {"choices", "question"}, TEXT, ()),
-    ({"choices": []}, {"choices"}, TEXT, ()),
-    ({"message": "Well?"}, {"message"}, TEXT, ("message",)),
-    ({"message": "Hi", "to": "ada"}, {"message", "to"}, TEXT, ()),
-    ({"message": "Hi", "question": "Well?"}, {"message", "question"}, TEXT, ("question",)),
+INPUTS: list[tuple[dict[str, Any], set[str] | dict[str, Any], Any, dict[str, Any]]] = [
+    # the input, what the tool takes, the schema of an answer, what asks
+    (ASK, {"question", "choices"}, TEXT, ONE),
+    (ASK, {"question", "choices"}, None, ONE),
+    (ASK, {"question", "choices"}, TEXTS, {**ONE, "multiple": True}),
+    (ASK, {"question", "choices"}, NUMBER, {"question": "Which?"}),
+    (ASK, {"question"}, TEXT, {"question": "Which?"}),
+    (ASK, {"path"}, TEXT, {}),
+    (MANY, set(MANY), TEXTS, MANY),
+    (MANY, set(MANY), TEXT, {**MANY, "multiple": False}),
+    ({**ASK, "selected": ["a"]}, {"question", "choices", "selected"}, TEXT, ONE),
+    (ASK, {"question": {}, "choices": {}, **USUAL}, TEXT, {**ONE, "allow_other": True}),
+    ({"choices": "ab", "question": " "}, {"choices", "question"}, TEXT, {}),
+    ({"choices": []}, {"choices"}, TEXT, {}),
+    ({"message": "Well?"}, {"message"}, TEXT, {"message": "Well?"}),
+    ({"message": "Hi", "to": "ada"}, {"message", "to"}, TEXT, {}),
+    ({"message": "Hi", "question": "Q"}, {"message", "question"}, TEXT, {"question": "Q"}),
 ]
 
 
 @pytest.mark.parametrize("row", INPUTS)
 def test_the_inputs_that_ask_are_those_that_the_tool_takes_and_may_return(
-    row: tuple[dict[str, Any], set[str], Any, tuple[str, ...]],
+    row: tuple[dict[str, Any], set[str] | dict[str, Any], Any, dict[str, Any]],
 ) -> None:
     """A model asks with nothing that the tool does not declare, and offers nothing that is no answer."""
     input_, declared, schema, asking = row
-    assert asking_inputs(input_, declared, schema) == asking
+    names = declared if isinstance(declared, dict) else {name: {} for name in declared}
+    assert asking_inputs(input_, names, schema) == asking

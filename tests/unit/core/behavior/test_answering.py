@@ -143,4 +143,4 @@ async def test_c147_no_input_of_a_model_makes_an_approval_a_choice(play, metadat
 
     harmless = {"question": "Like it?", "choices": ["yes", "very"]}
     s = await play([[call("wipe", **harmless), call("drop", path="/", **harmless)], "done"], define)
-    assert [(i.expects, i.asking) for i in s.interrupts] == [("approval", ()), ("value", ())]
+    assert [(i.expects, i.asking) for i in s.interrupts] == [("approval", None), ("value", None)]

@@ -51,9 +51,10 @@ def waiting(kind="tool", metadata=None, **more):
     said = more["input"] if kind == "question" and metadata is None else metadata
     schema, editable = more.get("reply_schema"), more.get("editable", False)
     bare = kind == "tool" and is_bare(metadata) and not editable
-    asking = asking_inputs(more["input"], more["input"], schema) if bare else None
+    declared = dict.fromkeys(more["input"], True)
+    asking = asking_inputs(more["input"], declared, schema) if bare else None
     expects = expected(kind, said, reply_schema=schema, editable=editable, asking=asking)
-    more = {"expects": expects, "asking": asking or (), **more}
+    more = {"expects": expects, "asking": asking or None, **more}
     return PendingInterrupt(
         id="i1", tool_name="transfer", call_id="c1", kind=kind, metadata=to_json(metadata), **more
     )

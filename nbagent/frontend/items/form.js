@@ -128,7 +128,7 @@ export class FormView {
       else if (event.type === "gone") this.draw();
     }, signal);
     this.#build(item.drafts);
-    this.#buildResult(item.instead?.drafts ?? null);
+    if (item.instead?.drafts) this.#buildResult(item.instead.drafts);
     this.#answering = this.#result?.draft(true) != null;
     this.#drawPreview();
     this.#buildBar();
@@ -148,7 +148,7 @@ export class FormView {
     const shown = (/** @type {FormItem} */ one) => [one.facts, one.spec, one.approval];
     // What is shown is what is approved: another question is drawn anew, with what was typed.
     if (!isEqual(shown(old), shown(item))) this.#build(draftOf(this.#own, true));
-    if (!isEqual(old.instead?.spec, item.instead?.spec))
+    if (this.#result && !isEqual(old.instead?.spec, item.instead?.spec))
       this.#buildResult(draftOf(this.#result, true));
     if (!isEqual(old.actions, item.actions) && !this.#answering) this.#buildBar();
     this.draw();
@@ -305,6 +305,7 @@ export class FormView {
    */
   #turn(answering) {
     this.summary.show([], this.#root);
+    if (!this.#result) this.#buildResult(null);
     this.#answering = answering;
     this.#buildBar();
     if (answering) this.owner?.opened?.();

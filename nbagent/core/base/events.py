@@ -186,6 +186,8 @@ class Interrupted(Event):
     """What is used up: ``turns``, ``tokens``, ``cost`` or ``seconds``."""
     around: bool = False
     """Whether middleware around the tool paused, and not its body."""
+    asking: Input | None = None
+    """The inputs that ask, by name, of a body that paused without metadata."""
     printed: str = ""
     displays: list[dict[str, Any]] = Field(default_factory=list)
 

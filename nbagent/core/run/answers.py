@@ -74,6 +74,7 @@ def pending_of(
         original_input=original_input,
         state=event.state,
         reply_schema=event.reply_schema,
+        asking=event.asking,
         _tool=tools.get(event.tool_name),
     )
 

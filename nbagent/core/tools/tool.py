@@ -95,6 +95,8 @@ class ToolOptions(NamedTuple):
 _ANYTHING: tuple[Any, ...] = (
     inspect.Signature.empty,
     Any,
+    None,
+    type(None),
     ToolResult,
     typing.Never,
     typing.NoReturn,

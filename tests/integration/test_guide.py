@@ -31,5 +31,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "boss ▸ banker ▸ transfer",
         "All settled.",
         "not signed",
+        "started on 3 rows",
+        "The accuracy is 0.9.",
         "Coal it is.",
     ]

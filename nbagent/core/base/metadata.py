@@ -188,7 +188,7 @@ def expected(
         editable: what of the input may be changed.
         external: whether an outside system answers.
     """
-    if external:
+    if external or kind == "later":
         return "external"
     choices = _choices(metadata)
     match kind:

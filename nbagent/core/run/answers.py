@@ -37,6 +37,7 @@ def interrupts_of(
             )
         original = call.proposed if call.replaced else None
         found += [pending_of(e, tools, names, original) for e in call.own_pending]
+    found += [pending_of(event, tools, names) for event in state.later.values()]
     if state.budget is not None:
         found.append(pending_of(state.budget, tools, names))
     return found
@@ -229,6 +230,8 @@ def _checked(
 ) -> AnyResolution:
     if event.kind == "budget":
         return _checked_budget(event, resolution)
+    if event.kind == "later":
+        return _checked_later(event, resolution)
     if event.kind == "ask":
         return _checked_reply(event, resolution)
     if event.kind == "lost" and isinstance(resolution, Restart) and resolution != Restart():
@@ -290,6 +293,24 @@ def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolut
         case never:
             assert_never(never)
     return resolution
+
+
+def _checked_later(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
+    """The final result of a call that has an interim one; its tool need not be registered any more."""
+    match resolution:
+        case Respond(error=None, output=output):
+            what = f"final result of {event.tool_name!r}"
+            checked = checked_value(output, None, what)
+            if event.reply_schema is not None:
+                _check_schema(event.reply_schema, checked, what)
+            return Respond(output=checked)
+        case Restart():
+            raise InvalidAnswer(
+                f"the call of {event.tool_name!r} has ended with an interim result: give its final one "
+                "with respond(value), or nb.answer_external(token, value)"
+            )
+        case _:
+            return resolution
 
 
 def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResolution:

@@ -178,7 +178,8 @@ def say(journal: Journal, spec: RunSpec, prompt: str, pending: Pending) -> None:
             f"a new message while {names} wait: answer first, or give pending='reject' or 'queue'",
             interrupts=open_,
         )
-    journal.append(*rejected(state, spec, ("code", now)))
+    if pending == "reject":
+        journal.append(*rejected(state, spec, ("code", now)))
     if journal.state.calls:
         raise MessagesError("the history's last tool calls were never run: go on without a prompt")
     messages = (*journal.state.messages, user(prompt))
@@ -260,7 +261,7 @@ def _check_something_to_do(state: RunState, replies: list[AnyResolution]) -> Non
     if replies and not state.pending:
         raise NotPending("no interrupt in these messages waits for an answer")
     last = state.messages[-1]
-    if not replies and not state.calls and last["role"] == "assistant":
+    if not replies and not state.pending and not state.calls and last["role"] == "assistant":
         raise NotPending(
             "nothing is pending in these messages: the model has answered "
             f"({text_of(last)!r:.60}); give a prompt to go on"

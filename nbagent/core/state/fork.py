@@ -109,6 +109,10 @@ def _until(events: Sequence[StoredEvent], at: str) -> list[StoredEvent]:
     """What happened up to the question, and what happened then that does not depend on its answer."""
     for index, event in enumerate(events):
         if isinstance(event, Interrupted) and event.id == at:
+            if event.kind == "later":  # the run went on with the interim result
+                rest = events[index + 1 :]
+                settled = [n for n, e in enumerate(rest) if isinstance(e, Resolved) and e.id == at]
+                return [*events[: index + 1], *rest[: settled[0] if settled else len(rest)]]
             after = _Independent((*event.scope, event.call_id))
             rest = [later for later in events[index + 1 :] if after.keeps(later)]
             return [*events[: index + 1], *rest]

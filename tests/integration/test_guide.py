@@ -37,6 +37,8 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "office ▸ check ▸ checker ▸ approve",
         "Order 7 is fine.",
         "not signed",
+        "started on 3 rows",
+        "The accuracy is 0.9.",
         "Coal it is.",
         "Beer.",
     ]

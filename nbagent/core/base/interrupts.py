@@ -62,10 +62,11 @@ class InPlace(BaseModel):
 T = TypeVar("T")
 A = TypeVar("A", bound="Respond | Restart")
 
-InterruptKind = Literal["tool", "question", "approval", "ask", "lost", "budget"]
+InterruptKind = Literal["tool", "question", "approval", "ask", "later", "lost", "budget"]
 """``tool``: a body paused, or middleware around it, and can be re-run. ``question``: a tool with no body, only an answer settles
 it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with ``ctx.ask`` and goes on
-with the answer at that line. ``lost``: the process that ran a body is gone, and nobody knows what that
+with the answer at that line. ``later``: a call has an interim result, and an outside system gives the final one.
+``lost``: the process that ran a body is gone, and nobody knows what that
 came to. ``budget``: the run reached a limit (no call)."""
 
 Asker: TypeAlias = InterruptKind | Literal["middleware"]

@@ -195,7 +195,7 @@ def expected(
         external: whether an outside system answers.
         asking: of a body that paused bare, what ``asking_inputs`` finds; else None.
     """
-    if external:
+    if external or kind == "later":
         return "external"
     choices = _choices(metadata)
     match kind:

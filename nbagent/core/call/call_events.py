@@ -12,8 +12,9 @@ from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, to
 from nbagent.core.base.messages import Json, freeze
 from nbagent.core.base.metadata import Choose, Edit, asking_inputs, expected, is_bare
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
+from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState
-from nbagent.core.tools.context import Inquiry
+from nbagent.core.tools.context import Inquiry, Later
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.values import MAX_OUTPUT, cut, for_model
@@ -143,6 +144,23 @@ class CallEvents(NamedTuple):
             fields["on_expire"] = expiry.then
             fields["expire_output"] = stored(expiry.output, "answer", tool.name, comes_back=True)
         return Interrupted(**(fields | more))
+
+    def later(self, tool: Tool[..., Any], later: Later, input_: dict[str, Any]) -> Interrupted:
+        """The event that says that the final result comes from outside.
+
+        Raises:
+            Misuse: the default answer does not fit.
+        """
+        interrupt = Interrupt()
+        interrupt.expiry, interrupt.external = later.expiry, later.token
+        schema = tool.output_schema if later.schema is None else later.schema
+        event = self.paused(tool, Pause("later", interrupt), input_, reply_schema=schema)
+        by_default = event.on_expire == "answer" and schema is not None
+        if by_default and hooks.schema_errors(schema, event.expire_output):
+            raise Misuse(
+                f"in the tool {tool.name!r}: on_expire= is no answer of the type that is awaited"
+            )
+        return event
 
     def asked(self, tool: Tool[..., Any], inquiry: Inquiry, input_: dict[str, Any]) -> Interrupted:
         """The event of a question of ``ctx.ask``.

@@ -59,7 +59,7 @@ def approval_of(
     Raises:
         InvalidAnswer: it asks for something else, or is a question that cannot be remembered.
     """
-    if interrupt is not None and not is_approval(interrupt):
+    if interrupt is not None and not (is_approval(interrupt) or _pauses_body(interrupt)):
         raise InvalidAnswer(
             f"{interrupt.tool_name or 'the limit'!r} does not ask whether it may run: answer it with "
             "respond(value)"
@@ -73,9 +73,14 @@ def approval_of(
     return Respond(output=True)
 
 
+def _pauses_body(interrupt: PendingInterrupt) -> bool:
+    """Whether it is a body that asks for an answer, and may be run (again) as well."""
+    return interrupt.kind == "tool" and interrupt.expects in ("choice", "value")
+
+
 def _may_go_on(interrupt: PendingInterrupt) -> bool:
     """Whether a truth value says if a body goes on, which asks for an answer that is no truth value."""
-    if interrupt.kind != "tool" or interrupt.expects not in ("choice", "value"):
+    if not _pauses_body(interrupt):
         return False
     metadata = interrupt.metadata
     asks = is_bare(metadata) or (isinstance(metadata, Mapping) and "question" in metadata)

@@ -187,6 +187,22 @@ def loss_text(tool_name: str, reason: str | None) -> str:
     )
 
 
+def later_text(asked: Interrupted, resolution: Respond | Restart | Reject) -> str:
+    """What the model is told of a call whose result was an interim one."""
+    call = f"the call {asked.call_id} of {asked.tool_name}"
+    match resolution:
+        case Respond(error=str() as error):
+            return f"T{call[1:]} failed in the end: {error}"
+        case Respond(output=output):
+            told = output if isinstance(output, str) else dumps(output)
+            return f"The final result of {call}: {told}"
+        case Reject(reason=reason):
+            why = f" The reason: {reason}" if reason else ""
+            return f"T{call[1:]} comes to no final result.{why}"
+        case Restart():
+            raise AssertionError(f"{call} cannot be run again")
+
+
 def edit_note(input_: Json) -> str:
     """The line that tells the model which arguments a person put in place of its own."""
     return f"A person changed the arguments of this call to {dumps(input_)}."
@@ -301,7 +317,17 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
-    return evolve(state, position=state.position + 1, queued=(*state.queued, event.text))
+    return evolve(_said(state, event.text), position=state.position + 1)
+
+
+def _said(state: RunState, text: str) -> RunState:
+    """A message from outside: after the open turn, or at once where the run has nothing else to do."""
+    queued = evolve(state, queued=(*state.queued, text))
+    if not state.is_answered:
+        return queued
+    told = _queue_sent(queued)
+    messages = state.messages + told.pop("messages")
+    return evolve(queued, messages=messages, final=None, **told)
 
 
 def _tool_started(state: RunState, event: ToolStarted) -> RunState:
@@ -329,6 +355,9 @@ def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
 def _interrupted(state: RunState, event: Interrupted) -> RunState:
     if event.kind == "budget":
         return evolve(state, position=state.position + 1, budget=event)
+    if event.kind == "later":
+        later = {**state.later, event.id: event}
+        return evolve(state, position=state.position + 1, later=later)
     return _with_call(state, interrupted(state.calls[event.call_id], event))
 
 
@@ -336,7 +365,16 @@ def _resolved(state: RunState, event: Resolved) -> RunState:
     settled = {**state.settled, event.id: event}
     if state.budget is not None and state.budget.id == event.id:
         return _resolved_budget(state, event, settled)
+    if event.id in state.later:
+        return _resolved_later(state, event, settled)
     return _with_call(state, resolved(state.calls[event.call_id], event), settled=settled)
+
+
+def _resolved_later(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:
+    asked = state.later[event.id]
+    left = {i: e for i, e in state.later.items() if i != event.id}
+    told = _said(state, later_text(asked, event.resolution))
+    return evolve(told, position=state.position + 1, later=left, settled=settled)
 
 
 def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:

@@ -264,6 +264,8 @@ class RunState:
     """Tokens and cost of the model responses folded in."""
     queued: tuple[str, ...] = ()
     """Messages of the person that wait for the open turn's results."""
+    later: dict[str, Interrupted] = field(default_factory=_nothing)
+    """What an outside system is to give of calls that have an interim result, by interrupt id."""
     final: Part | None = None
     """The answer of the tool that ends the run, as ``{"output": …}``."""
     outcome: RunEnd | None = None
@@ -278,12 +280,12 @@ class RunState:
     @property
     def asks(self) -> bool:
         """Whether something waits for an answer."""
-        return self.calls.questions > 0 or self.budget is not None
+        return self.questions > 0
 
     @property
     def questions(self) -> int:
         """How many questions wait for an answer."""
-        return self.calls.questions + (self.budget is not None)
+        return self.calls.questions + len(self.later) + (self.budget is not None)
 
     @property
     def pending(self) -> list[Interrupted]:
@@ -291,7 +293,16 @@ class RunState:
         if not self.asks:
             return []
         waiting = [event for call in self.calls.values() for event in call.pending]
-        return waiting + ([self.budget] if self.budget else [])
+        return [*waiting, *self.later.values(), *([self.budget] if self.budget else [])]
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the model or a final tool has answered, so that nothing is left but to end."""
+        if self.calls:
+            return False
+        return self.final is not None or (
+            bool(self.messages) and self.messages[-1]["role"] == "assistant"
+        )
 
     @property
     def open(self) -> list[Interrupted]:
@@ -365,6 +376,8 @@ def _is_busy(state: RunState) -> bool:
     """Whether calls go on; past a budget that is used up, only bodies that run already do."""
     if state.budget is not None:
         return any(not _awaits_runs(call) for call in running_calls(state))
+    if not state.calls:
+        return not state.is_answered
     return state.calls.ready + state.calls.running > 0
 
 

@@ -408,6 +408,11 @@ class Fold:
             self._settle_call(drawn, drawn.call, event)
 
     def _settle_call(self, drawn: DrawnQuestion, call: Call, event: Resolved) -> None:
+        if drawn.event.kind == "later":  # its row has an interim result
+            if isinstance(event.resolution, Respond):
+                call.answered(event.resolution.output, event.resolution.error)
+                self._touch(call)
+            return
         known = self._known(event)
         if known is not None and known.status != "done":  # a body goes on with the answer
             call.state = "waiting" if known.status == "waiting" else "preparing"

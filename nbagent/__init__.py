@@ -11,6 +11,7 @@ from .core.base.errors import suggest as _suggest
 from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart
 from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
 from .core.base.model import Model
+from .core.flow import Flow, flow
 from .core.hooks import hooks as _hooks
 from .core.journal.journal import Store
 from .core.journal.memory import MemoryStore
@@ -35,6 +36,7 @@ __all__ = [
     "Confirm",
     "Conflict",
     "Edit",
+    "Flow",
     "FormHint",
     "HumanInputRequired",
     "Interrupt",
@@ -65,6 +67,7 @@ __all__ = [
     "answer_external",
     "deny",
     "errors",
+    "flow",
     "form",
     "interrupt_tool",
     "open_run",

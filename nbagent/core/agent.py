@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from .arguments import (
@@ -27,9 +28,10 @@ from .base.model import Model
 from .engine.driver import Driver
 from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
-from .journal.memory import MemoryStore
+from .journal.memory import default_store
 from .run.answers import interrupts_of
 from .run.generate import Pending, Response, replies_of, response_of, say, settle
+from .run.nested import generated_inside, run_inside, runs_here
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
@@ -44,8 +46,6 @@ from .tools.tool import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_default_store = MemoryStore()
 
 
 class Agent:
@@ -103,9 +103,10 @@ class Agent:
         self.remembered: list[Remembered] = []
         """Approvals that a person said to remember in every run; take one out to be asked again."""
         self.on_tool_error = on_tool_error
-        self.store: Store = _default_store if store is None else checked_store(store)
+        self.store: Store = default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
         self._last_spec: RunSpec | None = None
+        self._started_as: tuple[str, Tool[..., Any]] | None = None
         local_names = caller().f_locals  # types of the defining scope
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             self.add(as_tool(one, local_names))
@@ -144,17 +145,35 @@ class Agent:
             name: what the outer model calls it; the agent's name by default.
             description: what the outer model is told it does; the instructions by default.
         """
+        spec = partial(self._spec, self.tools)
+        return self._inside(self.tools, spec, name=name, description=description)
+
+    def _inside(
+        self,
+        tools: Mapping[str, Tool[..., Any]],
+        spec: Callable[[], RunSpec],
+        *,
+        name: str | None = None,
+        description: str = "",
+    ) -> Tool[..., Any]:
         return inner_tool(
-            Inner(self.tools, lambda: self._spec(self.tools), _prompt_of, self.remembered),
+            Inner(tools, spec, _prompt_of, self.remembered),
             name=name or re.sub(r"[^\w.:/-]+", "_", self.name),
             description=description or self.instructions or "",
             output=str if self.output_type is None else self.output_type,
         )
 
+    def _tool_inside(self) -> Tool[..., Any]:
+        """This agent as what a body starts; one object, so that it is known as long as the agent is."""
+        known = self._started_as
+        if known is None or known[0] != self.name:
+            known = self._started_as = (self.name, self.as_tool())
+        return known[1]
+
     # --- live
 
     @tells("agent.run")
-    def run(  # noqa: PLR0913 - as generate
+    def run(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: str | None = None,
         *,
@@ -167,6 +186,7 @@ class Agent:
         show: bool = True,
         on_rerun: Literal["cancel", "keep"] = "cancel",
         context: Any = None,
+        nested: bool = True,
     ) -> Run:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
@@ -185,17 +205,21 @@ class Agent:
             show: whether the card appears at once.
             on_rerun: what becomes of a waiting run that the same cell started before.
             context: any object, for tools (``ctx.context``) and conditions; in memory alone.
+            nested: whether a run that a tool's body starts belongs to the tool's call: what it asks stands
+                on the outermost run, which keeps, shows and cancels it. False makes it a run of its own.
 
         Raises:
             UnansweredInterrupts: the run before, or the history, still asks something.
             RunNotFinished: the run before has not ended.
             UsageError: there is nothing to do, or ``messages`` is no history.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun, context, messages)
-        return launch(self._spec(self.tools), prompt, self._stored(given))
+        given = Options(
+            after, pending, store, answers, attended, show, on_rerun, messages, context, nested
+        )
+        return launch(self._spec(self.tools), prompt, self._stored(given), self._tool_inside)
 
     @tells("agent.run_sync")
-    def run_sync(  # noqa: PLR0913 - as generate
+    def run_sync(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: str | None = None,
         *,
@@ -208,17 +232,28 @@ class Agent:
         show: bool = True,
         on_rerun: Literal["cancel", "keep"] = "cancel",
         context: Any = None,
+        nested: bool = True,
     ) -> Result:
         """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun, context, messages)
-        return launch_and_wait(self._spec(self.tools), prompt, self._stored(given))
+        given = Options(
+            after, pending, store, answers, attended, show, on_rerun, messages, context, nested
+        )
+        stored = self._stored(given)
+        return launch_and_wait(self._spec(self.tools), prompt, stored, self._tool_inside)
 
     def _stored(self, options: Options) -> Options:
         """The options with this agent's store, where they name none."""
-        return options if options.store is not None else replace(options, store=self.store)
+        if options.store is None:
+            return replace(options, store=self.store)
+        if runs_here(nested=options.nested) is not None:
+            raise UsageError(
+                "a run that a tool's body starts is kept with the run around it: leave out store=, or give "
+                "nested=False"
+            )
+        return options
 
     def _take_up(self, journal: Journal, **options: Any) -> Run:
         """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
@@ -242,6 +277,7 @@ class Agent:
         max_turns: int | None = None,
         on_event: Callable[[RunEvent], None] | None = None,
         context: Any = None,
+        nested: bool = True,
     ) -> Response:
         """Go on until nothing can without an answer: the classic interrupt loop.
 
@@ -260,6 +296,8 @@ class Agent:
             max_turns: instead of the agent's.
             on_event: hears every event and delta as it happens.
             context: as in ``run``.
+            nested: whether a prompt that a tool's body sends belongs to the tool's call, as in ``run``: this
+                returns when the answer is there, and what is asked stands on the outermost run.
 
         Raises:
             UsageError: nothing to do, or answers that do not fit; nothing ran.
@@ -276,6 +314,15 @@ class Agent:
         if prompt is not None and replies:
             raise UsageError(
                 "give a prompt or answers, not both: answer first, then send the prompt"
+            )
+        runs = runs_here(nested=nested)
+        is_new = prompt is not None and not state.calls and pending == "refuse"
+        if runs is not None and is_new and not return_tool_calls and not replies:
+            inside = replace(spec, max_turns=limit)
+            tool = self._inside(inside.tools, lambda: inside)
+            text = checked_prompt(prompt)
+            return await generated_inside(
+                run_inside(runs, tool, inside, text, state.messages), on_event
             )
         state = replace(state, limit=limit, at=spec.clock())
         journal = Journal(new_id(), None, state)

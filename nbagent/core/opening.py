@@ -13,6 +13,7 @@ from .base.events import Interrupted, StoredEvent
 from .base.interrupts import Respond, token_digest
 from .base.keywords import tells
 from .call.threads import run_in_thread
+from .flow import Flow
 from .journal.journal import Journal, Store
 from .run.result import Receipt
 from .run.run import Run
@@ -26,7 +27,7 @@ def answer_external(
     value: Any = None,
     *,
     error: str | None = None,
-    agent: Agent | None = None,
+    agent: Agent | Flow[..., Any] | None = None,
     store: Store | None = None,
 ) -> Receipt:
     """Answer the interrupt that waits for this token, and let its run go on; from any thread.
@@ -85,7 +86,7 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
     return None
 
 
-def _stored(agent: Agent, store: Store | None, known: set[str]) -> list[Journal]:
+def _stored(agent: Agent | Flow[..., Any], store: Store | None, known: set[str]) -> list[Journal]:
     place = agent.store if store is None else store
     journals = []
     for run_id in place.run_ids():
@@ -129,7 +130,7 @@ def _interrupts(events: list[StoredEvent]) -> list[Interrupted]:
 async def open_run(
     run_id: str,
     *,
-    agent: Agent,
+    agent: Agent | Flow[..., Any],
     store: Store | None = None,
     answers: Answers = None,
     attended: bool | None = None,
@@ -144,7 +145,7 @@ async def open_run(
 
     Args:
         run_id: ``run.id`` of the run.
-        agent: whose model and tools go on with it.
+        agent: whose model and tools go on with it; the flow, for a run of one.
         store: where its journal is; the agent's by default.
         answers: as in ``Agent.run``; also for what waits already.
         attended: whether a person can answer; detected by default.

@@ -99,11 +99,19 @@ class CallItem(_Wire):
     """The result as text, where no rich output shows it; the error's text if it failed."""
 
 
+ActionName = Literal["submit", "approve", "reject", "answer"]
+"""``submit`` sends the fields as the answer. ``approve`` lets the tool run, with the fields where they are of
+its input. ``answer`` sends the fields of ``Instead`` as the result of a call that does not run. ``reject``
+refuses."""
+
+
 class Action(_Wire):
     """A button of a form. ``primary`` is the main one; ``reason`` asks for a text first."""
 
-    name: Literal["submit", "approve", "reject"]
+    name: ActionName
     label: str
+    menu: bool = False
+    """Whether it stands in the ⋯ menu, and not beside the main button."""
     changed_label: str | None = None
     """The label once a field differs from what was proposed."""
     primary: bool = False
@@ -118,6 +126,13 @@ class Remember(_Wire):
     label: str
 
 
+class Instead(_Wire):
+    """The form of a call's result, given in its place; it opens on its ``answer`` action."""
+
+    spec: dict[str, Any]
+    drafts: Any = None
+
+
 class FormItem(_Wire):
     """A question that waits. ``spec`` is what ``forms.Form.spec()`` gave, or None without fields."""
 
@@ -127,6 +142,7 @@ class FormItem(_Wire):
     call: str
     """The key of the call it belongs to, or empty."""
     tool: str
+    """Who asks; empty where the header says it."""
     path: str = ""
     title: str
     """The metadata's message, or a sentence that names the tool."""
@@ -140,6 +156,9 @@ class FormItem(_Wire):
     spec: dict[str, Any] | None = None
     drafts: Any = None
     """What was typed before a reload, or None for an untouched form."""
+    named: str = ""
+    """What the fields are, where the title does not say it."""
+    instead: Instead | None = None
     actions: list[Action]
     remember: list[Remember] = Field(default_factory=list)
     """Rules that an approval may add, offered in a menu as long as no field is changed."""
@@ -217,6 +236,7 @@ class Head(_Wire):
     started_at: float
     turns: int = 0
     max_turns: int = 20
+    """0 where no model answers, as in a flow."""
     tokens: int = 0
     cost: float | None = None
     questions: int = 0
@@ -338,7 +358,7 @@ class Answer(_Wire):
     type: Literal["answer"] = "answer"
     interrupt: str
     submission: str
-    action: Literal["submit", "approve", "reject"]
+    action: ActionName
     drafts: Any = None
     reason: str | None = None
     remember: str | None = None
@@ -351,6 +371,8 @@ class Drafts(_Wire):
     type: Literal["drafts"] = "drafts"
     interrupt: str
     drafts: Any
+    instead: bool = False
+    """Whether they are of ``FormItem.instead``."""
 
 
 class Press(_Wire):

@@ -57,6 +57,20 @@ async def later(count: int) -> AsyncIterator[str]:
     yield "a"
 
 
+@nb.flow(store=nb.MemoryStore())
+async def clean(path: str, ctx: nb.ToolContext) -> int:
+    """Be a flow."""
+    return len(path)
+
+
+async def flows() -> None:
+    """Run one."""
+    assert_type(clean.with_options(answers=[1], show=False).run("a.csv"), nb.Run)
+    assert_type(clean.run_sync("a.csv"), Result)
+    clean.with_options(anwsers=[1])  # type: ignore[call-arg]
+    assert_type(await nb.open_run("r", agent=clean), nb.Run)
+
+
 ask = nb.interrupt_tool("ask", output=str)
 loose = nb.interrupt_tool("loose")
 

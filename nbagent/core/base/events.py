@@ -1,7 +1,8 @@
 """The durable events of a run: what the journal holds.
 
 Each is appended once and numbered from 0 by its place in the journal. ``scope`` is empty for the
-run itself; inside an agent that is a tool it holds the ids of the calls that lead there.
+run itself; inside a call, whose tool is an agent or whose body starts runs, it holds the ids of the
+calls that lead there.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class RunStarted(Event):
     """The id of the run whose conversation this one goes on with."""
     owner: str = ""
     """The process that drives it to begin with, as ``this_process`` names it."""
+    flow: bool = False
+    """Whether it has no model: the call that ``messages`` end with is all of it."""
 
 
 class CallRequested(BaseModel):
@@ -107,6 +110,16 @@ class ToolStarted(Event):
     """The rule that let it run, where one was asked."""
 
 
+class BodyCalled(Event):
+    """A body started a run of an agent, or called a tool: a call of its own; ``scope`` leads to the body's."""
+
+    type: Literal["body_called"] = "body_called"
+    call_id: str
+    name: str
+    """The agent's or the tool's."""
+    input: Input
+
+
 class StepFinished(Event):
     """A named step inside a body has its value, which a later attempt takes instead of repeating it."""
 
@@ -114,6 +127,10 @@ class StepFinished(Event):
     call_id: str
     name: str
     value: Any = None
+    error: str | None = None
+    """Why it has none: a step that failed is done again."""
+    seconds: float | None = None
+    """How long it took."""
 
 
 class ToolFinished(Event):
@@ -169,6 +186,8 @@ class Interrupted(Event):
     """What is used up: ``turns``, ``tokens``, ``cost`` or ``seconds``."""
     around: bool = False
     """Whether middleware around the tool paused, and not its body."""
+    asking: Input | None = None
+    """The inputs that ask, by name, of a body that paused without metadata."""
     printed: str = ""
     displays: list[dict[str, Any]] = Field(default_factory=list)
 
@@ -256,6 +275,7 @@ StoredEvent: TypeAlias = (
     RunStarted
     | ModelResponded
     | ToolStarted
+    | BodyCalled
     | StepFinished
     | ToolFinished
     | Interrupted

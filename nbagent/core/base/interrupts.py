@@ -280,6 +280,8 @@ class PendingInterrupt:
     state: Json = None
     reply_schema: Json = None
     """JSON Schema of an answer, or None where anything goes."""
+    asking: dict[str, Any] | None = None
+    """The inputs that ask, by name, where the body paused without metadata."""
     _tool: Any = field(default=None, compare=False, repr=False)
     """The tool it is bound to in this process, if it is, so that helpers can validate early."""
 

@@ -7,7 +7,8 @@ A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [pa
 - ``{"type": "tool_call", "id": str, "name": str, "input": {…}}``, with ``"raw": str`` where the
   model's arguments were no JSON object, and ``"server_id": str`` where the model's own id was no
   other than an earlier call's; its result has it too
-- ``{"type": "tool_result", "id": str, "name": str, "output": JSON}``, with ``"error": true`` for a failure
+- ``{"type": "tool_result", "id": str, "name": str, "output": JSON}``, with ``"error": true`` for a failure,
+  and with ``"input": {…}`` where the tool was run with another input than was asked for
 
 An assistant message is followed by one tool message that answers all its calls, in call order.
 Everything under a part's ``"nbagent"`` key is nbagent's own record of a pause (on a call that still

@@ -9,8 +9,8 @@ from pydantic_core import PydanticSerializationError
 from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
 from nbagent.core.base.events import Interrupted, ToolFinished, made
 from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, token_digest
-from nbagent.core.base.messages import Json
-from nbagent.core.base.metadata import Choose, Edit, expected
+from nbagent.core.base.messages import Json, freeze
+from nbagent.core.base.metadata import Choose, Edit, asking_inputs, expected, is_bare
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
@@ -47,11 +47,14 @@ class CallEvents(NamedTuple):
         """
         if isinstance(error, Misuse):
             raise error
-        if isinstance(error, Rejected):  # a person's no is no failure
+        tool = self.setup.spec.tools.get(self.call.name)
+        is_flow = tool is not None and tool.options.flow
+        if isinstance(error, Rejected) and not is_flow:  # a person's no is no failure
             told_so = f"In the middle of this call of {self.call.name}, {error}"
             return self.failed(told_so, verdict)
         if self.setup.spec.raise_errors:
-            raise ToolFailed(f"the tool {self.call.name!r} failed: {_named(error)}") from error
+            kind = "flow" if is_flow else "tool"
+            raise ToolFailed(f"the {kind} {self.call.name!r} failed: {_named(error)}") from error
         return self.failed(f"The tool {self.call.name} failed: {_named(error)}", verdict)
 
     def failed(self, text: str, verdict: str | None) -> ToolFinished:
@@ -102,6 +105,12 @@ class CallEvents(NamedTuple):
         spec, expiry = self.setup.spec, interrupt.expiry
         now = spec.clock()
         editable = _editable(interrupt)
+        external = interrupt.external is not None
+        bare = pause.asker == "tool" and is_bare(interrupt.metadata)
+        asking = None
+        if bare and not (editable or external):
+            declared = tool.input_schema.get("properties", {})
+            asking = asking_inputs(input_, declared, tool.output_schema)
         fields = {
             "at": now,
             "scope": self.setup.scope,
@@ -110,6 +119,7 @@ class CallEvents(NamedTuple):
             "tool_name": tool.name,
             "kind": kind,
             "around": around,
+            "asking": freeze(asking) if asking else None,
             "input": input_,
             "metadata": stored(interrupt.metadata, "metadata", tool.name),
             "state": stored(interrupt.state, "state", tool.name, comes_back=True),
@@ -118,7 +128,8 @@ class CallEvents(NamedTuple):
                 interrupt.metadata,
                 reply_schema=more.get("reply_schema"),
                 editable=editable,
-                external=interrupt.external is not None,
+                external=external,
+                asking=asking,
             ),
             "editable": editable,
             "digest": digest_of(tool.name, input_, tool.input_schema),

@@ -41,6 +41,7 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
     )
     collected = Collected(spec.tools)
     try:
+        assert spec.model is not None  # a flow's next step never is to ask a model
         stream: Any = spec.model.stream(request)
         async with aclosing(stream):
             async for delta in stream:

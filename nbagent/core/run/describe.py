@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
+from pydantic import ValidationError
+
 from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, RunNotFinished
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import ASKED_AGAIN, PendingInterrupt
-from nbagent.core.base.messages import Json
+from nbagent.core.base.messages import Json, dumps
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import RunState, status_of
 from nbagent.core.tools.spec import RunSpec
 
-from .result import Result, calls_by_name
+from .result import Call, Result, calls_by_name
 from .scripted_answers import is_approval
 
 MAX_TEXT = 120
@@ -31,10 +33,10 @@ _TYPES = {
 
 def asks(interrupt: PendingInterrupt) -> str:
     """What an interrupt asks, in one line: ``asks "Send this money?"``."""
-    metadata = interrupt.metadata
-    if isinstance(metadata, Mapping) and isinstance(metadata.get("message"), str):
-        message = bounded(" ".join(metadata["message"].split()))
-        return f'asks "{message}"'
+    metadata = _said(interrupt)
+    for name in ("message", "question"):
+        if isinstance(metadata, Mapping) and isinstance(metadata.get(name), str):
+            return f'asks "{bounded(" ".join(metadata[name].split()))}"'
     if metadata in (None, {}):
         return "asks for approval" if is_approval(interrupt) else "asks for an answer"
     return f"asks {bounded(repr(metadata))}"
@@ -58,9 +60,15 @@ def wanted(interrupt: PendingInterrupt) -> str:
         case "budget":
             return "answer with a number above 0 to go on"
         case "choice" | "value":
-            return f"answers={{{name!r}: …}} answers it with {_fitting(interrupt)}"
+            told = f"answers={{{name!r}: …}} answers it with {_fitting(interrupt)}"
+            return f"{told}, nb.Restart() runs it" if interrupt.restartable else told
         case never:
             assert_never(never)
+
+
+def _said(interrupt: PendingInterrupt) -> Json:
+    """What asks: the metadata, or the inputs of a body that paused without."""
+    return interrupt.asking or interrupt.metadata
 
 
 def bounded(text: str) -> str:
@@ -69,12 +77,13 @@ def bounded(text: str) -> str:
 
 
 def _fitting(interrupt: PendingInterrupt) -> str:
-    metadata = interrupt.metadata
+    metadata = _said(interrupt)
     if interrupt.expects == "choice" and isinstance(metadata, Mapping):
         choices = metadata.get("choices") or ()
         values = [c.get("value") if isinstance(c, Mapping) else c for c in choices]
         several = "a list of some of" if metadata.get("multiple") is True else "one of"
-        other = ", or another" if metadata.get("allow_other") is True else ""
+        others = (metadata.get("allow_other"), metadata.get("allowOther"))
+        other = ", or another" if True in others else ""
         return f"{several} {bounded(', '.join(map(repr, values)))}{other}"
     schema = interrupt.reply_schema
     if schema in (None, {}, True) or not isinstance(schema, Mapping):
@@ -109,8 +118,11 @@ def result_of(
     """
     match state.outcome:
         case RunCompleted() as done:
-            output, calls = spec.typed_output(done.output), calls_by_name(state, values)
-            return Result(done.text, output, state.messages, state.usage, calls)
+            calls = calls_by_name(state, values)
+            output = spec.typed_output(done.output)
+            if state.flow:
+                output = _returned(calls[state.agent][-1], spec)
+            return Result(done.text, output, state.messages, state.usage, calls, state.why_finished)
         case RunFailed() as failed:
             said = f"{failed.error}: {failed.message}"
             raise error or RunError(said, messages=paused_messages(state))
@@ -123,6 +135,17 @@ def result_of(
             raise RunNotFinished(
                 f"the run is {status_of(state)}, so there is no result yet: `await run` waits for it"
             )
+
+
+def _returned(call: Call, spec: RunSpec) -> Any:
+    """What a flow's function returned: the object itself, or what its type makes of the stored JSON."""
+    tool = spec.tools.get(call.name)
+    if call.value is not call.output or tool is None or tool.output_adapter is None:
+        return call.value
+    try:
+        return tool.output_adapter.validate_json(dumps(call.output))
+    except ValidationError:  # it was of another type then
+        return call.value
 
 
 def unanswered(

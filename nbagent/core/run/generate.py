@@ -37,10 +37,11 @@ from .answers import (
     check_in_time,
     expiry_of,
     interrupts_of,
+    is_unseen,
     named_by,
     remember,
     resolved,
-    tools_at,
+    tool_at,
 )
 
 
@@ -155,7 +156,7 @@ def response_of(state: RunState, spec: RunSpec) -> Response:
     elif state.calls:
         reason = "tool_calls"
     else:
-        reason = "stop" if state.final is not None else state.finish_reason
+        reason = state.why_finished
     return Response(
         text=state.text if done is None else done.text,
         messages=paused_messages(state),
@@ -277,7 +278,8 @@ def _expired(state: RunState, spec: RunSpec, event: Interrupted, now: float) -> 
 
 def _check_left(state: RunState, spec: RunSpec, left: list[Interrupted], *, partial: bool) -> None:
     for event in left:
-        if event.call_id and event.tool_name not in tools_at(state, event.scope, spec.tools):
+        known = tool_at(state, event.scope, event.call_id, spec.tools)
+        if event.call_id and known is None and not is_unseen(state, event.scope):
             raise ToolError(f"the tool {event.tool_name!r} of an open interrupt is not registered")
     if left and not partial:
         names = ", ".join(f"{e.tool_name!r} (interrupt {e.id})" for e in left)

@@ -285,7 +285,7 @@ class Run:
             while True:
                 event = await feed.get()
                 yield event
-                if isinstance(event, RunCompleted | RunFailed | RunCancelled):
+                if isinstance(event, RunCompleted | RunFailed | RunCancelled) and not event.scope:
                     return
         finally:
             session.journal.unsubscribe(feed.put)

@@ -14,9 +14,10 @@ from nbagent.core.base.interrupts import (
     Respond,
     restart_of,
 )
+from nbagent.core.base.metadata import fits, is_bare
 from nbagent.core.tools.tool import Tool
 
-from .answers import AnyResolution, settles, tools_inside
+from .answers import AnyResolution, settles, tools_of
 
 Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None
 """Answers for runs that nobody watches: in order, by tool name, or computed."""
@@ -26,7 +27,8 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
     """What a value given in ``answers=`` means for this interrupt.
 
     A resolution is itself, and nothing else says what becomes of a lost call. Where a tool asks whether it may run, or go on, True lets it and False
-    refuses, and nothing else will do. Otherwise it is the answer.
+    refuses, and nothing else will do. Otherwise it is the answer; but of a body that can go on, and is not declared to return a truth value,
+    True and False mean what they mean of an approval.
 
     Raises:
         InvalidAnswer: an approval or a lost call is given something else, or the resolution is another interrupt's.
@@ -38,7 +40,7 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
             f"{interrupt.tool_name!r} was running when its process ended, and answers= has {value!r:.80} "
             "for it: give nb.Restart() to run it again, nb.Respond(value) for its result, or nb.Reject()"
         )
-    if not is_approval(interrupt):
+    if not is_approval(interrupt) and not (isinstance(value, bool) and _may_go_on(interrupt)):
         return Respond(output=value)
     if not isinstance(value, bool):
         raise InvalidAnswer(
@@ -69,6 +71,18 @@ def approval_of(
             f"{interrupt.tool_name!r} asks in its middle: only an approval is remembered"
         )
     return Respond(output=True)
+
+
+def _may_go_on(interrupt: PendingInterrupt) -> bool:
+    """Whether a truth value says if a body goes on, which asks for an answer that is no truth value."""
+    if interrupt.kind != "tool" or interrupt.expects not in ("choice", "value"):
+        return False
+    metadata = interrupt.metadata
+    asks = is_bare(metadata) or (isinstance(metadata, Mapping) and "question" in metadata)
+    offers = isinstance(metadata, Mapping) and "choices" in metadata
+    declared = interrupt.reply_schema not in (None, {}, True)
+    is_answer = declared and fits(interrupt.reply_schema, value=True)
+    return asks and not offers and not is_answer
 
 
 def is_approval(interrupt: PendingInterrupt) -> bool:
@@ -102,7 +116,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
 
 def _names(tools: Mapping[str, Tool[..., Any]]) -> set[str]:
     """The names of the tools, and of those of the agents among them."""
-    inside = (_names(tools_inside(tools, name)) for name in tools)
+    inside = (_names(tools_of(tool)) for tool in tools.values())
     return set(tools).union(*inside)
 
 

@@ -44,7 +44,7 @@ from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.retry import check_known, check_none_ran_elsewhere
-from nbagent.core.state.state import RunState, Status, running_calls, status_of
+from nbagent.core.state.state import RunState, Status, running_calls, status_of, waits_in_body
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -225,11 +225,12 @@ class Session:
         started = RunStarted(
             at=self.spec.clock(),
             agent=self.spec.agent,
-            model=self.spec.model.name,
+            model=self.spec.model_name,
             messages=list(messages),
             max_turns=self.spec.max_turns,
             after=after,
             owner=this_process(),
+            flow=self.spec.model is None,
         )
         self._then(self.journal.submit(lambda _state: [started]), lambda _events: self._begun())
 
@@ -679,8 +680,9 @@ class Session:
         if self._writing:
             return False
         if self._is_active:  # a body that waits at the line where it asks keeps its driver
-            asks = any(event.kind == "ask" for event in self.state.pending)
-            return asks and self.status == "interrupted"
+            decides = self._driver is None or self._driver.decides
+            waits = self.status == "interrupted" and waits_in_body(self.state)
+            return waits and not decides
         return self.status != "running" or self.error is not None
 
     @property

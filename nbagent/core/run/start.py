@@ -10,12 +10,15 @@ from nbagent.core.arguments import check_rules, checked_store
 from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterrupts, UsageError
 from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop
+from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.spec import RunSpec, new_id
+from nbagent.core.tools.tool import Tool
 
 from .generate import Pending, beginning
 from .host import Place, current_host
+from .nested import InnerTool, check_waitable, run_inside, runs_here
 from .result import Result
 from .run import Run, session_of
 from .scripted_answers import Answers, check_answers
@@ -33,8 +36,9 @@ class Options:
     attended: bool | None = None
     show: bool = True
     on_rerun: Literal["cancel", "keep"] = "cancel"
-    context: Any = None
     messages: Sequence[Any] | None = None
+    context: Any = None
+    nested: bool = True
 
     def check(self, spec: RunSpec) -> None:
         """Refuse what cannot be meant.
@@ -44,6 +48,8 @@ class Options:
         """
         if self.on_rerun not in ("cancel", "keep"):
             raise UsageError(f"on_rerun is 'cancel' or 'keep', not {self.on_rerun!r}")
+        if self.nested not in (True, False):
+            raise UsageError(f"nested is True or False, not {self.nested!r:.80}")
         if self.attended not in (True, False, None):
             raise UsageError(f"attended is True, False or None, not {self.attended!r:.80}")
         check_pending(self.pending)
@@ -56,25 +62,62 @@ class Options:
         return spec if self.context is None else replace(spec, context=self.context)
 
 
-def launch(spec: RunSpec, prompt: str | None, options: Options) -> Run:
+def launch(
+    spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool | None = None
+) -> Run:
     """Start a run; or send the prompt in the run before, where it is to be queued there.
 
     Args:
         spec: the agent's; its store is the options'.
         prompt: what to do; None goes on with the options' messages.
         options: the rest of what it was asked for.
+        tool: makes the agent a tool, for a run that a tool's body starts; without it that is a run of its own.
     """
+    runs = runs_here(nested=options.nested)
+    if runs is not None and tool is not None:
+        return _launched_inside(runs, spec, prompt, options, tool())
     run, begin = _prepared(spec, prompt, options, blocking=False)
     begin()
     return run
 
 
-def launch_and_wait(spec: RunSpec, prompt: str | None, options: Options) -> Result:
+def launch_and_wait(
+    spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool | None = None
+) -> Result:
     """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
+    runs = runs_here(nested=options.nested)
+    if runs is not None and tool is not None:
+        check_waitable(runs, "run_sync")
+        return _launched_inside(runs, spec, prompt, options, tool()).wait()
     run, begin = _prepared(spec, prompt, options, blocking=True)
     with session_of(run).stopped_by_keyboard():
         begin()
         return run.wait()
+
+
+def _launched_inside(
+    runs: StartedRuns, spec: RunSpec, prompt: str | None, options: Options, tool: Tool[..., Any]
+) -> Run:
+    """A run inside the call whose body starts it.
+
+    Raises:
+        UsageError: it was asked for what only a run of its own has.
+    """
+    options.check(spec)
+    if options.pending != "refuse":
+        raise UsageError(
+            f"pending={options.pending!r} is for a run of its own: inside a tool's body wait for the run "
+            "before, or give nested=False"
+        )
+    if options.messages is not None:
+        raise UsageError(
+            "messages= is for a run of its own: inside a tool's body go on with after=, or give "
+            "nested=False"
+        )
+    spec, text = options.told(spec), checked_prompt(prompt)
+    history = _history(_checked_after(options.after))
+    attended = current_host().attended() if options.attended is None else options.attended
+    return run_inside(runs, tool, spec, text, history, None if attended else options.answers)
 
 
 def _prepared(
@@ -83,7 +126,7 @@ def _prepared(
     """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
     options.check(spec)
     spec = options.told(spec)
-    after, messages = options.after, options.messages
+    after, messages = _checked_after(options.after), options.messages
     text = None if prompt is None and messages is not None else checked_prompt(prompt)
     if after is not None and messages is not None:
         raise UsageError("give after= or messages=, not both: a run goes on from one history")
@@ -111,6 +154,12 @@ def _prepared(
 
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+    if journal.state.flow != (spec.model is None):
+        kind = "flow" if journal.state.flow else "agent"
+        raise UsageError(
+            f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}: open it with that "
+            f"as agent=, not with {spec.agent!r}"
+        )
     for call in journal.state.calls.values():
         if call.status == "ready" and call.resumed is not None and call.name not in spec.tools:
             raise ToolError(
@@ -150,11 +199,24 @@ def checked_prompt(prompt: Any) -> str:
     return prompt
 
 
+def _checked_after(after: Any) -> Run | None:
+    """A run that a prompt may go on with, or None.
+
+    Raises:
+        UsageError: it is something else, or a flow's run.
+    """
+    if after is None:
+        return None
+    if not isinstance(after, Run):
+        raise UsageError(f"after= takes a run, not {after!r:.80}")
+    if session_of(after).spec.model is None:
+        raise UsageError(f"{after!r} is a flow's, and a flow has no conversation to go on with")
+    return after
+
+
 def _history(after: Run | None) -> tuple[Message, ...]:
     if after is None:
         return ()
-    if not isinstance(after, Run):
-        raise UsageError(f"after= takes a run, not {after!r:.80}")
     if after.interrupts:
         raise UnansweredInterrupts(
             f"{after!r} still asks: {', '.join(i.tool_name for i in after.interrupts)}; "

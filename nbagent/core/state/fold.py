@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nbagent.core.base.events import (
+    BodyCalled,
     Interrupted,
     MessageQueued,
     ModelResponded,
@@ -39,6 +40,7 @@ from .state import (
     Answered,
     Calls,
     CallState,
+    CallStatus,
     RunEnd,
     RunState,
     asked_or,
@@ -154,6 +156,9 @@ def answered(call: CallState, output: Json, *, error: bool = False) -> CallState
         told = output if isinstance(output, str) else dumps(output)
         output = f"{edit_note(call.input)}\n{told}"
     part = call.result_part(output, error=error)
+    ran = call.ran
+    if _kept(call, ran) is not call.proposed:
+        part["input"] = ran
     if call.record:
         part["nbagent"] = list(call.record)
     return evolve(
@@ -229,13 +234,14 @@ def _remembering(state: RunState, answer: Resolved) -> RunState:
 def _inside(state: RunState, event: StoredEvent, depth: int) -> RunState:
     """Fold an event of the run inside a call."""
     call = state.calls[event.scope[depth]]
-    child = apply(call.child or RunState(), event, depth + 1)
+    child = apply(call.child or RunState(agent=call.name), event, depth + 1)
     changes: dict[str, Any] = {}
     if isinstance(event, ModelResponded):
         changes["usage"] = state.usage + _usage(event)
     if isinstance(event, Resolved):
         changes["settled"] = {**state.settled, event.id: event}
-    return _with_call(state, asked_or(evolve(call, child=child), event.at), **changes)
+    busy: CallStatus = "running" if child.of_body and call.status == "running" else "ready"
+    return _with_call(state, asked_or(evolve(call, child=child), event.at, busy=busy), **changes)
 
 
 def _usage(event: ModelResponded) -> Usage:
@@ -249,6 +255,7 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
         limit=event.max_turns,
         position=state.position + 1,
         agent=event.agent,
+        flow=event.flow,
     )
 
 
@@ -301,9 +308,17 @@ def _tool_started(state: RunState, event: ToolStarted) -> RunState:
     return _with_call(state, started(state.calls[event.call_id], event))
 
 
+def _body_called(state: RunState, event: BodyCalled) -> RunState:
+    """A body started something; its answer is for the body, whole."""
+    input_ = freeze(event.input)
+    call = CallState(event.call_id, event.name, input_, input_, final=True)
+    return evolve(state, position=state.position + 1, calls=state.calls.with_new(call))
+
+
 def _step_finished(state: RunState, event: StepFinished) -> RunState:
     call = state.calls[event.call_id]
-    return _with_call(state, evolve(call, steps={**call.steps, event.name: event.value}))
+    done = {} if event.error is not None else {event.name: event.value}
+    return _with_call(state, evolve(call, steps={**call.steps, **done}))
 
 
 def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
@@ -355,6 +370,7 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
     RunStarted: _run_started,
     ModelResponded: _model_responded,
     ToolStarted: _tool_started,
+    BodyCalled: _body_called,
     StepFinished: _step_finished,
     ToolFinished: _tool_finished,
     Interrupted: _interrupted,
@@ -368,9 +384,11 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
 
 
 def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
+    of_body, position = state.of_body, state.position + 1
+    if of_body and call.status == "done":  # a body that is run again gets what came of it
+        call = evolve(call, child=state.calls[call.id].child)
     calls = state.calls.with_call(call)
-    position = state.position + 1
-    if calls.left:
+    if calls.left or of_body:
         return evolve(state, position=position, calls=calls, **changes)
     results = [c.result for c in calls.values() if c.result is not None]
     told = _queue_sent(state)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from nbagent.core.base.errors import NotPending, UsageError
 from nbagent.core.base.events import (
+    BodyCalled,
     Interrupted,
     ModelResponded,
     Resolved,
@@ -199,6 +200,9 @@ class _Independent:
             return False
         if isinstance(event, RunRetried):
             return True
+        if isinstance(event, BodyCalled) and _is_under(self._path, scope):
+            self._over.append((*scope, event.call_id))  # a body that is run again starts it anew
+            return False
         call_id = getattr(event, "call_id", "")
         if call_id:
             where = (*scope, call_id)

@@ -71,7 +71,7 @@ class CallState:
     steps: dict[str, Any] = field(default_factory=_nothing)
     """Values of ``ctx.step`` by name."""
     child: RunState | None = None
-    """The run inside, where the tool is an agent."""
+    """The run inside, where the tool is an agent; or what its body started, as the calls of a run."""
     final: bool = False
     """Whether the tool's answer ends the run."""
     record: tuple[dict[str, Any], ...] = ()
@@ -140,6 +140,11 @@ class CallState:
         return [*self.asked.values(), *own]
 
     @property
+    def ran(self) -> dict[str, Any]:
+        """What its body got; where none was started, what it would get."""
+        return self.input if self.cleared is None or not self.attempt else self.cleared
+
+    @property
     def replaced(self) -> bool:
         """Whether a person changed the input."""
         if self.input is self.proposed:
@@ -191,6 +196,10 @@ class Calls(Mapping[str, CallState]):
     def place(self, call_id: str) -> int:
         """Which one it is in its turn, counted from 0."""
         return self.places[call_id]
+
+    def with_new(self, call: CallState) -> Calls:
+        """These calls and one more."""
+        return Calls([*self.values(), call])
 
     def with_call(self, call: CallState) -> Calls:
         """These calls with one of them in the place of what it was."""
@@ -258,6 +267,13 @@ class RunState:
     final: Part | None = None
     """The answer of the tool that ends the run, as ``{"output": …}``."""
     outcome: RunEnd | None = None
+    flow: bool = False
+    """Whether it has no model, so that its one call is all of it."""
+
+    @property
+    def of_body(self) -> bool:
+        """Whether its calls are what a body started, in that order: there is no model, and no history."""
+        return not self.messages and bool(self.calls)
 
     @property
     def asks(self) -> bool:
@@ -283,6 +299,11 @@ class RunState:
         return [] if self.outcome else self.pending
 
     @property
+    def why_finished(self) -> str:
+        """Why there is an answer: ``stop``, or what the model said of its last response."""
+        return "stop" if self.final is not None else self.finish_reason
+
+    @property
     def text(self) -> str:
         """The text of the last model message."""
         for item in reversed(self.messages):
@@ -296,8 +317,20 @@ def running_calls(state: RunState) -> list[CallState]:
     found = []
     for call in state.calls.values():
         found += [call] if call.status == "running" else []
-        found += running_calls(call.child) if call.child is not None else []
+        is_open = call.child is not None and call.status != "done"
+        found += running_calls(call.child) if call.child is not None and is_open else []
     return found
+
+
+def waits_in_body(state: RunState) -> bool:
+    """Whether a body may wait at its line: for an answer, or for a run that it started."""
+    for call in state.calls.values():
+        if call.status == "done":
+            continue
+        child = call.child
+        if call.asked or (child is not None and (child.of_body or waits_in_body(child))):
+            return True
+    return False
 
 
 def status_of(state: RunState) -> Status:
@@ -323,10 +356,15 @@ def asked_or(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallS
     return evolve(call, status=busy, waits_since=None, waited=call.waited + waited)
 
 
+def _awaits_runs(call: CallState) -> bool:
+    """Whether the body has started runs that have not ended."""
+    return call.child is not None and call.child.of_body and call.child.calls.left > 0
+
+
 def _is_busy(state: RunState) -> bool:
     """Whether calls go on; past a budget that is used up, only bodies that run already do."""
     if state.budget is not None:
-        return bool(running_calls(state))
+        return any(not _awaits_runs(call) for call in running_calls(state))
     return state.calls.ready + state.calls.running > 0
 
 

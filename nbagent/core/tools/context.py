@@ -60,6 +60,12 @@ class Asker(Protocol):
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """The value of a step, done once."""
 
+    async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """What a tool gives that the body calls."""
+
+    def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """``call`` in a thread."""
+
     def ask_sync(self, inquiry: Inquiry) -> Any:
         """``ask`` in a thread."""
 
@@ -241,6 +247,23 @@ class ToolContext:
     def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
         """``step`` for sync tools."""
         return self._asker.step_sync(name, work)
+
+    def call(self, tool: Any, /, **input: Any) -> Coroutine[Any, Any, Any]:  # noqa: A002
+        """Call a tool (or a plain function) as a model would, and get what it returns.
+
+        It is a call inside this one: the rules and the middleware of this run judge it, what it asks stands
+        on the outermost run, it has a row below this call's, and a body that is run again gets its result at once.
+
+        Raises:
+            Rejected: a person refused it.
+            ToolFailed: it failed, or a rule refuses it.
+            ToolError: the input does not fit.
+        """
+        return self._asker.promised("ctx.call", lambda: self._asker.call(tool, input))
+
+    def call_sync(self, tool: Any, /, **input: Any) -> Any:  # noqa: A002
+        """``call`` for sync tools: waits in the tool's own thread."""
+        return self._asker.call_sync(tool, input)
 
     def progress(self, fraction: float | None = None, text: str = "") -> None:
         """Show how far the tool is: ``fraction`` from 0 to 1, or None where that is not known."""

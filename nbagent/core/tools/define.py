@@ -275,6 +275,19 @@ def inner_tool(inner: Any, *, name: str, description: str, output: Any) -> Tool[
     )
 
 
+def flow_tool(
+    function: Callable[P, R],
+    local_names: dict[str, Any],
+    *,
+    name: str | None,
+    idempotent: bool,
+    thread: bool,
+) -> Tool[P, R]:
+    """The one tool of a flow: its function, whose answer ends the run."""
+    options = ToolOptions(thread=thread, final=True, idempotent=idempotent, flow=True)
+    return _made(function, local_names, name=name, options=options)
+
+
 def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
     """A tool from a tool or a plain function.
 

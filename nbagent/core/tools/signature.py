@@ -51,6 +51,17 @@ class Signature(NamedTuple):
             ) from error
         return typing.cast("type[BaseModel]", made)
 
+    def bound(
+        self, function: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What these arguments give the parameters by name; without ``ctx``, which is not among them.
+
+        Raises:
+            TypeError: the function takes others.
+        """
+        taken = [one for name, one in function.parameters.items() if name != self.ctx]
+        return function.replace(parameters=taken).bind(*args, **kwargs).arguments
+
     def arguments(self, typed: BaseModel, ctx: ToolContext | None) -> dict[str, Any]:
         """Keyword arguments for the function."""
         arguments: dict[str, Any]

@@ -65,7 +65,8 @@ class RunSpec:
     """What a driver needs to know of its agent; the engine below never sees an ``Agent``."""
 
     agent: str
-    model: Model
+    model: Model | None
+    """None for a flow, whose runs are one call of its function."""
     tools: Mapping[str, Tool[..., Any]]
     """The registry itself: a tool defined again takes effect at once."""
     instructions: str | None = None
@@ -87,6 +88,11 @@ class RunSpec:
     new_id: Callable[[], str] = new_id
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)
     """The last tools sent, so that the same tuple is sent as long as they are the same."""
+
+    @property
+    def model_name(self) -> str:
+        """What the journal calls the model; empty where there is none."""
+        return "" if self.model is None else self.model.name
 
     def typed_output(self, output: Any) -> Any:
         """A final answer's JSON as ``output_type``; None without one."""

@@ -80,6 +80,8 @@ class ToolOptions(NamedTuple):
     """Whether its answer ends the run."""
     idempotent: bool = False
     """Whether its body may be run again whatever became of it before."""
+    flow: bool = False
+    """Whether it is a flow's function, which a person starts: no rule judges it, no middleware is around it."""
     inner: Any = None
     """For an agent as a tool: what runs inside (see ``spec.Inner``)."""
     metadata: Any = None
@@ -93,6 +95,8 @@ class ToolOptions(NamedTuple):
 _ANYTHING: tuple[Any, ...] = (
     inspect.Signature.empty,
     Any,
+    None,
+    type(None),
     ToolResult,
     typing.Never,
     typing.NoReturn,
@@ -331,6 +335,27 @@ class Tool(Generic[P, R]):
         """
         plain = input_ if self.secrets is None else revealed(input_)
         return self.input_type.model_validate_json(dumps(plain))
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """What these arguments of the function, its ``ctx`` aside, give its parameters by name.
+
+        Raises:
+            TypeError: the function takes others.
+        """
+        assert self.fn is not None
+        return self._signature.bound(inspect.signature(self.fn), args, kwargs)
+
+    def typed(self, given: dict[str, Any]) -> Any:
+        """What is given to the parameters, as their types have it.
+
+        Raises:
+            pydantic.ValidationError: it does not fit.
+        """
+        whole = self._signature.whole
+        if whole is not None:
+            return whole.model_validate(given["input"])
+        typed = self.input_type.model_validate(given)
+        return {name: getattr(typed, name) for name in given}
 
     @property
     def takes_context(self) -> bool:

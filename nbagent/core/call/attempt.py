@@ -443,7 +443,8 @@ class Attempt:
     async def _with_runs(
         self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted
     ) -> Any:
-        runs = self._setup.runs(started, tool, self._stop)
+        retries = started.attempt > self.call.attempt + 1
+        runs = self._setup.runs(started, tool, self._stop, retries)
         inside = current_runs.set(runs)
         try:
             value = await self._in_context(tool, typed, body, started, runs)

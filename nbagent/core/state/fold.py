@@ -252,6 +252,8 @@ def _inside(state: RunState, event: StoredEvent, depth: int) -> RunState:
     call = state.calls[event.scope[depth]]
     child = apply(call.child or RunState(agent=call.name), event, depth + 1)
     changes: dict[str, Any] = {}
+    if isinstance(event, RunRetried) and call.status == "done":  # a body's: its end is taken back
+        call = evolve(call, result=None, answer=None)
     if isinstance(event, ModelResponded):
         changes["usage"] = state.usage + _usage(event)
     if isinstance(event, Resolved):

@@ -11,6 +11,7 @@ from .core.base.errors import suggest as _suggest
 from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart
 from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
 from .core.base.model import Model
+from .core.flow import Flow, flow
 from .core.hooks import hooks as _hooks
 from .core.journal.journal import Store
 from .core.journal.memory import MemoryStore
@@ -20,7 +21,7 @@ from .core.run.run import Run
 from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
 from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
-from .core.tools.policy import allow, deny, review
+from .core.tools.policy import CallView, allow, deny, review
 from .core.tools.spec import Budget
 from .core.tools.tool import ToolResult
 
@@ -30,10 +31,12 @@ __all__ = [
     "Agent",
     "Ask",
     "Budget",
+    "CallView",
     "Choose",
     "Confirm",
     "Conflict",
     "Edit",
+    "Flow",
     "FormHint",
     "HumanInputRequired",
     "Interrupt",
@@ -64,6 +67,7 @@ __all__ = [
     "answer_external",
     "deny",
     "errors",
+    "flow",
     "form",
     "interrupt_tool",
     "open_run",
@@ -123,8 +127,19 @@ _hooks.model_named = _named_model
 
 def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:
     """What a JSON Schema has against an answer."""
-    found: _Any = _import_module("nbagent.forms.answer.json_schema").validator_for(schema)
-    return [{"loc": tuple(e.absolute_path), "msg": e.message} for e in found.iter_errors(value)]
+    found: list[dict[str, _Any]] = _import_module("nbagent.forms.answer.json_schema").errors_of(
+        schema, value
+    )
+    return found
+
+
+def _schema_misfit(schema: _Any, *, as_input: bool) -> str:
+    """Why a JSON Schema cannot be used."""
+    found: str = _import_module("nbagent.forms.answer.json_schema").misfit(
+        schema, as_input=as_input
+    )
+    return found
 
 
 _hooks.schema_errors = _schema_errors
+_hooks.schema_misfit = _schema_misfit

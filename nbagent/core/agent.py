@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from .arguments import (
@@ -21,20 +21,24 @@ from .arguments import (
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError, suggest
 from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
+from .base.keywords import caller, tells
+from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Model
 from .engine.driver import Driver
 from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
-from .journal.memory import MemoryStore
+from .journal.memory import default_store
 from .run.answers import interrupts_of
 from .run.generate import Pending, Response, replies_of, response_of, say, settle
+from .run.nested import generated_inside, run_inside, runs_here
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, checked_prompt, launch, launch_and_wait, take_up
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
+from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
 from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, new_id
@@ -42,8 +46,6 @@ from .tools.tool import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_default_store = MemoryStore()
 
 
 class Agent:
@@ -58,7 +60,7 @@ class Agent:
         max_calls: how many calls of one model response are run; the model is told of those that are not.
         max_questions: how many questions of one turn wait at a time, those of inner agents included; a
             call that would ask one more ends, and the model is told.
-        output_type: a type that the final answer must fit; it comes as ``result.output``.
+        output_type: a type, or a JSON Schema, that the final answer must fit; it comes as ``result.output``.
         policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``); the
             first that matches counts, and without one a tool's own ``approval=``.
         middleware: what surrounds tool calls, the first outermost.
@@ -68,6 +70,7 @@ class Agent:
         store: where journals are kept; this process's memory by default.
     """
 
+    @tells("nb.Agent")
     def __init__(  # noqa: PLR0913 - the product's front door, keyword-only
         self,
         model: str | Model,
@@ -91,19 +94,20 @@ class Agent:
         self.max_turns = checked_turns(max_turns)
         self.max_calls = checked_turns(max_calls, "max_calls")
         self.max_questions = checked_turns(max_questions, "max_questions")
-        self.output_type = output_type
+        self.output_type = usable(output_type, "output_type=", UsageError)
         if on_tool_error not in ("tell", "raise"):
             raise UsageError(f"on_tool_error is 'tell' or 'raise', not {on_tool_error!r}")
         self.policy = checked_rules(policy)
         self.middleware = checked_middleware(middleware)
         self.budget = checked_budget(budget)
-        self.remembered: list[Rule] = []
-        """Approvals that a person said to remember; take one out to be asked again."""
+        self.remembered: list[Remembered] = []
+        """Approvals that a person said to remember in every run; take one out to be asked again."""
         self.on_tool_error = on_tool_error
-        self.store: Store = _default_store if store is None else checked_store(store)
+        self.store: Store = default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
         self._last_spec: RunSpec | None = None
-        local_names = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
+        self._started_as: tuple[str, Tool[..., Any]] | None = None
+        local_names = caller().f_locals  # types of the defining scope
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             self.add(as_tool(one, local_names))
 
@@ -118,7 +122,7 @@ class Agent:
         Raises:
             ToolError: another tool has that name.
         """
-        made = cast("Tool[P, R]", as_tool(one, sys._getframe(1).f_locals))  # noqa: SLF001
+        made = cast("Tool[P, R]", as_tool(one, caller().f_locals))
         known = self.tools.get(made.name)
         if known is not None and known is not made and not (_in_main(known) and _in_main(made)):
             raise ToolError(f"{self!r} has a tool {made.name!r} already")
@@ -130,6 +134,7 @@ class Agent:
         """Makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
         return ToolMaker(self.add)
 
+    @tells("agent.as_tool")
     def as_tool(self, *, name: str | None = None, description: str = "") -> Tool[..., Any]:
         """This agent as a tool of another: it gets a prompt, and its answer is the result.
 
@@ -140,19 +145,39 @@ class Agent:
             name: what the outer model calls it; the agent's name by default.
             description: what the outer model is told it does; the instructions by default.
         """
+        spec = partial(self._spec, self.tools)
+        return self._inside(self.tools, spec, name=name, description=description)
+
+    def _inside(
+        self,
+        tools: Mapping[str, Tool[..., Any]],
+        spec: Callable[[], RunSpec],
+        *,
+        name: str | None = None,
+        description: str = "",
+    ) -> Tool[..., Any]:
         return inner_tool(
-            Inner(self.tools, lambda: self._spec(self.tools), _prompt_of, self.remembered),
+            Inner(tools, spec, _prompt_of, self.remembered),
             name=name or re.sub(r"[^\w.:/-]+", "_", self.name),
             description=description or self.instructions or "",
             output=str if self.output_type is None else self.output_type,
         )
 
+    def _tool_inside(self) -> Tool[..., Any]:
+        """This agent as what a body starts; one object, so that it is known as long as the agent is."""
+        known = self._started_as
+        if known is None or known[0] != self.name:
+            known = self._started_as = (self.name, self.as_tool())
+        return known[1]
+
     # --- live
 
-    def run(
+    @tells("agent.run")
+    def run(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
         pending: Pending = "refuse",
         store: Store | None = None,
@@ -160,33 +185,45 @@ class Agent:
         attended: bool | None = None,
         show: bool = True,
         on_rerun: Literal["cancel", "keep"] = "cancel",
+        context: Any = None,
+        nested: bool = True,
     ) -> Run:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
         Args:
-            prompt: what to do.
+            prompt: what to do; not needed where ``messages`` has something open.
+            messages: a history that this goes on with, such as ``run.messages`` or ``response.messages``:
+                what is open in it is asked here.
             after: a run whose conversation this goes on with.
-            pending: what this does to open questions of that run: it is refused; ``"reject"`` refuses
-                them and stops that run; ``"queue"`` sends the prompt in that run, after the open
-                calls' results, and gives that run back.
+            pending: what the prompt does to open questions of that run: it is refused; ``"reject"``
+                refuses them and stops that run; ``"queue"`` sends the prompt in that run, after the
+                open calls' results, and gives that run back. Of ``messages``: as in ``generate``.
             store: where the journal is kept; the agent's by default.
             answers: for runs that nobody watches: answers in order, by tool name, or a function of
                 the interrupt. Never used beside a form.
             attended: whether a person can answer; detected by default.
             show: whether the card appears at once.
             on_rerun: what becomes of a waiting run that the same cell started before.
+            context: any object, for tools (``ctx.context``) and conditions; in memory alone.
+            nested: whether a run that a tool's body starts belongs to the tool's call: what it asks stands
+                on the outermost run, which keeps, shows and cancels it. False makes it a run of its own.
 
         Raises:
-            UnansweredInterrupts: the run before still asks something.
+            UnansweredInterrupts: the run before, or the history, still asks something.
             RunNotFinished: the run before has not ended.
+            UsageError: there is nothing to do, or ``messages`` is no history.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun)
-        return launch(self._spec(self.tools), prompt, self._stored(given))
+        given = Options(
+            after, pending, store, answers, attended, show, on_rerun, messages, context, nested
+        )
+        return launch(self._spec(self.tools), prompt, self._stored(given), self._tool_inside)
 
-    def run_sync(
+    @tells("agent.run_sync")
+    def run_sync(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
         pending: Pending = "refuse",
         store: Store | None = None,
@@ -194,17 +231,29 @@ class Agent:
         attended: bool | None = None,
         show: bool = True,
         on_rerun: Literal["cancel", "keep"] = "cancel",
+        context: Any = None,
+        nested: bool = True,
     ) -> Result:
         """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
-        given = Options(after, pending, store, answers, attended, show, on_rerun)
-        return launch_and_wait(self._spec(self.tools), prompt, self._stored(given))
+        given = Options(
+            after, pending, store, answers, attended, show, on_rerun, messages, context, nested
+        )
+        stored = self._stored(given)
+        return launch_and_wait(self._spec(self.tools), prompt, stored, self._tool_inside)
 
     def _stored(self, options: Options) -> Options:
         """The options with this agent's store, where they name none."""
-        return options if options.store is not None else replace(options, store=self.store)
+        if options.store is None:
+            return replace(options, store=self.store)
+        if runs_here(nested=options.nested) is not None:
+            raise UsageError(
+                "a run that a tool's body starts is kept with the run around it: leave out store=, or give "
+                "nested=False"
+            )
+        return options
 
     def _take_up(self, journal: Journal, **options: Any) -> Run:
         """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
@@ -212,6 +261,7 @@ class Agent:
 
     # --- step by step
 
+    @tells("agent.generate")
     async def generate(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: str | None = None,
@@ -226,6 +276,8 @@ class Agent:
         return_tool_calls: bool = False,
         max_turns: int | None = None,
         on_event: Callable[[RunEvent], None] | None = None,
+        context: Any = None,
+        nested: bool = True,
     ) -> Response:
         """Go on until nothing can without an answer: the classic interrupt loop.
 
@@ -243,12 +295,17 @@ class Agent:
             return_tool_calls: whether to stop at tool calls instead of running them.
             max_turns: instead of the agent's.
             on_event: hears every event and delta as it happens.
+            context: as in ``run``.
+            nested: whether a prompt that a tool's body sends belongs to the tool's call, as in ``run``: this
+                returns when the answer is there, and what is asked stands on the outermost run.
 
         Raises:
             UsageError: nothing to do, or answers that do not fit; nothing ran.
             RunError: the model or a tool failed; ``error.messages`` is the history to resume from.
         """
-        spec = self._spec(self._chosen(tools, sys._getframe(1).f_locals))  # noqa: SLF001
+        spec = self._spec(self._chosen(tools, caller().f_locals))
+        if context is not None:
+            spec = replace(spec, context=context)
         check_rules(spec, self.tools)
         check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)
@@ -257,6 +314,15 @@ class Agent:
         if prompt is not None and replies:
             raise UsageError(
                 "give a prompt or answers, not both: answer first, then send the prompt"
+            )
+        runs = runs_here(nested=nested)
+        is_new = prompt is not None and not state.calls and pending == "refuse"
+        if runs is not None and is_new and not return_tool_calls and not replies:
+            inside = replace(spec, max_turns=limit)
+            tool = self._inside(inside.tools, lambda: inside)
+            text = checked_prompt(prompt)
+            return await generated_inside(
+                run_inside(runs, tool, inside, text, state.messages), on_event
             )
         state = replace(state, limit=limit, at=spec.clock())
         journal = Journal(new_id(), None, state)
@@ -318,6 +384,10 @@ class Agent:
 
 
 def _model(model: str | Model) -> Model:
+    if isinstance(model, type):
+        raise UsageError(
+            f"a model is an instance, and {model.__name__} is a class: give {model.__name__}(…)"
+        )
     if not isinstance(model, str):
         if not hasattr(model, "stream"):
             raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")

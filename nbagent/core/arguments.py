@@ -143,8 +143,13 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
         reaches = "deny" in (rule.verdict, *(r.verdict for r in spec.policy[n:]))
         inside = _names_inside(spec.tools) if reaches and rule.verdict != "review" else set()
         known = names | inside
+        body = rule.pattern.partition("/")[0]
+        if rule.verdict == "deny" and body != rule.pattern and body in names - {*inner}:
+            continue  # in what a tool's body starts, which is known once it runs
         if rule.pattern not in known and not set(rule.pattern) & set("*?["):
-            raise UsageError(_unknown(spec.agent, rule, names, inner))
+            told = _unknown(spec.agent, rule, names, inner)
+            way = "; name in nb.flow(tools=[…]) what the flow calls" if spec.model is None else ""
+            raise UsageError(f"{told}{way}")
     for one in inner.values():
         if id(one.tools) not in seen:
             seen.add(id(one.tools))

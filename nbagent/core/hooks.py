@@ -18,6 +18,11 @@ def _no_errors(_schema: Any, _value: Any) -> list[dict[str, Any]]:
     return []
 
 
+def _no_misfit(_schema: Any, *, as_input: bool) -> str:
+    del as_input
+    return ""
+
+
 def _call_ended(_output: Any) -> None:
     return None
 
@@ -25,7 +30,7 @@ def _call_ended(_output: Any) -> None:
 class Hooks:
     """One function of each kind, replaced by whoever knows better."""
 
-    __slots__ = ("call_ended", "find_host", "model_named", "schema_errors")
+    __slots__ = ("call_ended", "find_host", "model_named", "schema_errors", "schema_misfit")
 
     def __init__(self) -> None:
         self.find_host: Callable[[], Any] = _no_host
@@ -34,6 +39,8 @@ class Hooks:
         """The model that a name such as ``"gpt-5"`` stands for."""
         self.schema_errors: Callable[[Any, Any], list[dict[str, Any]]] = _no_errors
         """What a JSON Schema has against an answer, as ``InvalidAnswer.errors`` has it."""
+        self.schema_misfit: Callable[..., str] = _no_misfit
+        """Why a JSON Schema cannot be used (``as_input=``: as that of an input); empty where it can."""
         self.call_ended: Callable[[Any], None] = _call_ended
         """Told of the ``CallOutput`` of a body that has ended, while it still takes what is left."""
 

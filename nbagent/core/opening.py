@@ -11,7 +11,9 @@ from .arguments import checked_store
 from .base.errors import Conflict, InvalidAnswer, NotPending, StoreError, UsageError
 from .base.events import Interrupted, StoredEvent
 from .base.interrupts import Respond, token_digest
+from .base.keywords import tells
 from .call.threads import run_in_thread
+from .flow import Flow
 from .journal.journal import Journal, Store
 from .run.result import Receipt
 from .run.run import Run
@@ -19,14 +21,21 @@ from .run.scripted_answers import Answers
 from .run.session import Session, open_sessions
 
 
+@tells("nb.answer_external")
 def answer_external(
-    token: str, value: Any, *, agent: Agent | None = None, store: Store | None = None
+    token: str,
+    value: Any = None,
+    *,
+    error: str | None = None,
+    agent: Agent | Flow[..., Any] | None = None,
+    store: Store | None = None,
 ) -> Receipt:
     """Answer the interrupt that waits for this token, and let its run go on; from any thread.
 
     Args:
         token: the ``ctx.external_token`` that the tool handed out.
         value: the answer, as if the tool had returned it.
+        error: instead of a value: why there is none; the model is told just that.
         agent: whose runs are looked through in ``store``, where this process does not hold the run.
         store: where the journals of those are; the agent's by default.
 
@@ -36,17 +45,19 @@ def answer_external(
     Raises:
         NotPending: nothing that is known here waits for this token.
         Conflict: it was used already, or its interrupt was settled otherwise.
-        InvalidAnswer: the value does not fit the tool, or the token is no text; it can be used again.
+        InvalidAnswer: the value does not fit the tool, the token or error is no text, or there is a value
+            and an error; the token can be used again.
     """
     given: object = token
     if not isinstance(given, str) or not token:
         raise InvalidAnswer(f"a token is a text, not {type(given).__name__}")
+    answer = _answer(value, error)
     digest = token_digest(token)
     sessions = open_sessions()
     for session in sessions:
         event = _waiting(session.state.open, digest)
         if event is not None:
-            return Receipt(session.resolve(event.id, Respond(output=value), by="external"))
+            return Receipt(session.resolve(event.id, answer, by="external"))
     stored = (
         [] if agent is None else _stored(agent, store, {session.run_id for session in sessions})
     )
@@ -54,8 +65,18 @@ def answer_external(
         event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
         if event is not None and agent is not None:
             run = agent._take_up(journal, show=False)  # noqa: SLF001 - the engine's own door
-            return run.resolve(event.id, Respond(output=value), by="external")
+            return run.resolve(event.id, answer, by="external")
     raise _refusal(sessions, stored, digest)
+
+
+def _answer(value: Any, error: Any) -> Respond:
+    if error is None:
+        return Respond(output=value)
+    if not isinstance(error, str) or not error.strip():
+        raise InvalidAnswer(f"error= says why in a text, not {error!r:.80}")
+    if value is not None:
+        raise InvalidAnswer("give a value or error=, not both")
+    return Respond(error=error)
 
 
 def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
@@ -65,7 +86,7 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
     return None
 
 
-def _stored(agent: Agent, store: Store | None, known: set[str]) -> list[Journal]:
+def _stored(agent: Agent | Flow[..., Any], store: Store | None, known: set[str]) -> list[Journal]:
     place = agent.store if store is None else store
     journals = []
     for run_id in place.run_ids():
@@ -105,14 +126,16 @@ def _interrupts(events: list[StoredEvent]) -> list[Interrupted]:
     return [event for event in events if isinstance(event, Interrupted)]
 
 
+@tells("nb.open_run")
 async def open_run(
     run_id: str,
     *,
-    agent: Agent,
+    agent: Agent | Flow[..., Any],
     store: Store | None = None,
     answers: Answers = None,
     attended: bool | None = None,
     show: bool = True,
+    context: Any = None,
 ) -> Run:
     """A handle on a run that a store holds: paused, under way elsewhere, or ended.
 
@@ -122,11 +145,12 @@ async def open_run(
 
     Args:
         run_id: ``run.id`` of the run.
-        agent: whose model and tools go on with it.
+        agent: whose model and tools go on with it; the flow, for a run of one.
         store: where its journal is; the agent's by default.
         answers: as in ``Agent.run``; also for what waits already.
         attended: whether a person can answer; detected by default.
         show: whether the card appears at once.
+        context: as in ``Agent.run``: none is stored.
 
     Raises:
         UsageError: the store has no such run.
@@ -135,5 +159,5 @@ async def open_run(
     """
     journal = Journal(run_id, agent.store if store is None else checked_store(store))
     await run_in_thread(journal.catch_up)
-    options = {"answers": answers, "attended": attended, "show": show}
+    options = {"answers": answers, "attended": attended, "show": show, "context": context}
     return agent._take_up(journal, **options)  # noqa: SLF001 - the engine's own door

@@ -57,6 +57,7 @@ TEXTS: Final = {
     "names": "{amount} names",
     "names_one": "{amount} name",
     "or": " or ",
+    "required": "Is required.",
     "wrong": "Is not expected here.",
     "wrong_type": "Should be {types}.",
     "type_string": "a text",

@@ -84,7 +84,11 @@ export function drawFooter(card, jump) {
     pressed &&= !ended;
     setText(
       turns,
-      ended ? store.tn("turns", head.turns) : store.t("turn", { n: head.turns, m: head.max_turns }),
+      !head.max_turns
+        ? ""
+        : ended
+          ? store.tn("turns", head.turns)
+          : store.t("turn", { n: head.turns, m: head.max_turns }),
     );
     setText(tokens, head.tokens > 0 ? store.tn("tokens", head.tokens) : "");
     setText(cost, head.cost === null ? "" : store.t("cost", { n: money(head.cost) }));

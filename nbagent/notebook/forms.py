@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, overload
 from IPython.display import display
 
 from nbagent.core.base.errors import HumanInputRequired, InvalidAnswer, UsageError
+from nbagent.core.base.keywords import tells
 from nbagent.forms.form import Form, Submission
 
 from . import kernel
@@ -50,6 +51,7 @@ def form(
     submit_label: str | None = None,
     unattended: Any = UNSET,
 ) -> Awaitable[Any]: ...
+@tells("nb.form")
 def form(
     target: Any,
     *,

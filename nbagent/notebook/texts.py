@@ -98,6 +98,7 @@ TEXTS: dict[str, str] = {
     "let_run": "you let it run",
     "rejected": "rejected",
     "declined": "declined",
+    "failed_elsewhere": "failed · “{why}”",
     "chose": "you chose {what}",
     "answered": "you answered {what}",
     "answered_form": "you answered",

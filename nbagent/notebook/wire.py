@@ -142,6 +142,7 @@ class FormItem(_Wire):
     call: str
     """The key of the call it belongs to, or empty."""
     tool: str
+    """Who asks; empty where the header says it."""
     path: str = ""
     title: str
     """The metadata's message, or a sentence that names the tool."""
@@ -235,6 +236,7 @@ class Head(_Wire):
     started_at: float
     turns: int = 0
     max_turns: int = 20
+    """0 where no model answers, as in a flow."""
     tokens: int = 0
     cost: float | None = None
     questions: int = 0

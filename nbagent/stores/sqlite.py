@@ -6,6 +6,7 @@ run's number and the event's position. An append is one transaction and writes t
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
@@ -77,15 +78,16 @@ class _Handle:
 
 
 class SQLiteStore:
-    """Journals in the SQLite file at ``path``, which is made, private to you, if it is missing.
+    """Journals in the SQLite file at ``path``, which is made, private to you, when a run begins in it.
 
-    One that is there is made private too. A link stands for the file it leads to.
+    One that is there is made private too. A link stands for the file it leads to. Reading makes no file:
+    where there is none, or an empty one, there are no runs.
 
     Usable from any thread, from processes forked from this one, and by several processes at once.
     A commit survives the end of the process at any point; a power failure may undo the last ones.
 
     Args:
-        path: the file; its folder is made if it is missing. It must be on a local disk.
+        path: the file; its folder is made with it. It must be on a local disk.
         timeout: seconds to wait for another process that writes.
 
     Raises:
@@ -102,8 +104,10 @@ class SQLiteStore:
         """Whether this thread asks for what can be done at once."""
         self._numbers: dict[str, int] = {}
         self._closed = False
-        self._is_new = False
-        self._handle: _Handle | None = self._opened()
+        self._handle: _Handle | None = None
+        """None as long as there is nothing to read, and nothing was written."""
+        if self._nothing_there() is None:
+            self._handle = self._opened()
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -130,7 +134,7 @@ class SQLiteStore:
         self._patiently(lambda: self._append(run_id, rows, expected))
 
     def _append(self, run_id: str, rows: list[str], expected: int) -> None:
-        with self._used() as handle, _transaction(handle.connection) as connection:
+        with self._made() as handle, _transaction(handle.connection) as connection:
             number = self._number(connection, run_id)
             there = 0 if number is None else _length(connection, number)
             if there != expected:
@@ -162,11 +166,12 @@ class SQLiteStore:
         ]
 
     def _rows(self, run_id: str, start: int) -> tuple[int, list[tuple[int, Any, Any]]]:
-        with self._used() as handle:
-            number = self._number(handle.connection, run_id)
-            if number is None:
-                why = ": there was no such file, so this one is new; is the path right?"
-                raise UsageError(f"{self!r} has no run {run_id!r}{why if self._is_new else ''}")
+        with self._there() as handle:
+            number = None if handle is None else self._number(handle.connection, run_id)
+            if handle is None or number is None:
+                nothing = None if handle is not None else self._nothing_there()
+                why = f": {nothing}; is the path right?" if nothing else ""
+                raise UsageError(f"{self!r} has no run {run_id!r}{why}")
             first = number << _POSITIONS
             return first + start, handle.connection.execute(
                 "select key, data, version from events where key >= ? and key < ? order by key",
@@ -178,7 +183,9 @@ class SQLiteStore:
         return [run_id.decode(errors="replace") for (run_id,) in self._patiently(self._ids)]
 
     def _ids(self) -> list[tuple[bytes]]:
-        with self._used() as handle:
+        with self._there() as handle:
+            if handle is None:
+                return []
             return handle.connection.execute("select id from runs order by number").fetchall()
 
     def beat(self, process: str) -> None:
@@ -186,7 +193,7 @@ class SQLiteStore:
         self._patiently(lambda: self._beat(process))
 
     def _beat(self, process: str) -> None:
-        with self._used() as handle:
+        with self._made() as handle:
             handle.connection.execute(
                 "insert into beats values (?, 1) on conflict do update set count = count + 1",
                 (process,),
@@ -194,7 +201,9 @@ class SQLiteStore:
 
     def beats(self, process: str) -> int:
         """How many beats this process has left."""
-        with self._used() as handle:
+        with self._there() as handle:
+            if handle is None:
+                return 0
             found = handle.connection.execute(
                 "select count from beats where process = ?", (process,)
             ).fetchone()
@@ -285,13 +294,24 @@ class SQLiteStore:
             time.sleep(PAUSE)
 
     @contextmanager
-    def _used(self) -> Iterator[_Handle]:
-        """This process's connection, for this thread alone."""
+    def _there(self) -> Iterator[_Handle | None]:
+        """This process's connection, to read; None where there is nothing to read."""
+        if self._handle is None and not self._closed and self._nothing_there() is not None:
+            yield None
+            return
+        with self._made() as handle:
+            yield handle
+
+    @contextmanager
+    def _made(self) -> Iterator[_Handle]:
+        """This process's connection, for this thread alone, to a file that is made if it is missing."""
         handle = self._handle
-        if handle is None or self._closed:
+        if self._closed:
             raise StoreError(f"{self!r} is closed")
-        if handle.pid != os.getpid():
+        if handle is not None and handle.pid != os.getpid():
             _abandoned.append(handle)
+            handle = None
+        if handle is None:
             handle = self._handle = self._opened()
         with handle.lock:
             try:
@@ -310,14 +330,32 @@ class SQLiteStore:
         kind = Busy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
         return kind(f"the store at {str(self.path)!r} cannot be used: {told}")
 
+    def _nothing_there(self) -> str | None:
+        """Why there is nothing to read, in words; None where there is a file with something in it.
+
+        Raises:
+            StoreError: it is no file, or could not be made.
+        """
+        try:
+            _tighten(self.path)
+            if self.path.exists():
+                return None if self.path.stat().st_size else "the file is empty"
+            _check_folder(self.path)
+        except OSError as error:
+            raise self._unusable(error) from error
+        return "there is no such file"
+
+    def _unusable(self, error: OSError) -> StoreError:
+        return StoreError(
+            f"the store at {str(self.path)!r} cannot be made or used: {error.strerror}; give a path "
+            "in a folder that you may write to"
+        )
+
     def _opened(self) -> _Handle:
         try:
-            self._is_new = _make_private(self.path)
+            _make_private(self.path)
         except OSError as error:
-            raise StoreError(
-                f"the store at {str(self.path)!r} cannot be made or used: {error.strerror}; give a path "
-                "in a folder that you may write to"
-            ) from error
+            raise self._unusable(error) from error
         found = self.path.stat()
         place = (found.st_dev, found.st_ino, os.getpid())
         with _opening:
@@ -408,8 +446,22 @@ def _close(connection: sqlite3.Connection, pid: int) -> None:
         connection.close()
 
 
-def _make_private(path: Path) -> bool:
-    """Make the file, and folders that are missing, for their owner alone; whether it is new.
+def _check_folder(path: Path) -> None:
+    """Refuse a path at which no file could be made.
+
+    Raises:
+        OSError: saying why.
+    """
+    folder = next(one for one in path.parents if one.exists())
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    effective = os.access in os.supports_effective_ids
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+
+def _make_private(path: Path) -> None:
+    """Make the file, and folders that are missing, for their owner alone.
 
     What is there is made private with what SQLite keeps beside it; folders stay as they are.
 
@@ -425,8 +477,6 @@ def _make_private(path: Path) -> bool:
     except FileExistsError:
         for suffix in ("", "-wal", "-shm"):
             _tighten(path.with_name(path.name + suffix))
-        return path.stat().st_size == 0
-    return True
 
 
 def _tighten(path: Path) -> None:

@@ -73,7 +73,24 @@ def make_agent(store: nb.SQLiteStore, effects: Path) -> nb.Agent:
     agent = nb.Agent(Caller(), store=store, max_turns=5, tools=[manager.as_tool()])
     for one in (agent, banker):
         add_tools(one, note)
+    add_starters(agent, banker, note)
     return agent
+
+
+def add_starters(agent: nb.Agent, banker: nb.Agent, note: Callable[[str], None]) -> None:
+    """Two tools that start runs of the banker themselves."""
+
+    @agent.tool
+    async def starts(prompt: str) -> str:
+        """Have the banker do it, and wait for that."""
+        note("starts")
+        return (await banker.run(prompt)).text
+
+    @agent.tool
+    def starts_sync(prompt: str) -> str:
+        """The same in a thread."""
+        note("starts")
+        return banker.run_sync(prompt).text
 
 
 go_on = asyncio.Event()

@@ -57,6 +57,20 @@ async def later(count: int) -> AsyncIterator[str]:
     yield "a"
 
 
+@nb.flow(store=nb.MemoryStore())
+async def clean(path: str, ctx: nb.ToolContext) -> int:
+    """Be a flow."""
+    return len(path)
+
+
+async def flows() -> None:
+    """Run one."""
+    assert_type(clean.with_options(answers=[1], show=False).run("a.csv"), nb.Run)
+    assert_type(clean.run_sync("a.csv"), Result)
+    clean.with_options(anwsers=[1])  # type: ignore[call-arg]
+    assert_type(await nb.open_run("r", agent=clean), nb.Run)
+
+
 ask = nb.interrupt_tool("ask", output=str)
 loose = nb.interrupt_tool("loose")
 
@@ -217,3 +231,18 @@ def metadata(names: list[str]) -> None:
     nb.Respond(outptu="x")  # type: ignore[call-arg]
     ConfirmTransfer(message="Sure?", amount=5)
     ConfirmTransfer(message="Sure?")  # type: ignore[call-arg]
+
+
+async def careful(input: Transfer, call: nb.CallView) -> bool:  # noqa: A002
+    """A condition that looks at the call."""
+    return input.amount > 1 and bool(call.messages) and call.context is not None
+
+
+def conditions() -> None:
+    """Of the input, or of the input and the call; maybe async."""
+    nb.allow("send", when=lambda a: a.amount > 1)
+    nb.review("send", when=lambda a, c: c.context is None)
+    nb.deny("send", when=careful)
+    agent.tool(approval=careful)
+    nb.deny("send", when=5)  # type: ignore[arg-type]
+    agent.run("go", answer=1)  # type: ignore[call-arg]

@@ -51,10 +51,11 @@ async def held(name):
         response = await agent.generate("go")
         return response if name == "Response" else response.interrupts[0]
     run = agent.run("go", answers=["yes"])
-    return {"Agent": agent, "Run": run, "Result": await run}[name]
+    flow = nb.flow(name="add")(lambda: 1)
+    return {"Agent": agent, "Flow": flow, "Run": run, "Result": await run}[name]
 
 
-@pytest.mark.parametrize("name", ["Agent", "Run", "Result", "Response", "PendingInterrupt"])
+@pytest.mark.parametrize("name", ["Agent", "Flow", "Run", "Result", "Response", "PendingInterrupt"])
 async def test_what_a_person_holds_shows_what_the_guide_tells_and_nothing_else(name):
     """The engine's own attributes are not offered by completion."""
     (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", GUIDE, re.MULTILINE)

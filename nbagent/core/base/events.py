@@ -1,7 +1,8 @@
 """The durable events of a run: what the journal holds.
 
 Each is appended once and numbered from 0 by its place in the journal. ``scope`` is empty for the
-run itself; inside an agent that is a tool it holds the ids of the calls that lead there.
+run itself; inside a call, whose tool is an agent or whose body starts runs, it holds the ids of the
+calls that lead there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pydantic_core import core_schema
 
 from .errors import StoreError
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
+from .memory import Remembered
 from .messages import check_depth, dumps, written_out
 
 FORMAT_VERSION = 1
@@ -63,6 +65,8 @@ class RunStarted(Event):
     """The id of the run whose conversation this one goes on with."""
     owner: str = ""
     """The process that drives it to begin with, as ``this_process`` names it."""
+    flow: bool = False
+    """Whether it has no model: the call that ``messages`` end with is all of it."""
 
 
 class CallRequested(BaseModel):
@@ -75,6 +79,8 @@ class CallRequested(BaseModel):
     raw: str | None = None
     final: bool = False
     """Whether the tool's answer ends the run."""
+    server_id: str | None = None
+    """The id that the model gave, where another call of the history has it: the model sees it again."""
 
 
 class ModelResponded(Event):
@@ -104,6 +110,16 @@ class ToolStarted(Event):
     """The rule that let it run, where one was asked."""
 
 
+class BodyCalled(Event):
+    """A body started a run of an agent, or called a tool: a call of its own; ``scope`` leads to the body's."""
+
+    type: Literal["body_called"] = "body_called"
+    call_id: str
+    name: str
+    """The agent's or the tool's."""
+    input: Input
+
+
 class StepFinished(Event):
     """A named step inside a body has its value, which a later attempt takes instead of repeating it."""
 
@@ -111,6 +127,10 @@ class StepFinished(Event):
     call_id: str
     name: str
     value: Any = None
+    error: str | None = None
+    """Why it has none: a step that failed is done again."""
+    seconds: float | None = None
+    """How long it took."""
 
 
 class ToolFinished(Event):
@@ -205,6 +225,14 @@ class Resolved(Event):
     """Who answered: ``form``, ``code``, a user name where one is known."""
     owner: str = ""
     """The process that took the answer, and goes on with the run."""
+    remembers: Remembered | None = None
+    """What an approval that is to be remembered covers, of the tool as it was then."""
+
+    @property
+    def for_this_run(self) -> Remembered | None:
+        """What is remembered in this run, and not in every run of the agent object."""
+        said = getattr(self.resolution, "remember", None)
+        return self.remembers if said in ("input_in_run", "tool_in_run") else None
 
 
 class RunCompleted(Event):
@@ -247,6 +275,7 @@ StoredEvent: TypeAlias = (
     RunStarted
     | ModelResponded
     | ToolStarted
+    | BodyCalled
     | StepFinished
     | ToolFinished
     | Interrupted

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -16,11 +16,13 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     field_validator,
+    model_validator,
 )
 from pydantic_core import to_jsonable_python
 
 from .amounts import amount
 from .errors import InvalidAnswer
+from .keywords import tells
 from .messages import Json, canonical, dumps, freeze, storable
 from .secrets import sealed_json
 
@@ -86,7 +88,7 @@ OnExpire = Literal["reject", "answer", "fail"]
 
 Remember = Literal["input_in_run", "tool_in_run", "input", "tool"]
 """What an approval may be remembered for: this tool with this input or with any, in this run alone
-or in every run of this agent object."""
+or in every run of this agent object. A run is that of the outermost agent, with all that runs inside."""
 
 
 ASKED_AGAIN = (
@@ -112,6 +114,7 @@ class Interrupt(BaseException):
     middleware lets it pass.
     """
 
+    @tells("nb.Interrupt")
     def __init__(
         self,
         metadata: Any = None,
@@ -157,7 +160,7 @@ class Expiry(NamedTuple):
             raise ValueError(
                 f"expires_in must be positive and at most a hundred years, not {expires_in!r:.80}"
             )
-        if isinstance(on_expire, Respond):
+        if isinstance(on_expire, Respond) and on_expire.error is None:
             return cls(seconds, "answer", on_expire.output)
         if on_expire in (None, "reject"):
             return cls(seconds)
@@ -192,16 +195,28 @@ class _Resolution(BaseModel):
 
 
 class Respond(_Resolution):
-    """Answer as if the tool had returned ``output``."""
+    """Answer as if the tool had returned ``output``, or had failed with ``error``."""
 
     type: Literal["respond"] = "respond"
     output: Any = None
+    error: str | None = None
+    """What the model is told instead of a result."""
 
     @without_init
     def __init__(
-        self, output: Any = None, *, interrupt: PendingInterrupt | str | None = None
+        self,
+        output: Any = None,
+        *,
+        error: str | None = None,
+        interrupt: PendingInterrupt | str | None = None,
     ) -> None:
-        BaseModel.__init__(self, output=output, interrupt=interrupt)
+        BaseModel.__init__(self, output=output, error=error, interrupt=interrupt)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Respond:
+        if self.error is not None and self.output is not None:
+            raise ValueError("an answer has an output or an error, not both")
+        return self
 
 
 class Restart(_Resolution):
@@ -287,13 +302,15 @@ class PendingInterrupt:
         """
         return self._checked(Respond(value, interrupt=self))
 
-    def restart(self, *, new_input: Any = None, data: Any = None) -> Restart:
+    def restart(
+        self, *, new_input: Any = None, data: Any = None, remember: Remember | None = None
+    ) -> Restart:
         """A restart of this, for ``generate`` or ``run.resolve``.
 
         Raises:
             InvalidAnswer: the tool has no body, or the input does not fit, where the tool is known.
         """
-        return self._checked(restart_of(new_input, data, self))
+        return self._checked(restart_of(new_input, data, self, remember=remember))
 
     def reject(self, reason: str | None = None) -> Reject:
         """A refusal of this, for ``generate`` or ``run.resolve``."""
@@ -330,15 +347,24 @@ def to_json(value: Any) -> Json:
 
 
 def restart_of(
-    new_input: Any, data: Any, interrupt: PendingInterrupt | str | None = None
+    new_input: Any,
+    data: Any,
+    interrupt: PendingInterrupt | str | None = None,
+    *,
+    remember: Remember | None = None,
 ) -> Restart:
     """A restart from Python values.
 
     Raises:
-        InvalidAnswer: they are no JSON, or the input is no mapping.
+        InvalidAnswer: they are no JSON, the input is no mapping, or nothing can be remembered so.
     """
+    if remember not in (None, *get_args(Remember)):
+        known = ", ".join(map(repr, get_args(Remember)))
+        raise InvalidAnswer(f"remember is one of {known}, not {remember!r:.80}")
     try:
-        return Restart(input_json(new_input), data=sealed_json(data), interrupt=interrupt)
+        return Restart(
+            input_json(new_input), data=sealed_json(data), remember=remember, interrupt=interrupt
+        )
     except (TypeError, ValueError) as error:
         raise InvalidAnswer(f"new_input and data must be JSON-able: {error}") from error
 

@@ -43,6 +43,7 @@ from .call_events import CallEvents
 from .gate import Gate
 from .questions import TOO_MANY_QUESTIONS, Questions
 from .setup import (
+    BodyRuns,
     CallDenied,
     CallJournal,
     CallSetup,
@@ -50,6 +51,7 @@ from .setup import (
     Pause,
     Stop,
     SubrunWaits,
+    current_runs,
 )
 
 MAX_RAW = 2_000
@@ -72,7 +74,7 @@ class Attempt:
         self._journal = CallJournal(journal, self._stop)
         self._output = CallOutput(call.id, journal.emit, setup.scope)
         self._events = CallEvents(call, setup, self._output)
-        self._gate = Gate(call, journal.run_id, setup.spec)
+        self._gate = Gate(call, self._journal, setup.spec)
         self._bodies = call.attempt
         """How many bodies were started."""
         self._body: Body | None = None
@@ -290,7 +292,7 @@ class Attempt:
 
     async def _through_middleware(self, tool: Tool[..., Any], typed: BaseModel) -> Any:
         middleware = self._setup.spec.middleware
-        if not middleware:
+        if not middleware or tool.options.flow:
             return await self._pass(tool, typed, self.call.input)
         told = to_json if tool.secrets is None else plain_json
         before = canonical(told(typed))
@@ -316,6 +318,7 @@ class Attempt:
             approved=carried.approved,
             original_input=carried.original_input,
             state=carried.state,
+            context=self._setup.spec.context,
             waited=self._waited,
             still_runs=lambda: self.body_runs,
             may_repeat=partial(self._may_repeat, tool),
@@ -325,7 +328,7 @@ class Attempt:
     def _may_repeat(self, tool: Tool[..., Any]) -> bool:
         """Whether ``next`` may be called again: no body has begun that is not declared safe."""
         current = self._journal.state.calls.get(self.call.id, self.call)
-        if current.child is not None:
+        if current.child is not None and not current.child.of_body:
             return _none_began(current.child, tool.options.inner.tools)
         return tool.options.idempotent or not self._has_claimed
 
@@ -388,7 +391,7 @@ class Attempt:
         return value
 
     async def _behind_gate(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
-        review = self._gate.stops(tool, typed, input_)
+        review = await self._gate.stops(tool, typed, input_)
         if review is not None:
             self._stop.by(Pause("approval", review))
             raise review
@@ -420,9 +423,7 @@ class Attempt:
             await none_runs(place)
             started = await self._claim()
             self._body = body = Body(tool, self._output, place)
-            if not tool.takes_context:
-                return await body.run(tool.arguments(typed, None))
-            return await self._with_context(tool, typed, body, started)
+            return await self._with_runs(tool, typed, body, started)
         except BaseException as error:
             pause = found_in(error)
             if (
@@ -431,11 +432,27 @@ class Attempt:
                 self._stop.by(Pause("tool", pause))
             raise
 
-    async def _with_context(
+    async def _with_runs(
         self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted
     ) -> Any:
+        runs = self._setup.runs(started, tool, self._stop)
+        inside = current_runs.set(runs)
+        try:
+            value = await self._in_context(tool, typed, body, started, runs)
+            await runs.end()
+        finally:
+            current_runs.reset(inside)
+            runs.close()
+        self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
+        return value
+
+    async def _in_context(
+        self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted, runs: BodyRuns
+    ) -> Any:
+        if not tool.takes_context:
+            return await body.run(tool.arguments(typed, None))
         questions = self._questions = Questions(
-            self._journal, self._stop, self._setup, self._events, tool, started
+            self._journal, self._stop, self._setup, self._events, tool, started, runs
         )
         ctx = ToolContext(
             call_id=self.call.id,
@@ -444,6 +461,7 @@ class Attempt:
             output=self._output,
             carried=_told(self._carried("tool")),
             asker=questions,
+            context=self._setup.spec.context,
         )
         try:
             value = await body.run(tool.arguments(typed, ctx))
@@ -502,7 +520,10 @@ def _none_began(state: RunState, tools: Mapping[str, Tool[..., Any]]) -> bool:
         if call.status == "running" and (tool is None or not tool.options.idempotent):
             return False
         inner = None if tool is None else tool.options.inner
-        if call.child is not None and not (inner and _none_began(call.child, inner.tools)):
+        child = call.child
+        if child is None or child.of_body:
+            continue
+        if not (inner and _none_began(child, inner.tools)):
             return False
     return True
 

@@ -47,11 +47,14 @@ class CallEvents(NamedTuple):
         """
         if isinstance(error, Misuse):
             raise error
-        if isinstance(error, Rejected):  # a person's no is no failure
+        tool = self.setup.spec.tools.get(self.call.name)
+        is_flow = tool is not None and tool.options.flow
+        if isinstance(error, Rejected) and not is_flow:  # a person's no is no failure
             told_so = f"In the middle of this call of {self.call.name}, {error}"
             return self.failed(told_so, verdict)
         if self.setup.spec.raise_errors:
-            raise ToolFailed(f"the tool {self.call.name!r} failed: {_named(error)}") from error
+            kind = "flow" if is_flow else "tool"
+            raise ToolFailed(f"the {kind} {self.call.name!r} failed: {_named(error)}") from error
         return self.failed(f"The tool {self.call.name} failed: {_named(error)}", verdict)
 
     def failed(self, text: str, verdict: str | None) -> ToolFinished:
@@ -163,7 +166,22 @@ def _named(error: BaseException) -> str:
     hint = ""
     if "created in a thread can only be used in that same thread" in str(error):
         hint = " (give the tool @nb.tool(thread=False) to run it where the object was made)"
+    if _nobody_types(error):
+        hint = " (nobody can type there: ask with ctx.ask_sync(…), or await ctx.ask(…), instead of input())"
     return f"{type(error).__name__}: {error}{hint}"
+
+
+def _nobody_types(error: BaseException) -> bool:
+    """Whether it is what ``input()`` raises where no line can be typed: in a script, a kernel, a test."""
+    told = str(error)
+    return (
+        (isinstance(error, EOFError) and told == "EOF when reading a line")
+        or (
+            isinstance(error, RuntimeError)
+            and told.startswith(("input():", "raw_input was called"))
+        )
+        or (isinstance(error, OSError) and "reading from stdin" in told)
+    )
 
 
 def _prefill(inquiry: Inquiry, value: Json) -> Json:
@@ -177,6 +195,12 @@ def stored(value: Any, what: str, tool_name: str, *, comes_back: bool = False) -
     Raises:
         Misuse: it is no JSON, or comes back to the tool and has a secret in it, which nothing keeps.
     """
+    if isinstance(value, type):
+        name = value.__name__
+        also = f", or reply={name} to be answered with one" if what == "metadata" else ""
+        raise Misuse(
+            f"the tool {tool_name!r} gave a class as {what}, {name}: give an instance, {name}(…){also}"
+        )
     try:
         sealed = sealed_json(value)
     except (PydanticSerializationError, TypeError, ValueError) as error:

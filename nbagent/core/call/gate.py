@@ -7,38 +7,40 @@ from typing import Any
 from nbagent.core.base.interrupts import CODE_CHANGED, SCHEMA_CHANGED, Interrupt
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.state.state import CallState
-from nbagent.core.tools.policy import Judgement, asks, denial, judge
+from nbagent.core.tools.policy import CallView, Judgement, asks, denial, judge
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
-from .setup import CallDenied
+from .setup import CallDenied, CallJournal
 
 
 class Gate:
     """The gate of one attempt; it judges an input once, however often that comes."""
 
-    def __init__(self, call: CallState, run_id: str, spec: RunSpec) -> None:
+    def __init__(self, call: CallState, journal: CallJournal, spec: RunSpec) -> None:
         self.verdict: str | None = None
         """The rule that spoke last."""
         self.note: str | None = None
         """What a person should know of the question that it asks."""
         self._call = call
         self._spec = spec
-        self._remembered = [rule for rule in spec.remembered if rule.covers(run_id)]
+        self._journal = journal
         self._judged: dict[str, Judgement | None] = {}
 
-    def stops(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Interrupt | None:
+    async def stops(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Interrupt | None:
         """The question that a person must answer first; None lets the call pass.
 
         Raises:
             CallDenied: a rule refuses the call.
         """
         spec = self._spec
+        if tool.options.flow:
+            return None
         if not (spec.policy or spec.above or tool.options.approval or self._call.cleared):
             return None
         key = canonical(input_)
         if key not in self._judged:
-            self._judged[key] = self._judge(tool, typed, input_)
+            self._judged[key] = await self._judge(tool, typed, input_)
         judgement = self._judged[key]
         if judgement is None:
             return None
@@ -51,19 +53,21 @@ class Gate:
         metadata = {"message": judgement.text} if judgement.text else None
         return Interrupt(metadata, editable=judgement.editable)
 
-    def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
+    async def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
         cleared = self._is(input_, self._call.cleared)
         if cleared and self._is(input_, self._call.judged):
             return None
+        call = CallView(self._call.id, tool.name, self._journal.state.messages, self._spec.context)
         for rules, path in self._spec.above:
             names = (tool.name, f"{path}/{tool.name}")
-            refused = denial(rules, names, typed, reviewed=False)
+            refused = await denial(rules, names, typed, call, reviewed=False)
             if refused is not None:
                 return refused
         if cleared:  # by a person, or elsewhere: that stands for a review, never for what is denied
-            return denial(self._spec.policy, (tool.name,), typed, reviewed=True)
-        judgement = judge(self._spec.policy, (tool.name,), typed)
-        if judgement is None and tool.fn is not None and asks(tool.options.approval, typed):
+            return await denial(self._spec.policy, (tool.name,), typed, call, reviewed=True)
+        judgement = await judge(self._spec.policy, (tool.name,), typed, call)
+        own = tool.options.approval
+        if judgement is None and tool.fn is not None and await asks(own, typed, call):
             judgement = Judgement("review", f"approval= of {tool.name}", tool.options.editable)
         if judgement is not None and judgement.verdict == "review":
             return self._eased(judgement, tool, input_)
@@ -71,9 +75,10 @@ class Gate:
 
     def _eased(self, judgement: Judgement, tool: Tool[..., Any], input_: Json) -> Judgement:
         """A review, or what became of it since a person said that such calls need no question."""
-        such = [rule for rule in self._remembered if rule.covers_input(tool.name, input_)]
-        same = [rule for rule in such if rule.is_for(tool.name, tool.input_schema)]
-        if same and any(rule.code in (None, tool.code) for rule in same):
+        known = (*self._spec.remembered, *self._journal.remembered)
+        such = [one for one in known if one.covers(tool.name, input_)]
+        same = [one for one in such if one.has_schema(tool.input_schema)]
+        if same and tool.code in {one.code for one in same}:
             return Judgement("allow", f"remembered, instead of {judgement.rule}")
         self.note = CODE_CHANGED if same else SCHEMA_CHANGED if such else None
         return judgement

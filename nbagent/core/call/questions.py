@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, Never, TypeVar
 from weakref import WeakValueDictionary
 
@@ -29,12 +29,13 @@ from nbagent.core.base.interrupts import SECRET_GONE, Interrupt
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.secrets import SecretPlaces, has_secret, revealed, sealed_json
 from nbagent.core.journal.journal import Decide
-from nbagent.core.state.state import CallState, RunState
+from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.values import MAX_OUTPUT, cut
 
 from .call_events import CallEvents
-from .setup import CallJournal, CallSetup, CallTakenOver, Pause, Stop
+from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
 from .threads import in_slot, running_loop, without_slot
 
 T = TypeVar("T")
@@ -111,6 +112,7 @@ class Questions:
         events: CallEvents,
         tool: Tool[..., Any],
         started: ToolStarted,
+        runs: BodyRuns,
     ) -> None:
         self._journal = journal
         self._stop = stop
@@ -118,6 +120,7 @@ class Questions:
         self._events = events
         self._tool = tool
         self._started = started
+        self._runs = runs
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._over = False
@@ -175,13 +178,27 @@ class Questions:
         """The value of a step, done once."""
         if name in self._call.steps:
             return self._call.steps[name]
-        value = work()
-        if inspect.isawaitable(value):
-            value = await value
-        event = self._step(name, value)
+        since = self._step_starts(name)
+        try:
+            value = work()
+            if inspect.isawaitable(value):
+                value = await value
+        except Exception as error:
+            if not self._over:
+                await self._journal.write(self._if_mine(self._step_failed(name, error, since)))
+            raise
+        event = self._step(name, value, since)
         if self._over or not await self._journal.write(self._if_mine(event)):
             raise CallTakenOver
         return event.value
+
+    async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """What a tool gives that the body calls."""
+        return await self._runs.call(tool, input_)
+
+    def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """``call`` in a thread."""
+        return self._runs.call_sync(tool, input_)
 
     def ask_sync(self, inquiry: Inquiry) -> Any:
         """``ask`` in a thread."""
@@ -196,16 +213,43 @@ class Questions:
         """``step`` in a thread: the work is done in that thread."""
         if name in self._call.steps:
             return self._call.steps[name]
-        value = work()
+        since = self._step_starts(name)
+        try:
+            value = work()
+        except Exception as error:
+            if not self._over:
+                self._journal.commit(self._if_mine(self._step_failed(name, error, since)))
+            raise
         if inspect.iscoroutine(value):
             value.close()
             raise self._misused(f"step {name!r}: async work needs `await ctx.step(...)`")
-        event = self._step(name, value)
+        event = self._step(name, value, since)
         if self._over or not self._journal.commit(self._if_mine(event)):
             raise CallTakenOver
         return event.value
 
-    def _step(self, name: str, value: Any) -> StepFinished:
+    def _step_starts(self, name: str) -> float:
+        """Tell that a step begins; the time, in Unix seconds."""
+        now = self._setup.spec.clock()
+        if not self._over:
+            self._events.output.step(name, now)
+        return now
+
+    def _step_failed(self, name: str, error: Exception, since: float) -> StepFinished:
+        now = self._setup.spec.clock()
+        told = cut(f"{type(error).__name__}: {error}", MAX_OUTPUT)
+        return self._step_event(name, now, since).model_copy(update={"error": told})
+
+    def _step_event(self, name: str, now: float, since: float) -> StepFinished:
+        return StepFinished(
+            at=now,
+            scope=self._started.scope,
+            call_id=self._started.call_id,
+            name=name,
+            seconds=max(0.0, now - since),
+        )
+
+    def _step(self, name: str, value: Any, since: float) -> StepFinished:
         try:
             plain = sealed_json(value)
         except (PydanticSerializationError, TypeError, ValueError) as error:
@@ -217,13 +261,8 @@ class Questions:
                 f"the value of step {name!r} in {self._call.name!r} has a secret in it, and no secret "
                 "is kept: do it outside of a step"
             )
-        return StepFinished(
-            at=self._setup.spec.clock(),
-            scope=self._started.scope,
-            call_id=self._started.call_id,
-            name=name,
-            value=plain,
-        )
+        event = self._step_event(name, self._setup.spec.clock(), since)
+        return event.model_copy(update={"value": plain})
 
     def _misused_here(self, text: str) -> Misuse:
         return self._misused(f"in the tool {self._call.name!r}: {text}")
@@ -308,25 +347,12 @@ class Questions:
         return answer
 
     def _if_mine(self, event: StoredEvent) -> Decide:
-        return lambda state: [event] if self._is_mine(state) else []
-
-    def _is_mine(self, state: RunState) -> bool:
-        """Whether this body still is the one that runs the call."""
-        call, started = state.calls.get(self._started.call_id), self._started
-        if call is None or call.status == "done" or state.outcome is not None:
-            return False
-        return (call.owner, call.attempt) == (started.owner, started.attempt)
+        return lambda state: [event] if is_mine(state, self._started) else []
 
     async def _claim(self) -> None:
         """Write that this body goes on, unless another process has taken the call over."""
-        started = self._started.model_copy(update={"at": self._setup.spec.clock()})
-
-        def decide(state: RunState) -> list[ToolStarted]:
-            if not self._is_mine(state):
-                raise CallTakenOver
-            return [started] if state.calls[started.call_id].status == "ready" else []
-
-        await self._journal.write(decide)
+        now = self._setup.spec.clock()
+        await self._journal.write(lambda state: going_on(state, self._started, now))
 
 
 def _given(call: CallState, event: Interrupted) -> dict[str, Any] | None:

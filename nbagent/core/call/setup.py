@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from nbagent.core.base.errors import Misuse, StoreError
-from nbagent.core.base.events import Interrupted, StoredEvent
+from nbagent.core.base.events import Interrupted, StoredEvent, ToolStarted
 from nbagent.core.base.interrupts import Asker, Interrupt
+from nbagent.core.base.memory import Remembered
 from nbagent.core.journal.journal import AnyJournal, Decide
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.spec import RunSpec
@@ -29,6 +32,26 @@ class Hooks(NamedTuple):
     """Makes of a result what is shown of it, where that is richer than text."""
 
 
+class BodyRuns(Protocol):
+    """What one body starts: runs of agents, and calls of tools, which belong to its call."""
+
+    async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """What a tool gives that the body calls."""
+
+    def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """``call`` in a thread."""
+
+    async def end(self) -> None:
+        """The body has returned: wait for what it started and did not wait for."""
+
+    def close(self) -> None:
+        """The body is over, and so is what it started."""
+
+
+current_runs: ContextVar[Any] = ContextVar("nbagent_current_runs", default=None)
+"""The ``BodyRuns`` of the body that runs now, in its thread or task; None outside of one."""
+
+
 class CallSetup(NamedTuple):
     """What the calls of one run have in common."""
 
@@ -39,9 +62,15 @@ class CallSetup(NamedTuple):
     """Whether bodies wait at the line where they ask."""
     inside: Callable[[CallState, Tool[..., Any], Any], Awaitable[Any]]
     """Drives the run inside a call whose tool is an agent; gives its answer, or raises ``SubrunWaits``."""
+    runs: Callable[[ToolStarted, Tool[..., Any], Stop], BodyRuns]
+    """What the body of a call starts, to begin with nothing."""
     has_room: Callable[[int], bool]
     """Whether so many more questions may wait in the run, and in those around it."""
     hooks: Hooks = Hooks()
+
+
+started_by_bodies: WeakValueDictionary[str, Tool[..., Any]] = WeakValueDictionary()
+"""The tools of what bodies in this process have started, by call id: agents as tools, among them."""
 
 
 class SubrunWaits(BaseException):
@@ -87,6 +116,26 @@ class Stop:
             raise self.reason.interrupt if isinstance(self.reason, Pause) else self.reason
 
 
+def is_mine(state: RunState, started: ToolStarted) -> bool:
+    """Whether the body that was started so still is the one that runs its call."""
+    call = state.calls.get(started.call_id)
+    if call is None or call.status == "done" or state.outcome is not None:
+        return False
+    return (call.owner, call.attempt) == (started.owner, started.attempt)
+
+
+def going_on(state: RunState, started: ToolStarted, now: float) -> list[ToolStarted]:
+    """What says that a body goes on, where its call waited for an answer.
+
+    Raises:
+        CallTakenOver: another process has taken the call over.
+    """
+    if not is_mine(state, started):
+        raise CallTakenOver
+    is_ready = state.calls[started.call_id].status == "ready"
+    return [started.model_copy(update={"at": now})] if is_ready else []
+
+
 class CallJournal:
     """The run's journal as one call writes to it: a write that fails stops the call.
 
@@ -104,6 +153,11 @@ class CallJournal:
     def state(self) -> RunState:
         """The run's state."""
         return self._journal.state
+
+    @property
+    def remembered(self) -> Sequence[Remembered]:
+        """What need not be asked again in the outermost run, and so in none inside."""
+        return self._journal.remembered
 
     async def write(self, decide: Decide) -> Sequence[StoredEvent]:
         """See ``Journal.write``."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from nbagent.core.base.errors import (
     BudgetExceeded,
@@ -26,15 +28,25 @@ from nbagent.core.base.events import (
     RunRetried,
     RunStarted,
     StoredEvent,
+    ToolStarted,
 )
 from nbagent.core.base.messages import Json, dumps, storable, user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
-from nbagent.core.call.setup import CallSetup, CallTakenOver, Hooks, SubrunWaits
+from nbagent.core.call.setup import (
+    BodyRuns,
+    CallSetup,
+    CallTakenOver,
+    Hooks,
+    Stop,
+    SubrunWaits,
+    current_runs,
+)
 from nbagent.core.journal.journal import AnyJournal, InnerJournal
 from nbagent.core.state.next_step import (
     CallModel,
     Done,
+    Fail,
     Finish,
     LimitReached,
     RunCalls,
@@ -44,11 +56,13 @@ from nbagent.core.state.next_step import (
 )
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls, status_of
-from nbagent.core.tools.spec import Inner, RunSpec
+from nbagent.core.tools.json_schema import adapter_of
+from nbagent.core.tools.spec import Budget, Inner, RunSpec
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.values import describe
 
 from .response import respond
+from .runs import Request, StartedRuns, Surroundings
 
 
 async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str) -> None:
@@ -58,7 +72,7 @@ async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], pr
         at=now,
         scope=scope,
         agent=spec.agent,
-        model=spec.model.name,
+        model=spec.model_name,
         messages=[user(prompt)],
         max_turns=spec.max_turns,
         owner=this_process(),
@@ -84,6 +98,14 @@ def answer_of(state: RunState) -> Any:
             raise SubrunWaits
         case _:
             raise CallTakenOver
+
+
+def inside_of(around: RunSpec, tool: Tool[..., Any], spec: RunSpec) -> RunSpec:
+    """What a run needs inside a call of ``tool``: what is denied around it is denied there."""
+    further = ((rules, f"{path}/{tool.name}") for rules, path in around.above)
+    above = ((around.policy, tool.name), *further)
+    context = around.context if spec.context is None else spec.context
+    return replace(spec, above=above, clock=around.clock, new_id=around.new_id, context=context)
 
 
 _TEXTS = {
@@ -156,11 +178,11 @@ class Driver:
         self.journal = journal
         self.values: dict[str, Any] = {}
         """Python results by call id: in memory only."""
+        self.live = live
+        self.hooks = hooks
+        self.scope = scope
         self._spec = spec
-        self._live = live
-        self._hooks = hooks
         self._outer = outer
-        self._scope = scope
         self._inner: dict[str, Driver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ended: list[str] = []
@@ -175,7 +197,9 @@ class Driver:
         """What a run inside found: this run's budget is used up, and nobody is asked."""
         self._at: tuple[Step | None, int] = (None, 0)
         """The step under way, and how long the history was when it began."""
-        self._setup = CallSetup(spec, scope, self.bodies_wait, self._inside, self.has_room, hooks)
+        self._setup = CallSetup(
+            spec, scope, self.bodies_wait, self._inside, self._runs, self.has_room, hooks
+        )
 
     @property
     def left_bodies(self) -> tuple[str, ...]:
@@ -190,6 +214,11 @@ class Driver:
         """The calls whose bodies still run, also after they were abandoned."""
         own = tuple(i for i, attempt in self._attempts.items() if attempt.body_runs)
         return own + tuple(i for inner in self._inner.values() for i in inner.running_bodies)
+
+    @property
+    def decides(self) -> bool:
+        """Whether what is asked inside may yet be answered by the body that started it."""
+        return any(inner.decides for inner in self._inner.values())
 
     def wake(self) -> None:
         """Look at the state again; to be called on the driver's loop."""
@@ -214,6 +243,7 @@ class Driver:
             UsageError: the model is misconfigured, or a tool is; the journal says so too.
         """
         turns = self.journal.state.turns
+        inside = current_runs.set(None)  # whoever started this run does not start what its tools do
         try:
             while not self.stopped and await self._step():
                 state = self.journal.state
@@ -227,13 +257,14 @@ class Driver:
                 raise
             raise failure from error
         finally:
+            current_runs.reset(inside)
             for task in self._tasks.values():
                 task.cancel()
 
     def bodies_wait(self) -> bool:
         """Whether a body that asks waits at that line."""
         outer = self._outer
-        return self._live and not self._failing and (outer is None or outer.bodies_wait())
+        return self.live and not self._failing and (outer is None or outer.bodies_wait())
 
     def has_room(self, questions: int) -> bool:
         """Whether so many more questions may wait in this run, and in those around it."""
@@ -263,6 +294,8 @@ class Driver:
                 await self.limit("turns")
             case Finish() as finish:
                 await self._write(self._completed(finish))
+            case Fail(reason=reason):
+                raise ToolFailed(reason)
             case Done():
                 return False
             case never:
@@ -316,17 +349,34 @@ class Driver:
         call = self.journal.state.calls.get(call_id)
         if call is None:
             return  # another process ended the turn before this task began
-        attempt = Attempt(call, self.journal, self._setup)
+        attempt = Attempt(call, self.journal, self._setup_of(call_id))
         self._attempts[call_id] = attempt
         await attempt.run()
         self._attempts.pop(call_id, None)
         if attempt.has_value:
             self.values[call_id] = attempt.value
 
+    def _setup_of(self, _call_id: str) -> CallSetup:
+        """What the call needs of its run."""
+        return self._setup
+
+    def _runs(self, started: ToolStarted, tool: Tool[..., Any], stop: Stop) -> BodyRuns:
+        """What a body starts inside its call."""
+        call_id = started.call_id
+
+        def driver() -> BodyDriver:
+            made = self._inner[call_id] = BodyDriver(self, self._spec, call_id, tool)
+            return made
+
+        def leave() -> None:
+            self._inner.pop(call_id, None)
+
+        return StartedRuns(Surroundings(self.journal, self._setup, driver, leave), started, stop)
+
     async def _change(self) -> None:
         """Wait until an attempt ended or an answer came; an attempt's error is raised."""
         if status_of(self.journal.state) == "interrupted":
-            self._hooks.idle()
+            self.hooks.idle()
         await self._wake.wait()
         self._wake.clear()
         failures = self._take_done()
@@ -368,18 +418,15 @@ class Driver:
             ToolFailed: it failed.
         """
         inner: Inner = tool.options.inner
-        spec = inner.spec()
-        around = ((rules, f"{path}/{tool.name}") for rules, path in self._spec.above)
-        above = ((self._spec.policy, tool.name), *around)
-        spec = replace(spec, above=above, clock=self._spec.clock, new_id=self._spec.new_id)
-        scope = (*self._scope, call.id)
+        spec = inside_of(self._spec, tool, inner.spec())
+        scope = (*self.scope, call.id)
         journal = InnerJournal(self.journal, call.id)
         await begin(journal, spec, scope, inner.prompt(typed))
         driver = Driver(
             spec,
             journal,
-            live=self._live,
-            hooks=self._hooks,
+            live=self.live,
+            hooks=self.hooks,
             outer=self,
             scope=scope,
         )
@@ -388,15 +435,18 @@ class Driver:
             await driver.drive()
         finally:
             self._inner.pop(call.id, None)
-            self.values.update(driver.values)
+            self._take_values(call.id, driver.values)
         return answer_of(journal.state)
+
+    def _take_values(self, _call_id: str, values: Mapping[str, Any]) -> None:
+        self.values.update(values)
 
     # --- the model
 
     async def _within_budget(self) -> None:
         limited = self.used_up()
         if limited is None:
-            await self._write(await respond(self._spec, self.journal, self._scope))
+            await self._write(await respond(self._spec, self.journal, self.scope))
         else:
             driver, name = limited
             await driver.limit(name)
@@ -411,7 +461,7 @@ class Driver:
     def _completed(self, finish: Finish) -> RunCompleted:
         output = _final_output(self._spec, finish)
         now = self._spec.clock()
-        return RunCompleted(at=now, scope=self._scope, text=finish.text, output=output)
+        return RunCompleted(at=now, scope=self.scope, text=finish.text, output=output)
 
     # --- limits and ends
 
@@ -426,18 +476,18 @@ class Driver:
     async def limit(self, name: str) -> None:
         """Ask whether to go on past a limit, or note that nobody is asked and the run is over."""
         state = self.journal.state
-        if not self._live or state.refused:
+        if not self.live or state.refused:
             self._exceeded = exceeded(name, state)
             self._failing = True
             self.leave_questions()
             self._wake.set()
             return
-        event = question(name, state, self._spec, self._scope)
+        event = question(name, state, self._spec, self.scope)
         asked = await self.journal.write(
             lambda state: [event] if state.outcome is None and state.budget is None else []
         )
         if asked:
-            self._hooks.paused(event)
+            self.hooks.paused(event)
 
     async def _failed(self, error: BaseException) -> NbagentError:
         """Write the failure down, and make it an error that carries the history so far."""
@@ -449,7 +499,7 @@ class Driver:
             name = StoreError.__name__
         failure = RunFailed(
             at=self._spec.clock(),
-            scope=self._scope,
+            scope=self.scope,
             error=name,
             message=str(error) or name,
             owner=this_process(),
@@ -466,7 +516,7 @@ def _final_output(spec: RunSpec, finish: Finish) -> Json:
     """
     if spec.output_type is None:
         return finish.output
-    adapter = TypeAdapter(spec.output_type)
+    adapter = adapter_of(spec.output_type)
     text = dumps(finish.output) if finish.by_tool else finish.text
     try:
         return storable(adapter.dump_python(adapter.validate_json(text), mode="json"))
@@ -488,3 +538,79 @@ def with_history(error: BaseException, state: RunState) -> NbagentError:
     error.messages = paused_messages(state, stopped=not isinstance(error, StoreError))
     error.text = error.text or state.text
     return error
+
+
+class BodyDriver(Driver):
+    """Drives what one body starts: each by itself, when the body starts it or an answer lets it go on."""
+
+    def __init__(self, outer: Driver, around: RunSpec, call_id: str, tool: Tool[..., Any]) -> None:
+        bare = replace(
+            around,
+            agent=tool.name,
+            tools={},
+            max_calls=sys.maxsize,
+            raise_errors=False,
+            policy=(),
+            middleware=(),
+            budget=Budget(),
+            specs={},
+        )
+        super().__init__(
+            inside_of(around, tool, bare),
+            InnerJournal(outer.journal, call_id),
+            live=outer.live,
+            hooks=outer.hooks,
+            outer=outer,
+            scope=(*outer.scope, call_id),
+        )
+        self.runs: StartedRuns | None = None
+        self.errors: dict[str, BaseException] = {}
+        """What runs failed with, by call id."""
+        self.values_of: dict[str, dict[str, Any]] = {}
+        """Python results of the runs' calls, by the run's call id."""
+        self._around = around
+        self._setups: dict[str, CallSetup] = {}
+
+    def admit(self, call_id: str, request: Request) -> None:
+        """Know what the call is: a run has no rules but its own, a tool those of the run around it."""
+        around = self._spec if request.spec is not None else self._around
+        spec = replace(
+            self._spec,
+            tools={request.tool.name: request.tool},
+            policy=around.policy,
+            middleware=around.middleware,
+        )
+        self._setups[call_id] = self._setup._replace(spec=spec)
+
+    async def attempt(self, call_id: str) -> None:
+        """Attempt a call that the body has started."""
+        await self._attempt(call_id)
+
+    def stop_one(self, call_id: str) -> None:
+        """Take no further step in the run inside a call."""
+        if call_id in self._inner:
+            self._inner[call_id].stop()
+
+    @property
+    def decides(self) -> bool:
+        """Whether the body, or one inside, is at work and may yet answer what is asked."""
+        return (self.runs is not None and self.runs.decides) or super().decides
+
+    def wake(self) -> None:
+        """Look at the state again."""
+        if self.runs is not None:
+            self.runs.wake()
+        super().wake()
+
+    def _setup_of(self, call_id: str) -> CallSetup:
+        return self._setups[call_id]
+
+    async def _inside(self, call: CallState, tool: Tool[..., Any], typed: Any) -> Any:
+        try:
+            return await super()._inside(call, tool, typed)
+        except Exception as error:
+            self.errors[call.id] = error
+            raise
+
+    def _take_values(self, call_id: str, values: Mapping[str, Any]) -> None:
+        self.values_of[call_id] = {**self.values_of.get(call_id, {}), **values}

@@ -25,11 +25,19 @@ from nbagent.core.base.events import (
     kept,
     slim,
 )
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.secrets import release
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import RunState, evolve
-from nbagent.core.tools.output import Chunk, Displayed, OutputDelta, Printed, Progressed
+from nbagent.core.tools.output import (
+    Chunk,
+    Displayed,
+    OutputDelta,
+    Printed,
+    Progressed,
+    StepStarted,
+)
 
 from .unwritten import call_of, keep_unwritten
 
@@ -162,6 +170,16 @@ class Journal:
         self._writer: int | None = None
         """The thread that writes now: what the store tells on it is no news."""
         self._follow: Callable[[], None] | None = None
+
+    @property
+    def remembered(self) -> Sequence[Remembered]:
+        """Approvals that a person said to remember in this run."""
+        return self.state.remembered
+
+    @property
+    def root(self) -> Journal:
+        """The journal of the outermost run: this one."""
+        return self
 
     # --- writing
 
@@ -506,6 +524,16 @@ class InnerJournal:
         return self._inner(self._outer.state)
 
     @property
+    def remembered(self) -> Sequence[Remembered]:
+        """Those of the outermost run."""
+        return self._outer.remembered
+
+    @property
+    def root(self) -> Journal:
+        """The journal of the outermost run."""
+        return self._outer.root
+
+    @property
     def listeners(self) -> tuple[Listener, ...]:
         """Who listens to the outermost run."""
         return self._outer.listeners
@@ -532,7 +560,7 @@ class InnerJournal:
 
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
         """Tell listeners what an inner tool shows."""
-        if isinstance(delta, Printed | Displayed | Progressed | Chunk):
+        if isinstance(delta, Printed | Displayed | Progressed | Chunk | StepStarted):
             self._outer.emit(delta)
 
     def _inner(self, outer: RunState) -> RunState:
@@ -555,6 +583,8 @@ def _forget_secrets(
 ) -> None:
     """Release what calls were given that nothing will run any more."""
     if isinstance(event, RunCancelled):
+        if event.scope:
+            return  # the result of the call around it comes next
         over = list(before.calls.values())
     else:
         then, now = call_of(before, event), call_of(after, event)

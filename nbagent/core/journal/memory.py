@@ -76,3 +76,7 @@ class _Kept:
     def __init__(self) -> None:
         self.events: list[StoredEvent] = []
         self.watchers: tuple[weakref.ref[Watcher], ...] = ()
+
+
+default_store = MemoryStore()
+"""Where runs are kept whose agent or flow names no store."""

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import Conflict, InvalidAnswer, NotPending, ToolError
 from nbagent.core.base.events import Interrupted, Resolved
-from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart
+from nbagent.core.base.interrupts import (
+    PendingInterrupt,
+    Reject,
+    Respond,
+    Restart,
+    digest_of,
+    restart_of,
+)
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json
-from nbagent.core.base.secrets import SecretPlaces, cut, plain_json
+from nbagent.core.base.secrets import SecretPlaces, cut, has_secret, plain_json
 from nbagent.core.call.questions import reply_types
+from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
-from nbagent.core.state.state import RunState
-from nbagent.core.tools.policy import Rule
+from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.values import checked_value
 
@@ -28,15 +36,16 @@ def interrupts_of(
     state: RunState, tools: Mapping[str, Tool[..., Any]], agent: str, path: tuple[str, ...] = ()
 ) -> list[PendingInterrupt]:
     """The open interrupts, in call order, those of runs inside included, each with its path."""
-    names = (*path, agent)
+    names = path if state.flow else (*path, agent)  # a flow's one call has its name
     found: list[PendingInterrupt] = []
     for call in state.calls.values():
         if call.child is not None and call.status != "done":
-            found += interrupts_of(
-                call.child, tools_inside(tools, call.name), call.child.agent, names
-            )
+            inside = tools_of(tool_of(call, tools))
+            found += interrupts_of(call.child, inside, call.child.agent, names)
         original = call.proposed if call.replaced else None
-        found += [pending_of(e, tools, names, original) for e in call.own_pending]
+        started = started_by_bodies.get(call.id)
+        known = tools if started is None else {call.name: started}
+        found += [pending_of(e, known, names, original) for e in call.own_pending]
     if state.budget is not None:
         found.append(pending_of(state.budget, tools, names))
     return found
@@ -70,43 +79,67 @@ def pending_of(
     )
 
 
-def tools_inside(tools: Mapping[str, Tool[..., Any]], name: str) -> Mapping[str, Tool[..., Any]]:
-    """The tools of the agent that a tool is; none where it is not registered, or no agent."""
-    tool = tools.get(name)
+def tools_of(tool: Tool[..., Any] | None) -> Mapping[str, Tool[..., Any]]:
+    """The tools of the agent that a tool is; none where it is no agent."""
     inner = None if tool is None else tool.options.inner
     return {} if inner is None else inner.tools
 
 
-def tools_at(
-    state: RunState, scope: tuple[str, ...], tools: Mapping[str, Tool[..., Any]]
-) -> Mapping[str, Tool[..., Any]]:
-    """The tools of the run that an event of this scope belongs to."""
-    for call_id in scope:
-        call = state.calls[call_id]
-        tools = tools_inside(tools, call.name)
-        state = call.child or RunState()
-    return tools
+def tool_of(call: CallState, tools: Mapping[str, Tool[..., Any]]) -> Tool[..., Any] | None:
+    """The tool of a call; None where it is not registered, or a body here has not started the call yet."""
+    return started_by_bodies.get(call.id) or tools.get(call.name)
 
 
-class Memory(NamedTuple):
-    """An agent's remembered approvals, and the tools that they are for."""
-
-    rules: list[Rule]
-    tools: Mapping[str, Tool[..., Any]]
-
-
-def remembered_at(
+def tool_at(
     state: RunState,
     scope: tuple[str, ...],
+    call: CallState | str,
     tools: Mapping[str, Tool[..., Any]],
-    remembered: list[Rule],
-) -> Memory:
-    """What the agent remembers whose run an event of this scope belongs to."""
+) -> Tool[..., Any] | None:
+    """The tool of a call in the run of this scope, by the call's state or its id; see ``tool_of``."""
+    for call_id in scope:
+        around = state.calls[call_id]
+        tools = tools_of(tool_of(around, tools))
+        state = around.child or RunState()
+    found = state.calls.get(call) if isinstance(call, str) else call
+    return None if found is None else tool_of(found, tools)
+
+
+def is_unseen(state: RunState, scope: tuple[str, ...]) -> bool:
+    """Whether an event of this scope belongs to what a body has started, and not in this process."""
     for call_id in scope:
         call = state.calls[call_id]
-        remembered = tools[call.name].options.inner.remembered
-        tools, state = tools_inside(tools, call.name), call.child or RunState()
-    return Memory(remembered, tools)
+        if state.of_body and call_id not in started_by_bodies:
+            return True
+        state = call.child or RunState()
+    return state.of_body and not all(i in started_by_bodies for i in state.calls)
+
+
+def remember(
+    state: RunState,
+    answer: Resolved,
+    tools: Mapping[str, Tool[..., Any]],
+    remembered: list[Remembered],
+) -> None:
+    """Note an approval that is for every run, in the list of the agent that it was asked in.
+
+    Args:
+        state: where the outermost run stands, the call that asked still open.
+        answer: the approval.
+        tools: the outermost agent's.
+        remembered: its list.
+    """
+    if answer.remembers is None or answer.for_this_run is not None:
+        return
+    for call_id in answer.scope:
+        call = state.calls[call_id]
+        tool = tool_of(call, tools)
+        inner = None if tool is None else tool.options.inner
+        if inner is not None:
+            remembered = inner.remembered
+        tools, state = tools_of(tool), call.child or RunState()
+    kept = [one for one in remembered if not answer.remembers.says_again(one)]
+    remembered[:] = [*kept, answer.remembers]
 
 
 AnyResolution: TypeAlias = Respond | Restart | Reject
@@ -138,13 +171,15 @@ def resolved(
     interrupt_id, resolution = settles(interrupt, resolution)
     event = check_open(state, interrupt_id)
     by, at = stamp
+    checked = _checked(event, resolution, state, tools)
     return Resolved(
         at=at,
         scope=event.scope,
         id=interrupt_id,
         call_id=event.call_id,
-        resolution=_checked(event, resolution, tools_at(state, event.scope, tools)),
+        resolution=checked,
         by=by,
+        remembers=_remembers(event, checked, tool_at(state, event.scope, event.call_id, tools)),
     )
 
 
@@ -226,7 +261,10 @@ def check_open(state: RunState, interrupt_id: str) -> Interrupted:
 
 
 def _checked(
-    event: Interrupted, resolution: AnyResolution, tools: Mapping[str, Tool[..., Any]]
+    event: Interrupted,
+    resolution: AnyResolution,
+    state: RunState,
+    tools: Mapping[str, Tool[..., Any]],
 ) -> AnyResolution:
     if event.kind == "budget":
         return _checked_budget(event, resolution)
@@ -236,16 +274,40 @@ def _checked(
         raise InvalidAnswer(
             f"a lost call of {event.tool_name!r} runs again as it was: restart it without new input or data"
         )
-    tool = tools.get(event.tool_name)
+    tool = tool_at(state, event.scope, event.call_id, tools)
+    if tool is None and is_unseen(state, event.scope):
+        return _checked_unseen(event, resolution)
     if tool is None:
         raise ToolError(
             f"the tool {event.tool_name!r} of this interrupt is not registered: add it to the agent, "
             "or give it in tools=, and answer again"
         )
-    checked = tool.check(pending_of(event, tools, ()), resolution)
+    checked = tool.check(pending_of(event, {tool.name: tool}, ()), resolution)
     if isinstance(checked, Restart) and checked.remember is not None:
         _check_memorable(event, checked)
     return checked
+
+
+def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
+    """An answer in what a body started, whose tools are known once that body runs here: by what is stored."""
+    match resolution:
+        case Respond():
+            return _checked_reply(event, resolution)
+        case Restart(input=input_, remember=remembered):
+            if event.kind == "question":
+                raise InvalidAnswer(
+                    f"{event.tool_name!r} has no body to restart: answer it with respond(value)"
+                )
+            if input_ is not None or remembered is not None:
+                raise InvalidAnswer(
+                    f"{event.tool_name!r} belongs to a run that a tool started, and that tool has not run in "
+                    "this process: approve it as it was shown, refuse it, or answer in its place"
+                )
+            return restart_of(None, resolution.data)
+        case Reject():
+            return resolution
+        case never:
+            assert_never(never)
 
 
 def _check_memorable(event: Interrupted, restart: Restart) -> None:
@@ -253,28 +315,31 @@ def _check_memorable(event: Interrupted, restart: Restart) -> None:
         raise InvalidAnswer(f"{event.tool_name!r} asks by itself: only an approval is remembered")
     if restart.input is not None:
         raise InvalidAnswer("an approval of changed input is not remembered: approve it as shown")
+    if restart.remember in ("input", "input_in_run") and has_secret(event.input):
+        raise InvalidAnswer(
+            f"this input of {event.tool_name!r} has a secret in it, and no secret is kept: approve it "
+            "alone, or remember the tool"
+        )
 
 
-def remember(event: Interrupted, resolution: AnyResolution, memory: Memory, run_id: str) -> None:
-    """Note an approval that a person said to remember, in the agent's list."""
-    if not isinstance(resolution, Restart) or resolution.remember is None:
-        return
-    rule = Rule(
-        "allow",
-        event.tool_name,
-        input=event.input if resolution.remember.startswith("input") else None,
-        run=run_id if resolution.remember.endswith("in_run") else None,
-        shown=event.input,
-        digest=event.digest or None,
-        code=memory.tools[event.tool_name].code,
+def _remembers(
+    event: Interrupted, resolution: AnyResolution, tool: Tool[..., Any] | None
+) -> Remembered | None:
+    """What an approval covers that is to be remembered."""
+    if tool is None or not isinstance(resolution, Restart) or resolution.remember is None:
+        return None
+    return Remembered(
+        tool=tool.name,
+        parameters=digest_of(tool.name, None, tool.input_schema),
+        code=tool.code,
+        input=event.input if resolution.remember in ("input", "input_in_run") else None,
     )
-    rules = memory.rules
-    rules[:] = [earlier for earlier in rules if not rule.replaces(earlier)]
-    rules.append(rule)
 
 
 def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
     match resolution:
+        case Respond(error=str()):
+            raise InvalidAnswer("the question whether to go on is answered with a number")
         case Respond(output=more):
             number = int if event.budget in (None, "turns", "tokens") else int | float
             if not isinstance(more, number) or not amount(more):
@@ -294,6 +359,10 @@ def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolut
 def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
     """An answer to ``ctx.ask``, of the type its body waits for where that is known here."""
     match resolution:
+        case Respond(error=str()):
+            raise InvalidAnswer(
+                f"{event.tool_name!r} asks a question in its middle, which no error answers: reject it"
+            )
         case Respond(output=output):
             adapter = reply_types.get(event.id)
             what = f"answer for {event.tool_name!r}"

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
+from pydantic import ValidationError
+
 from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, RunNotFinished
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import ASKED_AGAIN, PendingInterrupt
-from nbagent.core.base.messages import Json
+from nbagent.core.base.messages import Json, dumps
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import RunState, status_of
 from nbagent.core.tools.spec import RunSpec
 
-from .result import Result, calls_by_name
+from .result import Call, Result, calls_by_name
 from .scripted_answers import is_approval
 
 MAX_TEXT = 120
@@ -47,7 +49,7 @@ def wanted(interrupt: PendingInterrupt) -> str:
         return ASKED_AGAIN
     match interrupt.expects:
         case "external":
-            return "nb.answer_external(token, value) answers it"
+            return "nb.answer_external(token, value) answers it, or error=… instead of the value"
         case "approval" | "edit" | "confirmation":
             return f"answers={{{name!r}: True}} approves it, answers={{{name!r}: False}} refuses"
         case "outcome":
@@ -116,8 +118,11 @@ def result_of(
     """
     match state.outcome:
         case RunCompleted() as done:
-            output, calls = spec.typed_output(done.output), calls_by_name(state, values)
-            return Result(done.text, output, state.messages, state.usage, calls)
+            calls = calls_by_name(state, values)
+            output = spec.typed_output(done.output)
+            if state.flow:
+                output = _returned(calls[state.agent][-1], spec)
+            return Result(done.text, output, state.messages, state.usage, calls, state.why_finished)
         case RunFailed() as failed:
             said = f"{failed.error}: {failed.message}"
             raise error or RunError(said, messages=paused_messages(state))
@@ -130,6 +135,17 @@ def result_of(
             raise RunNotFinished(
                 f"the run is {status_of(state)}, so there is no result yet: `await run` waits for it"
             )
+
+
+def _returned(call: Call, spec: RunSpec) -> Any:
+    """What a flow's function returned: the object itself, or what its type makes of the stored JSON."""
+    tool = spec.tools.get(call.name)
+    if call.value is not call.output or tool is None or tool.output_adapter is None:
+        return call.value
+    try:
+        return tool.output_adapter.validate_json(dumps(call.output))
+    except ValidationError:  # it was of another type then
+        return call.value
 
 
 def unanswered(

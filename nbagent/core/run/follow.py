@@ -16,7 +16,7 @@ from nbagent.core.state.next_step import Wait, next_step
 from nbagent.core.state.state import CallState, RunState, running_calls
 from nbagent.core.tools.spec import RunSpec
 
-from .answers import tools_at
+from .answers import tool_at
 from .heartbeat import Others
 
 POLL = 0.25
@@ -65,7 +65,7 @@ def _running(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
     for call in state.calls.values():
         if call.status == "running":
             yield scope, call
-        if call.child is not None:
+        if call.child is not None and call.status != "done":
             yield from _running(call.child, (*scope, call.id))
 
 
@@ -82,7 +82,7 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
         current = _inside(state, scope).calls.get(call.id)
         if current is None or (current.status, current.attempt) != ("running", call.attempt):
             continue  # another handle has found it, too
-        tool = tools_at(state, scope, spec.tools).get(call.name)
+        tool = tool_at(state, scope, call, spec.tools)
         now, input_ = spec.clock(), call.input if call.cleared is None else call.cleared
         asked = Interrupted(
             at=now,
@@ -101,7 +101,10 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
             reply_schema=None if tool is None else tool.output_schema,
         )
         events.append(asked)
-        if tool is not None and (tool.options.idempotent or tool.options.inner is not None):
+        is_run = call.child is not None and not call.child.of_body
+        if is_run or (
+            tool is not None and (tool.options.idempotent or tool.options.inner is not None)
+        ):
             by, me = "idempotent=True", this_process()
             again = Restart()
             events.append(
@@ -127,7 +130,12 @@ def _inside(state: RunState, scope: tuple[str, ...]) -> RunState:
 
 def next_driver(state: RunState, answer: Resolved) -> str:
     """Who goes on after an answer: who takes it, or the process whose body waits at its line."""
-    call = _inside(state, answer.scope).calls.get(answer.call_id)
-    if call is None or answer.id not in call.asked or has_ended(call.owner) is not False:
-        return this_process()
-    return call.owner
+    for depth, call_id in enumerate((*answer.scope, answer.call_id)):
+        call = _inside(state, answer.scope[:depth]).calls.get(call_id)
+        if call is None:
+            break
+        in_runs = depth < len(answer.scope) and call.child is not None and call.child.of_body
+        waits = answer.id in call.asked or in_runs
+        if waits and has_ended(call.owner) is False:
+            return call.owner
+    return this_process()

@@ -23,25 +23,25 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolFinished,
 )
-from nbagent.core.base.interrupts import PendingInterrupt, Reject, Respond, Restart
-from nbagent.core.base.messages import Message, Part, calls_of, text_of, user
+from nbagent.core.base.interrupts import PendingInterrupt, Reject, Remember, Respond, Restart
+from nbagent.core.base.messages import Message, Part, calls_of, load, text_of, user
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal
 from nbagent.core.state.fold import apply
-from nbagent.core.state.pause_record import paused_messages
+from nbagent.core.state.pause_record import paused_messages, restore
 from nbagent.core.state.state import RunState
-from nbagent.core.tools.spec import RunSpec
+from nbagent.core.tools.spec import RunSpec, new_id
 
 from .answers import (
     AnyResolution,
     check_in_time,
     expiry_of,
     interrupts_of,
+    is_unseen,
     named_by,
     remember,
-    remembered_at,
     resolved,
-    tools_at,
+    tool_at,
 )
 
 
@@ -56,7 +56,11 @@ def tool_response(interrupt: PendingInterrupt, value: Any) -> Respond:
 
 
 def tool_restart(
-    interrupt: PendingInterrupt, *, new_input: Any = None, data: Any = None
+    interrupt: PendingInterrupt,
+    *,
+    new_input: Any = None,
+    data: Any = None,
+    remember: Remember | None = None,
 ) -> Restart:
     """Run the interrupted tool (again), for ``generate(tool_restarts=[…])`` or ``run.resolve``.
 
@@ -64,12 +68,14 @@ def tool_restart(
         interrupt: one of ``response.interrupts``.
         new_input: the whole input to use instead; None keeps it.
         data: what the tool gets as ``ctx.resumed``.
+        remember: for an approval: what not to ask about again.
 
     Raises:
         TypeError: ``interrupt`` is no interrupt.
         InvalidAnswer: the tool has no body, or the input does not fit it.
     """
-    return _pending("tool_restart", interrupt).restart(new_input=new_input, data=data)
+    pending = _pending("tool_restart", interrupt)
+    return pending.restart(new_input=new_input, data=data, remember=remember)
 
 
 def tool_rejection(interrupt: PendingInterrupt, reason: str | None = None) -> Reject:
@@ -150,7 +156,7 @@ def response_of(state: RunState, spec: RunSpec) -> Response:
     elif state.calls:
         reason = "tool_calls"
     else:
-        reason = "stop" if state.final is not None else state.finish_reason
+        reason = state.why_finished
     return Response(
         text=state.text if done is None else done.text,
         messages=paused_messages(state),
@@ -159,6 +165,30 @@ def response_of(state: RunState, spec: RunSpec) -> Response:
         usage=state.usage,
         output=spec.typed_output(None if done is None else done.output),
     )
+
+
+def beginning(
+    spec: RunSpec, messages: Sequence[Any], prompt: str | None, pending: Pending
+) -> tuple[Message, ...]:
+    """The history that a live run begins with, its open turn included: as ``generate`` would go on from it.
+
+    Args:
+        spec: the agent's.
+        messages: the history.
+        prompt: a new message of the person; None goes on with what is open.
+        pending: what the message does to open questions.
+
+    Raises:
+        MessagesError: it is no history, or the record of an open call is malformed.
+        UnansweredInterrupts: questions are open, and the message neither rejects nor awaits them.
+        UsageError: there is nothing to do.
+    """
+    journal = Journal(new_id(), None, replace(restore(load(messages)), at=spec.clock()))
+    if prompt is None:
+        _check_something_to_do(journal.state, [])
+    else:
+        say(journal, spec, prompt, pending)
+    return paused_messages(journal.state)
 
 
 def say(journal: Journal, spec: RunSpec, prompt: str, pending: Pending) -> None:
@@ -182,8 +212,14 @@ def say(journal: Journal, spec: RunSpec, prompt: str, pending: Pending) -> None:
     if journal.state.calls:
         raise MessagesError("the history's last tool calls were never run: go on without a prompt")
     messages = (*journal.state.messages, user(prompt))
-    journal.state = replace(
-        journal.state, messages=messages, turns=0, outcome=None, active=0.0, usage=Usage()
+    journal.state = replace(  # a run of its own, as after= begins one
+        journal.state,
+        messages=messages,
+        turns=0,
+        outcome=None,
+        active=0.0,
+        usage=Usage(),
+        remembered=(),
     )
 
 
@@ -221,10 +257,8 @@ def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, par
     late = [e for e in left if e.is_late(now)]
     left = [e for e in left if not e.is_late(now)]
     _check_left(state, spec, left, partial=partial)
-    asked = {event.id: event for event in state.pending}
     for event in events:
-        memory = remembered_at(state, event.scope, spec.tools, spec.remembered)
-        remember(asked[event.id], event.resolution, memory, journal.run_id)
+        remember(state, event, spec.tools, spec.remembered)
     journal.append(*events, *(_expired(state, spec, event, now) for event in late))
 
 
@@ -244,7 +278,8 @@ def _expired(state: RunState, spec: RunSpec, event: Interrupted, now: float) -> 
 
 def _check_left(state: RunState, spec: RunSpec, left: list[Interrupted], *, partial: bool) -> None:
     for event in left:
-        if event.call_id and event.tool_name not in tools_at(state, event.scope, spec.tools):
+        known = tool_at(state, event.scope, event.call_id, spec.tools)
+        if event.call_id and known is None and not is_unseen(state, event.scope):
             raise ToolError(f"the tool {event.tool_name!r} of an open interrupt is not registered")
     if left and not partial:
         names = ", ".join(f"{e.tool_name!r} (interrupt {e.id})" for e in left)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nbagent.core.base.events import StoredEvent
 from nbagent.core.base.messages import Json, Message, Part, calls_of, results_of
 from nbagent.core.base.model import Usage
 from nbagent.core.call.body import Raised
-from nbagent.core.state.state import RunState
+from nbagent.core.state.state import CallState, RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Result:
     usage: Usage
     calls: dict[str, list[Call]] = field(default_factory=dict, compare=False)
     """The tool calls by tool name, in order, as ``run.calls`` has them."""
+    finish_reason: str = "stop"
+    """Why the last model response ended, as a ``Response`` says it."""
 
     def __str__(self) -> str:
         return self.text
@@ -47,6 +49,7 @@ class Call:
     id: str
     name: str
     input: dict[str, Any]
+    """What its tool was run with; where it was not run, what it would have been."""
     output: Json = None
     """What the model was told, or None while there is no result."""
     value: Any = None
@@ -56,6 +59,8 @@ class Call:
     """Whether it came to no result of its own: it raised, was refused, or could not be run."""
     traceback: str | None = None
     """Where its tool raised, in the process that ran it; the model is never told."""
+    proposed: dict[str, Any] = field(default_factory=dict)
+    """What the model asked for: ``input``, unless a person or a middleware put another in its place."""
 
     @property
     def error(self) -> str | None:
@@ -100,18 +105,30 @@ def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[
     results |= {call.id: call.result for call in state.calls.values() if call.result is not None}
     for item in state.messages:
         for part in calls_of(item):
-            call = _call_of(part, results.get(part["id"]), values)
+            call = _call_of(part, state.calls.get(part["id"]), results.get(part["id"]), values)
             found.setdefault(call.name, []).append(call)
     return found
 
 
-def _call_of(part: Part, result: Part | None, values: Mapping[str, Any]) -> Call:
-    call_id, name, input_ = part["id"], part["name"], part["input"]
+def _call_of(
+    part: Part, known: CallState | None, result: Part | None, values: Mapping[str, Any]
+) -> Call:
+    """The call as it stands; ``known`` is its state while its turn is open."""
+    call_id: str = part["id"]
+    proposed: dict[str, Any] = part["input"]
+    bare = Call(call_id, part["name"], proposed if known is None else known.ran, proposed=proposed)
     if result is None:
-        return Call(call_id, name, input_)
+        return bare
     output, traceback = result["output"], None
     value = values.get(call_id, output)
     if isinstance(value, Raised):
         value, traceback = output, value.traceback
-    failed = result.get("error") is True
-    return Call(call_id, name, input_, output, value, True, failed, traceback)  # noqa: FBT003
+    return replace(
+        bare,
+        input=result.get("input", proposed),
+        output=output,
+        value=value,
+        done=True,
+        failed=result.get("error") is True,
+        traceback=traceback,
+    )

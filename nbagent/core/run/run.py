@@ -10,13 +10,15 @@ from typing import Any
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed, StoredEvent
+from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed, StoredEvent
 from nbagent.core.base.interrupts import (
     PendingInterrupt,
+    Remember,
     Respond,
     reject_of,
     restart_of,
 )
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import TextDelta, Usage
 from nbagent.core.call.threads import running_loop
@@ -27,6 +29,7 @@ from nbagent.core.state.state import Status
 from .answers import AnyResolution, id_of, settles
 from .describe import asks, bounded, result_of, unanswered
 from .result import Call, Receipt, Result, calls_by_name
+from .scripted_answers import approval_of
 from .session import Session
 
 
@@ -64,6 +67,11 @@ class Run:
     def messages(self) -> tuple[Message, ...]:
         """The history; calls that are open carry the record of where they stand."""
         return paused_messages(self._session.state)
+
+    @property
+    def remembered(self) -> tuple[Remembered, ...]:
+        """What a person said to allow always in this run; ``agent.remembered`` has the rest."""
+        return self._session.state.remembered
 
     @property
     def usage(self) -> Usage:
@@ -159,15 +167,44 @@ class Run:
         """
         return self.resolve(interrupt, Respond(output=value))
 
+    def approve(
+        self, interrupt: PendingInterrupt | str, *, remember: Remember | None = None
+    ) -> Receipt:
+        """Let what an interrupt shows run, or go on, as the form's button does.
+
+        Args:
+            interrupt: one that asks for approval, or its id.
+            remember: what not to ask about again: ``"input_in_run"``, ``"tool_in_run"``, or in every run
+                of this agent object ``"input"``, ``"tool"``.
+
+        Raises:
+            InvalidAnswer: it asks for something else; nothing was changed.
+            NotPending, Conflict: nothing was changed.
+        """
+        interrupt_id = id_of(interrupt)
+        asked = next((i for i in self.interrupts if i.id == interrupt_id), None)
+        return self.resolve(interrupt_id, approval_of(asked, remember))
+
     def restart(
-        self, interrupt: PendingInterrupt | str, *, new_input: Any = None, data: Any = None
+        self,
+        interrupt: PendingInterrupt | str,
+        *,
+        new_input: Any = None,
+        data: Any = None,
+        remember: Remember | None = None,
     ) -> Receipt:
         """Run the interrupted tool (again), with the input replaced where one is given.
+
+        Args:
+            interrupt: one whose tool has a body, or its id.
+            new_input: the whole input to use instead; None keeps it.
+            data: what the tool gets as ``ctx.resumed``.
+            remember: for an approval: as in ``approve``.
 
         Raises:
             InvalidAnswer, NotPending, Conflict: nothing was changed.
         """
-        return self.resolve(interrupt, restart_of(new_input, data))
+        return self.resolve(interrupt, restart_of(new_input, data, remember=remember))
 
     def reject(self, interrupt: PendingInterrupt | str, reason: str | None = None) -> Receipt:
         """Refuse: the tool does not run, and the model is told.
@@ -216,16 +253,21 @@ class Run:
         self._session.retry()
         return self
 
-    def fork(self, *, at: PendingInterrupt | str | None = None) -> Run:
-        """An independent run that goes on from here, or from when ``at`` was asked.
+    def fork(self, *, at: PendingInterrupt | StoredEvent | str | None = None) -> Run:
+        """An independent run that goes on from here, from when ``at`` was asked, or from the end of its turn.
 
         What was done is taken over and not repeated; questions get ids of their own.
 
+        Args:
+            at: an interrupt or its id: the fork asks it again. Or an event of ``run.journal``: the fork
+                has all that was done in its turn, and goes on with the next one.
+
         Raises:
             NotPending: this run never asked ``at``.
-            UsageError: calls were running then of which no result is known.
+            UsageError: calls were running then of which no result is known, or ``at`` is no event of this run.
         """
-        return Run(self._session.fork(None if at is None else id_of(at)))
+        at = at if at is None or isinstance(at, Event) else id_of(at)
+        return Run(self._session.fork(at))
 
     # --- watching
 
@@ -243,7 +285,7 @@ class Run:
             while True:
                 event = await feed.get()
                 yield event
-                if isinstance(event, RunCompleted | RunFailed | RunCancelled):
+                if isinstance(event, RunCompleted | RunFailed | RunCancelled) and not event.scope:
                     return
         finally:
             session.journal.unsubscribe(feed.put)

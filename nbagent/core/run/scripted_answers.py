@@ -10,13 +10,14 @@ from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
     PendingInterrupt,
     Reject,
+    Remember,
     Respond,
-    Restart,
+    restart_of,
 )
 from nbagent.core.base.metadata import fits, is_bare
 from nbagent.core.tools.tool import Tool
 
-from .answers import AnyResolution, settles, tools_inside
+from .answers import AnyResolution, settles, tools_of
 
 Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None
 """Answers for runs that nobody watches: in order, by tool name, or computed."""
@@ -47,9 +48,29 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
             f"{type(value).__name__} for it: give "
             "True to run it, False to refuse, or nb.Respond(value) to answer in its place"
         )
-    if not value:
-        return Reject()
-    return Respond(output=True) if interrupt.expects == "confirmation" else Restart()
+    return approval_of(interrupt) if value else Reject()
+
+
+def approval_of(
+    interrupt: PendingInterrupt | None, remember: Remember | None = None
+) -> AnyResolution:
+    """A yes to an interrupt; one that is not known here is refused when it arrives.
+
+    Raises:
+        InvalidAnswer: it asks for something else, or is a question that cannot be remembered.
+    """
+    if interrupt is not None and not is_approval(interrupt):
+        raise InvalidAnswer(
+            f"{interrupt.tool_name or 'the limit'!r} does not ask whether it may run: answer it with "
+            "respond(value)"
+        )
+    if interrupt is None or interrupt.expects != "confirmation":
+        return restart_of(None, None, remember=remember)
+    if remember is not None:
+        raise InvalidAnswer(
+            f"{interrupt.tool_name!r} asks in its middle: only an approval is remembered"
+        )
+    return Respond(output=True)
 
 
 def _may_go_on(interrupt: PendingInterrupt) -> bool:
@@ -95,7 +116,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
 
 def _names(tools: Mapping[str, Tool[..., Any]]) -> set[str]:
     """The names of the tools, and of those of the agents among them."""
-    inside = (_names(tools_inside(tools, name)) for name in tools)
+    inside = (_names(tools_of(tool)) for tool in tools.values())
     return set(tools).union(*inside)
 
 

@@ -44,7 +44,7 @@ from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.retry import check_known, check_none_ran_elsewhere
-from nbagent.core.state.state import RunState, Status, running_calls, status_of
+from nbagent.core.state.state import RunState, Status, running_calls, status_of, waits_in_body
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -56,7 +56,6 @@ from .answers import (
     expiry_of,
     interrupts_of,
     remember,
-    remembered_at,
     resolved,
 )
 from .follow import POLL, Lost, Turn, about_lost, lost_calls, next_driver, whose_turn
@@ -221,26 +220,35 @@ class Session:
 
     # --- beginning
 
-    def start(self, messages: list[Message], *, after: str | None = None) -> None:
-        """Begin: write the first event and let the driver go."""
+    def start(self, messages: Sequence[Message], *, after: str | None = None) -> None:
+        """Begin: write the first event, and let the driver go on from this history."""
         started = RunStarted(
             at=self.spec.clock(),
             agent=self.spec.agent,
-            model=self.spec.model.name,
+            model=self.spec.model_name,
             messages=list(messages),
             max_turns=self.spec.max_turns,
             after=after,
             owner=this_process(),
+            flow=self.spec.model is None,
         )
-        self._then(self.journal.submit(lambda _state: [started]), lambda _events: self.go_on())
+        self._then(self.journal.submit(lambda _state: [started]), lambda _events: self._begun())
+
+    def _begun(self) -> None:
+        self._watch_pending()
+        self.go_on()
 
     def take_up(self) -> None:
         """Follow a run that was read from its store, and watch over what waits in it already."""
+        self._watch_pending()
+        self.follow()
+
+    def _watch_pending(self) -> None:
+        """Watch over what waits without having been asked here."""
         for event in self.state.pending:
             self.call_soon(partial(self._watch_deadline, event))
             if self._scripted is not None:
                 self._scripted.look_at(event.id)
-        self.follow()
 
     def retry(self) -> None:
         """Go on after a failure; see ``Run.retry``."""
@@ -267,7 +275,7 @@ class Session:
             self.call_soon(partial(self._watch_deadline, waiting))
         self.go_on()
 
-    def fork(self, at: str | None) -> Session:
+    def fork(self, at: str | StoredEvent | None) -> Session:
         """An independent run that goes on from here, or from when ``at`` was asked; see ``Run.fork``."""
         spec, state = self.spec, self.state
         events = forked(self.journal.read(), at, spec.new_id, spec.clock())
@@ -528,15 +536,16 @@ class Session:
         if by != "expiry":
             self.apply_deadlines()
         stamp = (by, self.spec.clock())
+        asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:
             self._check_takes_answers(state, interrupt_id)
             check_in_time(state, interrupt_id, stamp)
             event = resolved(state, interrupt_id, resolution, self.spec.tools, stamp)
+            asked_in.append(state)
             return [event.model_copy(update={"owner": next_driver(state, event)})]
 
-        asked = {event.id: event for event in self.state.pending}
-        answered = partial(self._resolved, asked)
+        answered = partial(self._resolved, asked_in)
         return self._submit(decide, answered, partial(self._not_resolved, by))
 
     def _not_resolved(self, by: str, error: BaseException) -> None:
@@ -547,12 +556,11 @@ class Session:
         self.follow()
 
     def _resolved(
-        self, asked: Mapping[str, Interrupted], written: Sequence[StoredEvent]
+        self, asked_in: Sequence[RunState], written: Sequence[StoredEvent]
     ) -> StoredEvent:
         answer = written[0]
-        if isinstance(answer, Resolved) and answer.id in asked:
-            memory = remembered_at(self.state, answer.scope, self.spec.tools, self.spec.remembered)
-            remember(asked[answer.id], answer.resolution, memory, self.run_id)
+        if isinstance(answer, Resolved):
+            remember(asked_in[-1], answer, self.spec.tools, self.spec.remembered)
         if self.journal.driver == this_process():
             self.go_on()
         else:
@@ -654,9 +662,16 @@ class Session:
         return self._when(self.is_over)
 
     def is_over(self) -> bool:
-        """Whether awaiting has something to say: the end, or that nobody is there to answer."""
+        """Whether awaiting has something to say: the end, or that a person is asked and nobody is there."""
         ended = self.state.outcome is not None or self.error is not None
-        return self.is_settled() and (ended or not self.attended)
+        return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
+
+    def _asks_a_person(self) -> bool:
+        """Whether something waits that no outside system answers, or was answered wrongly."""
+        waiting = self.state.pending
+        return any(
+            event.expects != "external" or event.id in self.wrong_answers for event in waiting
+        )
 
     def is_settled(self) -> bool:
         """Whether nothing can go on without an answer or another process, or the run has ended."""
@@ -665,8 +680,9 @@ class Session:
         if self._writing:
             return False
         if self._is_active:  # a body that waits at the line where it asks keeps its driver
-            asks = any(event.kind == "ask" for event in self.state.pending)
-            return asks and self.status == "interrupted"
+            decides = self._driver is None or self._driver.decides
+            waits = self.status == "interrupted" and waits_in_body(self.state)
+            return waits and not decides
         return self.status != "running" or self.error is not None
 
     @property

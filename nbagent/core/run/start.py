@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import check_rules, checked_store
 from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterrupts, UsageError
-from nbagent.core.base.messages import Message, user
+from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop
+from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.spec import RunSpec, new_id
+from nbagent.core.tools.tool import Tool
 
-from .generate import Pending
+from .generate import Pending, beginning
 from .host import Place, current_host
+from .nested import InnerTool, check_waitable, run_inside, runs_here
 from .result import Result
 from .run import Run, session_of
 from .scripted_answers import Answers, check_answers
@@ -33,6 +36,9 @@ class Options:
     attended: bool | None = None
     show: bool = True
     on_rerun: Literal["cancel", "keep"] = "cancel"
+    messages: Sequence[Any] | None = None
+    context: Any = None
+    nested: bool = True
 
     def check(self, spec: RunSpec) -> None:
         """Refuse what cannot be meant.
@@ -42,6 +48,8 @@ class Options:
         """
         if self.on_rerun not in ("cancel", "keep"):
             raise UsageError(f"on_rerun is 'cancel' or 'keep', not {self.on_rerun!r}")
+        if self.nested not in (True, False):
+            raise UsageError(f"nested is True or False, not {self.nested!r:.80}")
         if self.attended not in (True, False, None):
             raise UsageError(f"attended is True, False or None, not {self.attended!r:.80}")
         check_pending(self.pending)
@@ -49,39 +57,85 @@ class Options:
         check_rules(spec, spec.tools)
         check_answers(self.answers, spec.tools)
 
+    def told(self, spec: RunSpec) -> RunSpec:
+        """What a run with its context needs to know."""
+        return spec if self.context is None else replace(spec, context=self.context)
 
-def launch(spec: RunSpec, prompt: str, options: Options) -> Run:
+
+def launch(
+    spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool | None = None
+) -> Run:
     """Start a run; or send the prompt in the run before, where it is to be queued there.
 
     Args:
         spec: the agent's; its store is the options'.
-        prompt: what to do.
+        prompt: what to do; None goes on with the options' messages.
         options: the rest of what it was asked for.
+        tool: makes the agent a tool, for a run that a tool's body starts; without it that is a run of its own.
     """
+    runs = runs_here(nested=options.nested)
+    if runs is not None and tool is not None:
+        return _launched_inside(runs, spec, prompt, options, tool())
     run, begin = _prepared(spec, prompt, options, blocking=False)
     begin()
     return run
 
 
-def launch_and_wait(spec: RunSpec, prompt: str, options: Options) -> Result:
+def launch_and_wait(
+    spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool | None = None
+) -> Result:
     """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
+    runs = runs_here(nested=options.nested)
+    if runs is not None and tool is not None:
+        check_waitable(runs, "run_sync")
+        return _launched_inside(runs, spec, prompt, options, tool()).wait()
     run, begin = _prepared(spec, prompt, options, blocking=True)
     with session_of(run).stopped_by_keyboard():
         begin()
         return run.wait()
 
 
+def _launched_inside(
+    runs: StartedRuns, spec: RunSpec, prompt: str | None, options: Options, tool: Tool[..., Any]
+) -> Run:
+    """A run inside the call whose body starts it.
+
+    Raises:
+        UsageError: it was asked for what only a run of its own has.
+    """
+    options.check(spec)
+    if options.pending != "refuse":
+        raise UsageError(
+            f"pending={options.pending!r} is for a run of its own: inside a tool's body wait for the run "
+            "before, or give nested=False"
+        )
+    if options.messages is not None:
+        raise UsageError(
+            "messages= is for a run of its own: inside a tool's body go on with after=, or give "
+            "nested=False"
+        )
+    spec, text = options.told(spec), checked_prompt(prompt)
+    history = _history(_checked_after(options.after))
+    attended = current_host().attended() if options.attended is None else options.attended
+    return run_inside(runs, tool, spec, text, history, None if attended else options.answers)
+
+
 def _prepared(
-    spec: RunSpec, prompt: str, options: Options, *, blocking: bool
+    spec: RunSpec, prompt: str | None, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
     """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
     options.check(spec)
-    text, after = checked_prompt(prompt), options.after
-    if after is not None and options.pending == "queue" and session_of(after).queue(text):
+    spec = options.told(spec)
+    after, messages = _checked_after(options.after), options.messages
+    text = None if prompt is None and messages is not None else checked_prompt(prompt)
+    if after is not None and messages is not None:
+        raise UsageError("give after= or messages=, not both: a run goes on from one history")
+    if after is not None and text and options.pending == "queue" and session_of(after).queue(text):
         return after, lambda: None
     if after is not None and options.pending == "reject":
         session_of(after).dismiss()
-    messages = [*_history(after), user(text)]
+    history = _history(after) if messages is None else messages
+    begun = beginning(spec, history, text, options.pending)
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if blocking else host.loop(attended=attended)
@@ -91,7 +145,7 @@ def _prepared(
 
     def begin() -> None:
         host.started(run, on_rerun=options.on_rerun)
-        session.start(messages, after=after.id if after is not None else None)
+        session.start(begun, after=after.id if after is not None else None)
         if attended and options.show:
             host.show(run)
 
@@ -100,13 +154,19 @@ def _prepared(
 
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+    if journal.state.flow != (spec.model is None):
+        kind = "flow" if journal.state.flow else "agent"
+        raise UsageError(
+            f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}: open it with that "
+            f"as agent=, not with {spec.agent!r}"
+        )
     for call in journal.state.calls.values():
         if call.status == "ready" and call.resumed is not None and call.name not in spec.tools:
             raise ToolError(
                 f"{spec.agent!r} has no tool {call.name!r}, which an answer of this run restarts: "
                 "add it to the agent and open the run again"
             )
-    host = current_host()
+    spec, host = options.told(spec), current_host()
     attended = host.attended() if options.attended is None else options.attended
     place = Place(host, attended, host.loop(attended=attended))
     session = Session(spec, journal, place, answers=options.answers)
@@ -139,11 +199,24 @@ def checked_prompt(prompt: Any) -> str:
     return prompt
 
 
+def _checked_after(after: Any) -> Run | None:
+    """A run that a prompt may go on with, or None.
+
+    Raises:
+        UsageError: it is something else, or a flow's run.
+    """
+    if after is None:
+        return None
+    if not isinstance(after, Run):
+        raise UsageError(f"after= takes a run, not {after!r:.80}")
+    if session_of(after).spec.model is None:
+        raise UsageError(f"{after!r} is a flow's, and a flow has no conversation to go on with")
+    return after
+
+
 def _history(after: Run | None) -> tuple[Message, ...]:
     if after is None:
         return ()
-    if not isinstance(after, Run):
-        raise UsageError(f"after= takes a run, not {after!r:.80}")
     if after.interrupts:
         raise UnansweredInterrupts(
             f"{after!r} still asks: {', '.join(i.tool_name for i in after.interrupts)}; "

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nbagent.core.base.events import (
+    BodyCalled,
     Interrupted,
     MessageQueued,
     ModelResponded,
@@ -29,6 +30,7 @@ from nbagent.core.base.interrupts import (
     Restart,
     Resumed,
 )
+from nbagent.core.base.memory import with_memory
 from nbagent.core.base.messages import Json, Part, canonical, dumps, freeze, load, message, user
 from nbagent.core.base.model import Usage
 
@@ -38,6 +40,7 @@ from .state import (
     Answered,
     Calls,
     CallState,
+    CallStatus,
     RunEnd,
     RunState,
     asked_or,
@@ -96,6 +99,8 @@ def resolved(call: CallState, event: Resolved) -> CallState:
     if event.id in call.asked:
         return _told(call, event)
     match event.resolution:
+        case Respond(error=str() as error):
+            return answered(call, error, error=True)
         case Respond(output=output):
             return answered(call, output)
         case Reject(reason=reason):
@@ -150,9 +155,10 @@ def answered(call: CallState, output: Json, *, error: bool = False) -> CallState
     if call.replaced and call.attempt:
         told = output if isinstance(output, str) else dumps(output)
         output = f"{edit_note(call.input)}\n{told}"
-    part: Part = {"type": "tool_result", "id": call.id, "name": call.name, "output": output}
-    if error:
-        part["error"] = True
+    part = call.result_part(output, error=error)
+    ran = call.ran
+    if _kept(call, ran) is not call.proposed:
+        part["input"] = ran
     if call.record:
         part["nbagent"] = list(call.record)
     return evolve(
@@ -213,20 +219,29 @@ def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
         folded = _inside(state, event, depth)
     else:
         folded = _FOLDS[type(event)](state, event)
+    if depth == 0 and isinstance(event, Resolved):
+        folded = _remembering(folded, event)
     active = folded.active + (passed if state.position else 0.0)
     return stamped(folded, event.at, active)
+
+
+def _remembering(state: RunState, answer: Resolved) -> RunState:
+    """The outermost run, with what a person said of it and of all that runs inside."""
+    new = answer.for_this_run
+    return state if new is None else evolve(state, remembered=with_memory(state.remembered, new))
 
 
 def _inside(state: RunState, event: StoredEvent, depth: int) -> RunState:
     """Fold an event of the run inside a call."""
     call = state.calls[event.scope[depth]]
-    child = apply(call.child or RunState(), event, depth + 1)
+    child = apply(call.child or RunState(agent=call.name), event, depth + 1)
     changes: dict[str, Any] = {}
     if isinstance(event, ModelResponded):
         changes["usage"] = state.usage + _usage(event)
     if isinstance(event, Resolved):
         changes["settled"] = {**state.settled, event.id: event}
-    return _with_call(state, asked_or(evolve(call, child=child), event.at), **changes)
+    busy: CallStatus = "running" if child.of_body and call.status == "running" else "ready"
+    return _with_call(state, asked_or(evolve(call, child=child), event.at, busy=busy), **changes)
 
 
 def _usage(event: ModelResponded) -> Usage:
@@ -240,6 +255,7 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
         limit=event.max_turns,
         position=state.position + 1,
         agent=event.agent,
+        flow=event.flow,
     )
 
 
@@ -255,8 +271,14 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
         part = {"type": "tool_call", "id": call.id, "name": call.name, "input": frozen}
         if call.raw is not None:
             part["raw"] = call.raw
+        if call.server_id is not None:
+            part["server_id"] = call.server_id
         parts.append(part)
-        calls.append(CallState(call.id, call.name, frozen, frozen, call.raw, final=call.final))
+        calls.append(
+            CallState(
+                call.id, call.name, frozen, frozen, call.raw, call.server_id, final=call.final
+            )
+        )
     said = (*state.messages, message("assistant", *parts))
     told = {} if calls else _queue_sent(state)
     return evolve(
@@ -286,9 +308,17 @@ def _tool_started(state: RunState, event: ToolStarted) -> RunState:
     return _with_call(state, started(state.calls[event.call_id], event))
 
 
+def _body_called(state: RunState, event: BodyCalled) -> RunState:
+    """A body started something; its answer is for the body, whole."""
+    input_ = freeze(event.input)
+    call = CallState(event.call_id, event.name, input_, input_, final=True)
+    return evolve(state, position=state.position + 1, calls=state.calls.with_new(call))
+
+
 def _step_finished(state: RunState, event: StepFinished) -> RunState:
     call = state.calls[event.call_id]
-    return _with_call(state, evolve(call, steps={**call.steps, event.name: event.value}))
+    done = {} if event.error is not None else {event.name: event.value}
+    return _with_call(state, evolve(call, steps={**call.steps, **done}))
 
 
 def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
@@ -340,6 +370,7 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
     RunStarted: _run_started,
     ModelResponded: _model_responded,
     ToolStarted: _tool_started,
+    BodyCalled: _body_called,
     StepFinished: _step_finished,
     ToolFinished: _tool_finished,
     Interrupted: _interrupted,
@@ -353,9 +384,11 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
 
 
 def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
+    of_body, position = state.of_body, state.position + 1
+    if of_body and call.status == "done":  # a body that is run again gets what came of it
+        call = evolve(call, child=state.calls[call.id].child)
     calls = state.calls.with_call(call)
-    position = state.position + 1
-    if calls.left:
+    if calls.left or of_body:
         return evolve(state, position=position, calls=calls, **changes)
     results = [c.result for c in calls.values() if c.result is not None]
     told = _queue_sent(state)

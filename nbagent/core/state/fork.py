@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from nbagent.core.base.errors import NotPending, UsageError
 from nbagent.core.base.events import (
+    BodyCalled,
     Interrupted,
     ModelResponded,
     Resolved,
@@ -14,36 +15,42 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
     RunRetried,
+    RunStarted,
     StoredEvent,
 )
 from nbagent.core.base.interrupts import new_token, token_digest
+from nbagent.core.base.messages import load
 from nbagent.core.base.process import this_process
 
 from .fold import apply
-from .state import RunState, running_calls
+from .pause_record import paused_messages, restore
+from .state import Calls, CallState, RunState, evolve, running_calls
 
 Path: TypeAlias = tuple[str, ...]
 """Call ids from the outermost run down to a call."""
 
 
 def forked(
-    events: Sequence[StoredEvent], at: str | None, new_id: Callable[[], str], now: float
+    events: Sequence[StoredEvent],
+    at: str | StoredEvent | None,
+    new_id: Callable[[], str],
+    now: float,
 ) -> list[StoredEvent]:
-    """The events up to a question, or all of them, with new ids for what is still asked.
+    """The events up to a question, a turn's end, or all of them, with new ids for what is still asked.
 
     An answer with which a body is about to run is the original's, which runs it: the fork asks again.
     With ``at``, what other calls did before the next turn is kept too: it was done, and a fork must
-    not do it again.
+    not do it again. So an event that asks nothing stands for its turn, with all that its calls did.
 
     Args:
         events: a whole journal.
-        at: the interrupt at which the fork stands; None for the end.
+        at: the interrupt at which the fork stands, or an event; None for the end.
         new_id: makes random ids.
         now: when it is forked, in Unix seconds.
 
     Raises:
         NotPending: no event asked ``at``.
-        UsageError: a call was started whose end is not known.
+        UsageError: a call was started whose end is not known, or ``at`` is no event of this journal.
     """
     kept = list(events) if at is None else _until(events, at)
     if kept and isinstance(kept[-1], RunCompleted | RunCancelled):
@@ -52,18 +59,49 @@ def forked(
         kept.append(RunRetried(at=now, by="fork", owner=this_process()))
     kept = _without_taken(kept, _known(kept))
     answered = {event.id for event in kept if isinstance(event, Resolved)}
-    return [
-        _asked_anew(event, new_id())
-        if isinstance(event, Interrupted) and event.id not in answered
-        else event
-        for event in kept
-    ]
+
+    def anew(event: Interrupted) -> Interrupted:
+        return event if event.id in answered else _asked_anew(event, new_id())
+
+    return [_with_questions(event, anew) for event in kept]
+
+
+Anew: TypeAlias = Callable[[Interrupted], Interrupted]
+"""Makes of a question that of a fork; one that has its answer stays as it is."""
 
 
 def _asked_anew(event: Interrupted, new_id: str) -> Interrupted:
     """The question of a fork: the token that answers the original does not answer this one."""
     external = None if event.external is None else token_digest(new_token())
     return event.model_copy(update={"id": new_id, "external": external})
+
+
+def _with_questions(event: StoredEvent, anew: Anew) -> StoredEvent:
+    """The event with the questions of a fork, those of the history that it begins with included."""
+    if isinstance(event, Interrupted):
+        return anew(event)
+    if isinstance(event, RunStarted):
+        begun = restore(load(event.messages))
+        if begun.asks:
+            messages = list(paused_messages(_state_anew(begun, anew)))
+            return event.model_copy(update={"messages": messages})
+    return event
+
+
+def _state_anew(state: RunState, anew: Anew) -> RunState:
+    calls = Calls(_call_anew(call, anew) for call in state.calls.values())
+    return evolve(state, calls=calls, budget=None if state.budget is None else anew(state.budget))
+
+
+def _call_anew(call: CallState, anew: Anew) -> CallState:
+    asked = [anew(event) for event in call.asked.values()]
+    return evolve(
+        call,
+        asked={event.id: event for event in asked},
+        lost=None if call.lost is None else anew(call.lost),
+        pause=anew(call.pause) if call.is_paused and call.pause is not None else call.pause,
+        child=None if call.child is None else _state_anew(call.child, anew),
+    )
 
 
 def _without_taken(events: list[StoredEvent], state: RunState) -> list[StoredEvent]:
@@ -105,14 +143,42 @@ def _known(events: Sequence[StoredEvent]) -> RunState:
     return state
 
 
-def _until(events: Sequence[StoredEvent], at: str) -> list[StoredEvent]:
-    """What happened up to the question, and what happened then that does not depend on its answer."""
+def _until(events: Sequence[StoredEvent], at: str | StoredEvent) -> list[StoredEvent]:
+    """What happened up to there, and what happened then that does not depend on what came next."""
+    if isinstance(at, Interrupted):
+        at = at.id
+    index, path = _question(events, at) if isinstance(at, str) else _turn_end(events, at)
+    after = _Independent(path)
+    return [*events[: index + 1], *(e for e in events[index + 1 :] if after.keeps(e))]
+
+
+def _question(events: Sequence[StoredEvent], interrupt_id: str) -> tuple[int, Path]:
+    """Where a question was asked: the event's place, and the path to the call."""
     for index, event in enumerate(events):
-        if isinstance(event, Interrupted) and event.id == at:
-            after = _Independent((*event.scope, event.call_id))
-            rest = [later for later in events[index + 1 :] if after.keeps(later)]
-            return [*events[: index + 1], *rest]
-    raise NotPending(f"this run has no interrupt {at!r} to fork at")
+        asked = [event] if isinstance(event, Interrupted) else []
+        if isinstance(event, RunStarted):
+            asked = restore(load(event.messages)).pending
+        for each in asked:
+            if each.id == interrupt_id:
+                return index, (*each.scope, each.call_id)
+    raise NotPending(f"this run has no interrupt {interrupt_id!r} to fork at")
+
+
+def _turn_end(events: Sequence[StoredEvent], at: StoredEvent) -> tuple[int, Path]:
+    """Where the turn of an event ends: the place of what was last done in it, and the path to its run."""
+    place = next((n for n, event in enumerate(events) if event is at or event == at), None)
+    if place is None:
+        raise UsageError(
+            f"this run has no such event to fork at: {at.type!r} at {at.at}; take one of run.journal"
+        )
+    scope = at.scope
+    for index in range(place + 1, len(events)):
+        event = events[index]
+        ends = isinstance(event, ModelResponded | RunCompleted | RunCancelled)
+        is_around = len(event.scope) <= len(scope) and _is_under(scope, event.scope)
+        if ends and is_around:
+            return index - 1, scope
+    return len(events) - 1, scope
 
 
 class _Independent:
@@ -134,6 +200,9 @@ class _Independent:
             return False
         if isinstance(event, RunRetried):
             return True
+        if isinstance(event, BodyCalled) and _is_under(self._path, scope):
+            self._over.append((*scope, event.call_id))  # a body that is run again starts it anew
+            return False
         call_id = getattr(event, "call_id", "")
         if call_id:
             where = (*scope, call_id)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-from nbagent.core.base.messages import Json, dumps, text_of
+from nbagent.core.base.messages import Json, dumps, results_of, text_of
 
-from .state import CallState, RunState
+from .state import Calls, CallState, RunState
 
 
 class _Bare:
@@ -73,11 +73,17 @@ class Finish(NamedTuple):
     by_tool: bool = False
 
 
+class Fail(NamedTuple):
+    """The one call of a flow came to nothing, and there is no model to tell."""
+
+    reason: str
+
+
 class Done(_Bare):
     """The run has ended."""
 
 
-Step: TypeAlias = CallModel | RunCalls | Wait | LimitReached | Finish | Done
+Step: TypeAlias = CallModel | RunCalls | Wait | LimitReached | Finish | Fail | Done
 
 
 def next_step(state: RunState) -> Step:
@@ -87,20 +93,29 @@ def next_step(state: RunState) -> Step:
     if state.budget is not None:
         return Wait()
     if state.calls:
-        if not state.calls.ready:
-            return Wait()
-        if not any(map(_can_go_on, state.calls.waiting_to_run())):
-            return Wait()
-        return RunCalls(c.id for c in state.calls.waiting_to_run() if _can_go_on(c))
+        return _among_calls(state.calls)
     if state.final is not None:
-        output = state.final["output"]
-        return Finish(output if isinstance(output, str) else dumps(output), output, by_tool=True)
+        return _finish(state.final["output"])
     last = state.messages[-1]
     if last["role"] == "assistant":
         return Finish(text_of(last))
+    if state.flow:
+        return Fail(str(results_of(last)[0]["output"]))
     return CallModel() if state.turns < state.limit else LimitReached()
+
+
+def _among_calls(calls: Calls) -> RunCalls | Wait:
+    if not calls.ready or not any(map(_can_go_on, calls.waiting_to_run())):
+        return Wait()
+    return RunCalls(c.id for c in calls.waiting_to_run() if _can_go_on(c))
+
+
+def _finish(output: Json) -> Finish:
+    text = "" if output is None else output if isinstance(output, str) else dumps(output)
+    return Finish(text, output, by_tool=True)
 
 
 def _can_go_on(call: CallState) -> bool:
     """Whether a driver can do something for a call that is ready; not where all in it runs already."""
-    return call.child is None or not isinstance(next_step(call.child), Wait)
+    child = call.child
+    return child is None or child.of_body or not isinstance(next_step(child), Wait)

@@ -6,18 +6,19 @@ Each call of the turn carries the record of where it stands, under its part's ``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Annotated, Any, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import MessagesError, StoreError
-from nbagent.core.base.events import Input, Interrupted, RunFailed
+from nbagent.core.base.events import Input, Interrupted, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import Resumed
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Message, Part, calls_of, canonical, load, message
 from nbagent.core.base.model import Usage
 
-from .state import Answered, Calls, CallState, CallStatus, RunState, evolve
+from .state import Answered, Calls, CallState, CallStatus, RunEnd, RunState, evolve
 
 
 class _Record(BaseModel):
@@ -39,21 +40,27 @@ class _Record(BaseModel):
 def _json(value: Any) -> Any:
     if isinstance(value, _Record):
         return value.dumped()
+    if isinstance(value, RunCompleted | RunFailed | RunCancelled):
+        return value.model_dump(mode="json", exclude_none=True)
     if isinstance(value, Interrupted):
         return {**value.model_dump(mode="json", exclude_defaults=True), "input": value.input}
+    if isinstance(value, Remembered):
+        return {name: field for name, field in vars(value).items() if field is not None}
     if isinstance(value, Resumed):
         return {"data": value.data}
     return [_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 class RunRecord(_Record):
-    """What belongs to the run and not to a call: what it has used, and what is still to be sent."""
+    """What belongs to the run and not to a call: what it used, what is to be sent, what is always allowed."""
 
     usage: tuple[int, int, float | None] = (0, 0, None)
     """Tokens in, tokens out, and cost."""
     seconds: float = 0.0
     granted: dict[str, int | float] = EMPTY
     queued: tuple[str, ...] = ()
+    remembered: tuple[Remembered, ...] = ()
+    """It stands for a review, as an approval does, and never for what is denied."""
 
     @classmethod
     def of(cls, state: RunState) -> RunRecord | None:
@@ -64,6 +71,7 @@ class RunRecord(_Record):
             seconds=state.active,
             granted=state.granted,
             queued=state.queued,
+            remembered=state.remembered,
         )
         return made if made.dumped() else None
 
@@ -77,6 +85,7 @@ def _put_on(state: RunState, run: RunRecord | None) -> RunState:
         active=amount(run.seconds) or 0.0,
         granted={name: more for name, more in run.granted.items() if amount(more)},
         queued=run.queued,
+        remembered=run.remembered,
     )
 
 
@@ -89,22 +98,32 @@ class ChildRecord(_Record):
     budget: Interrupted | None = None
     run: RunRecord | None = None
     """Told here where no call is open; else the first open call tells it."""
+    of_body: bool = False
+    """Whether a body started it: its one message has what was started, and no model said it."""
+    end: Annotated[RunEnd, Field(discriminator="type")] | None = None
+    """How it ended, where a body started it and may ask for it again."""
 
     @classmethod
-    def of(cls, child: RunState, *, stopped: bool) -> ChildRecord:
-        """The record of a run inside; ``stopped`` as in ``paused_messages``."""
+    def of(cls, child: RunState, *, stopped: bool, kept: bool = False) -> ChildRecord:
+        """The record of a run inside; ``stopped`` as in ``paused_messages``, ``kept`` with its end."""
         return cls.model_construct(
             agent=child.agent,
             limit=child.limit,
             messages=list(paused_messages(child, stopped=stopped)),
             budget=child.budget,
             run=None if child.calls else RunRecord.of(child),
+            of_body=child.of_body,
+            end=child.outcome if kept else None,
         )
 
     def state(self, scope: tuple[str, ...]) -> RunState:
         """The state that it stands for; ``scope`` leads to the run inside."""
         child = _put_on(_restored(load(self.messages), scope), self.run)
-        return evolve(child, agent=self.agent, limit=self.limit, budget=self.budget)
+        if self.of_body:
+            child = evolve(child, messages=(), turns=0, used_ids=())
+        return evolve(
+            child, agent=self.agent, limit=self.limit, budget=self.budget, outcome=self.end
+        )
 
 
 class AnsweredRecord(_Record):
@@ -142,8 +161,13 @@ class CallRecord(_Record):
     def of(cls, call: CallState, *, stopped: bool) -> CallRecord:
         """The record of a call; ``stopped`` as in ``paused_messages``."""
         if call.result is not None:
+            child = call.child
             return cls.model_construct(
-                status="done", result=call.result, final=call.final, answer=call.answer
+                status="done",
+                result=call.result,
+                final=call.final,
+                answer=call.answer,
+                child=None if child is None else ChildRecord.of(child, stopped=stopped, kept=True),
             )
         cleared, begun = call.cleared, call.attempt > 0
         if begun and cleared is not None and canonical(cleared) == canonical(call.input):
@@ -225,6 +249,7 @@ class CallRecord(_Record):
             proposed=part["input"],
             input=input_,
             raw=part.get("raw"),
+            server_id=part.get("server_id"),
             status=self.status,
             attempt=self.attempt,
             pause=self.pause,
@@ -258,12 +283,18 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
     run = RunRecord.of(state)
     if run is not None:
         records[next(iter(records))]["run"] = run.dumped()
+    if state.of_body:
+        return (message("assistant", *(_part_of(c) | {"nbagent": records[c.id]} for c in calls)),)
     last = state.messages[-1]
     parts = [
         {**part, "nbagent": records[part["id"]]} if part["type"] == "tool_call" else part
         for part in last["content"]
     ]
     return (*state.messages[:-1], message("assistant", *parts))
+
+
+def _part_of(call: CallState) -> Part:
+    return {"type": "tool_call", "id": call.id, "name": call.name, "input": call.proposed}
 
 
 def closed_messages(state: RunState) -> tuple[Message, ...]:
@@ -284,13 +315,7 @@ def _left_open(call: CallState) -> Part:
         told = "The run ended while this call waited for a person: it was begun, and not finished."
     else:
         told = "The run ended before this call was run."
-    return {
-        "type": "tool_result",
-        "id": call.id,
-        "name": call.name,
-        "output": told,
-        "error": True,
-    }
+    return call.result_part(told, error=True)
 
 
 def restore(messages: Sequence[Message]) -> RunState:

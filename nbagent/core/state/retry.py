@@ -10,7 +10,12 @@ from .state import Calls, CallState, RunState, asked_or, evolve, running_calls
 
 
 def ready_again(call: CallState, at: float) -> CallState:
-    """The run is retried: a body that failed is run again."""
+    """The run is retried: a body that failed is run again, and so is a run that it started."""
+    child = call.child
+    if call.status == "done" and not (child is not None and isinstance(child.outcome, RunFailed)):
+        return call
+    if call.status == "done":
+        call = evolve(call, status="ready", result=None, answer=None)
     if call.status == "running":
         call = evolve(call, status="ready")
     if call.child is not None:
@@ -21,8 +26,6 @@ def ready_again(call: CallState, at: float) -> CallState:
             child, calls=inner, **({"outcome": None, "refused": False} if failed else {})
         )
         call = asked_or(evolve(call, child=child), at)
-    if call.status == "done":
-        return call
     asked = {i: _more_time(e, at) for i, e in call.asked.items()}
     pause = call.pause if call.pause is None else _more_time(call.pause, at)
     return evolve(call, asked=asked, pause=pause)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, text_of
 from nbagent.core.base.model import Usage
 
@@ -40,6 +41,8 @@ class CallState:
     input: dict[str, Any]
     """What a body gets: ``proposed``, or what a person made of it."""
     raw: str | None = None
+    server_id: str | None = None
+    """The model's own id, where that is not ``id``."""
     status: CallStatus = "ready"
     attempt: int = 0
     """How many bodies were started."""
@@ -68,7 +71,7 @@ class CallState:
     steps: dict[str, Any] = field(default_factory=_nothing)
     """Values of ``ctx.step`` by name."""
     child: RunState | None = None
-    """The run inside, where the tool is an agent."""
+    """The run inside, where the tool is an agent; or what its body started, as the calls of a run."""
     final: bool = False
     """Whether the tool's answer ends the run."""
     record: tuple[dict[str, Any], ...] = ()
@@ -76,6 +79,15 @@ class CallState:
     result: Part | None = None
     answer: Json = None
     """The result without a note of changed input, where it ends the run."""
+
+    def result_part(self, output: Json, *, error: bool = False) -> Part:
+        """The part of a message that answers it."""
+        part: Part = {"type": "tool_result", "id": self.id, "name": self.name, "output": output}
+        if self.server_id is not None:
+            part["server_id"] = self.server_id
+        if error:
+            part["error"] = True
+        return part
 
     @property
     def is_paused(self) -> bool:
@@ -126,6 +138,11 @@ class CallState:
         own = [self.pause] if self.is_paused and self.pause is not None else []
         own += [self.lost] if self.lost is not None else []
         return [*self.asked.values(), *own]
+
+    @property
+    def ran(self) -> dict[str, Any]:
+        """What its body got; where none was started, what it would get."""
+        return self.input if self.cleared is None or not self.attempt else self.cleared
 
     @property
     def replaced(self) -> bool:
@@ -179,6 +196,10 @@ class Calls(Mapping[str, CallState]):
     def place(self, call_id: str) -> int:
         """Which one it is in its turn, counted from 0."""
         return self.places[call_id]
+
+    def with_new(self, call: CallState) -> Calls:
+        """These calls and one more."""
+        return Calls([*self.values(), call])
 
     def with_call(self, call: CallState) -> Calls:
         """These calls with one of them in the place of what it was."""
@@ -235,6 +256,8 @@ class RunState:
     """Whether a person said not to go on past the limit."""
     settled: dict[str, Resolved] = field(default_factory=_nothing)
     """Answers by interrupt id."""
+    remembered: tuple[Remembered, ...] = ()
+    """Approvals that a person said to remember in this run; the outermost has those of all inside."""
     finish_reason: str = "stop"
     """Why the last model response ended."""
     usage: Usage = field(default_factory=Usage)
@@ -244,6 +267,13 @@ class RunState:
     final: Part | None = None
     """The answer of the tool that ends the run, as ``{"output": …}``."""
     outcome: RunEnd | None = None
+    flow: bool = False
+    """Whether it has no model, so that its one call is all of it."""
+
+    @property
+    def of_body(self) -> bool:
+        """Whether its calls are what a body started, in that order: there is no model, and no history."""
+        return not self.messages and bool(self.calls)
 
     @property
     def asks(self) -> bool:
@@ -269,6 +299,11 @@ class RunState:
         return [] if self.outcome else self.pending
 
     @property
+    def why_finished(self) -> str:
+        """Why there is an answer: ``stop``, or what the model said of its last response."""
+        return "stop" if self.final is not None else self.finish_reason
+
+    @property
     def text(self) -> str:
         """The text of the last model message."""
         for item in reversed(self.messages):
@@ -282,8 +317,20 @@ def running_calls(state: RunState) -> list[CallState]:
     found = []
     for call in state.calls.values():
         found += [call] if call.status == "running" else []
-        found += running_calls(call.child) if call.child is not None else []
+        is_open = call.child is not None and call.status != "done"
+        found += running_calls(call.child) if call.child is not None and is_open else []
     return found
+
+
+def waits_in_body(state: RunState) -> bool:
+    """Whether a body may wait at its line: for an answer, or for a run that it started."""
+    for call in state.calls.values():
+        if call.status == "done":
+            continue
+        child = call.child
+        if call.asked or (child is not None and (child.of_body or waits_in_body(child))):
+            return True
+    return False
 
 
 def status_of(state: RunState) -> Status:
@@ -309,10 +356,15 @@ def asked_or(call: CallState, at: float, *, busy: CallStatus = "ready") -> CallS
     return evolve(call, status=busy, waits_since=None, waited=call.waited + waited)
 
 
+def _awaits_runs(call: CallState) -> bool:
+    """Whether the body has started runs that have not ended."""
+    return call.child is not None and call.child.of_body and call.child.calls.left > 0
+
+
 def _is_busy(state: RunState) -> bool:
     """Whether calls go on; past a budget that is used up, only bodies that run already do."""
     if state.budget is not None:
-        return bool(running_calls(state))
+        return any(not _awaits_runs(call) for call in running_calls(state))
     return state.calls.ready + state.calls.running > 0
 
 

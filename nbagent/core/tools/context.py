@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, overload
 
 from pydantic import TypeAdapter
 
+from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
+from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Ask, Choose, Confirm
 from nbagent.core.base.secrets import SecretSchema
 
+from .json_schema import adapter_of, usable
 from .output import CallOutput
 
 T = TypeVar("T")
@@ -57,6 +60,12 @@ class Asker(Protocol):
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """The value of a step, done once."""
 
+    async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """What a tool gives that the body calls."""
+
+    def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """``call`` in a thread."""
+
     def ask_sync(self, inquiry: Inquiry) -> Any:
         """``ask`` in a thread."""
 
@@ -76,6 +85,7 @@ class ToolContext:
         output: CallOutput,
         carried: Carried,
         asker: Asker,
+        context: Any = None,
     ) -> None:
         self.call_id = call_id
         self.tool_name = tool_name
@@ -87,11 +97,14 @@ class ToolContext:
         """What a person's approval of this call carries, where a rule or ``approval=`` asked for one."""
         self.original_input: Json = carried.original_input
         self.state: Json = carried.state
+        self.context = context
+        """What the run was given as ``context=``; None where it was opened without."""
         self._output = output
         self._asker = asker
         self._asked = 0
         self._token: str | None = None
 
+    @tells("ctx.interrupt")
     def interrupt(
         self,
         metadata: Any = None,
@@ -145,11 +158,12 @@ class ToolContext:
         self,
         metadata: Any,
         *,
-        reply: None = None,
+        reply: Mapping[str, Any] | None = None,
         value: Any = None,
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Coroutine[Any, Any, Any]: ...
+    @tells("ctx.ask")
     def ask(
         self,
         metadata: Any,
@@ -168,7 +182,7 @@ class ToolContext:
 
         Args:
             metadata: a text, ``Ask``, ``Choose``, ``Confirm``, or any metadata of your own.
-            reply: the type of the answer; taken from the metadata where that knows it.
+            reply: the type of the answer, or its JSON Schema; taken from the metadata where that knows it.
             value: what the form shows to begin with.
             expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
             on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
@@ -200,11 +214,12 @@ class ToolContext:
         self,
         metadata: Any,
         *,
-        reply: None = None,
+        reply: Mapping[str, Any] | None = None,
         value: Any = None,
         expires_in: float | timedelta | None = None,
         on_expire: Any = "reject",
     ) -> Any: ...
+    @tells("ctx.ask_sync")
     def ask_sync(
         self,
         metadata: Any,
@@ -233,6 +248,23 @@ class ToolContext:
         """``step`` for sync tools."""
         return self._asker.step_sync(name, work)
 
+    def call(self, tool: Any, /, **input: Any) -> Coroutine[Any, Any, Any]:  # noqa: A002
+        """Call a tool (or a plain function) as a model would, and get what it returns.
+
+        It is a call inside this one: the rules and the middleware of this run judge it, what it asks stands
+        on the outermost run, it has a row below this call's, and a body that is run again gets its result at once.
+
+        Raises:
+            Rejected: a person refused it.
+            ToolFailed: it failed, or a rule refuses it.
+            ToolError: the input does not fit.
+        """
+        return self._asker.promised("ctx.call", lambda: self._asker.call(tool, input))
+
+    def call_sync(self, tool: Any, /, **input: Any) -> Any:  # noqa: A002
+        """``call`` for sync tools: waits in the tool's own thread."""
+        return self._asker.call_sync(tool, input)
+
     def progress(self, fraction: float | None = None, text: str = "") -> None:
         """Show how far the tool is: ``fraction`` from 0 to 1, or None where that is not known."""
         self._output.progress(fraction, text)
@@ -254,7 +286,8 @@ class ToolContext:
         self._asked += 1
         if isinstance(metadata, str):
             metadata = Ask(message=metadata)
-        adapter = TypeAdapter(_reply_type(metadata) if reply is None else reply)
+        wanted = _reply_type(metadata) if reply is None else usable(reply, "reply=", Misuse)
+        adapter = adapter_of(wanted)
         schema = adapter.json_schema(schema_generator=SecretSchema)
         return Inquiry(number, metadata, adapter, schema, value, expiry)
 

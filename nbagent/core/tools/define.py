@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, overload
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 
 from nbagent.core.base.errors import ToolError
+from nbagent.core.base.keywords import caller, tells
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
-from .policy import Approval, is_plain_function
+from .json_schema import adapter_of, input_model, usable
+from .policy import Approval, condition_misfit
 from .signature import Signature, signature_of
 from .tool import Tool, ToolOptions
 from .values import MAX_OUTPUT
@@ -48,7 +49,9 @@ class ToolMaker:
         idempotent: bool = False,
         preview: Callable[[Any], Any] | None = None,
         max_output: int | None = MAX_OUTPUT,
+        schema: Mapping[str, Any] | None = None,
     ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+    @tells("nb.tool")
     def __call__(  # noqa: PLR0913 - keyword-only, one for each documented option
         self,
         fn: Callable[P, R] | None = None,
@@ -63,6 +66,7 @@ class ToolMaker:
         idempotent: bool = False,
         preview: Callable[[Any], Any] | None = None,
         max_output: int | None = MAX_OUTPUT,
+        schema: Mapping[str, Any] | None = None,
     ) -> Any:
         """Make a function a tool.
 
@@ -73,7 +77,7 @@ class ToolMaker:
             fn: the function; its parameters are the input, its docstring tells the model what it does.
             name: what the model calls it; the function's name by default.
             description: instead of the docstring.
-            approval: whether a person is asked before it runs: True, or a predicate on the typed input
+            approval: whether a person is asked before it runs: True, or a condition as in ``nb.allow``
                 (one that raises asks). Rules of the agent's policy come first.
             editable: whether the form of that question may change the input: True, or names of inputs.
             final: whether the tool's answer ends the run.
@@ -85,17 +89,17 @@ class ToolMaker:
                 approves.
             max_output: characters that the model is told of a result, of which a longer one keeps its
                 beginning and its end; None is no limit. The whole is ``run.calls[name][-1].value``.
+            schema: a JSON Schema of the input, instead of the function's parameters: it takes ``**arguments``,
+                or one parameter for the whole document, and gets plain JSON that fits.
 
         Raises:
             ToolError: the function's signature cannot be a tool, or the agent has one of its name.
         """
-        scope = sys._getframe(1).f_locals  # noqa: SLF001 - types of the defining scope
+        scope = caller().f_locals  # types of the defining scope
 
-        if not (isinstance(approval, bool) or is_plain_function(approval)):
-            raise ToolError(
-                "approval is True, False or a predicate on the input, a plain function and not "
-                f"async; this is {approval!r:.80}"
-            )
+        misfit = None if isinstance(approval, bool) else condition_misfit(approval)
+        if misfit is not None:
+            raise ToolError(f"approval= is True or False, or {misfit}")
         if isinstance(editable, str):
             raise ToolError(
                 f"editable is True, False or a list of input names, not {editable!r:.80}"
@@ -117,7 +121,14 @@ class ToolMaker:
         )
 
         def make(function: Callable[P, R]) -> Tool[P, R]:
-            made = _made(function, scope, name=name, description=description, options=options)
+            made = _made(
+                function,
+                scope,
+                name=name,
+                description=description,
+                options=options,
+                schema=usable(schema, "schema=", ToolError, as_input=True),
+            )
             if self._add is not None:
                 self._add(made)
             return made
@@ -135,6 +146,7 @@ def _made(
     name: str | None = None,
     description: str | None = None,
     options: ToolOptions,
+    schema: Any = None,
 ) -> Tool[P, R]:
     is_function = inspect.isroutine(function)
     if not is_function:
@@ -147,7 +159,7 @@ def _made(
         function,
         name=name or function.__name__,
         description=description if description is not None else inspect.getdoc(function) or "",
-        signature=signature_of(function, local_names),
+        signature=signature_of(function, local_names, schema),
         options=options,
     )
     known = list(made.input_schema.get("properties", {}))  # what no JSON can fill is refused here
@@ -171,7 +183,7 @@ def interrupt_tool(
     name: str,
     *,
     description: str = "",
-    input: type[BaseModel] | None = None,
+    input: type[BaseModel] | Mapping[str, Any] | None = None,
     output: type[T],
     metadata: Any = None,
     final: bool = False,
@@ -181,16 +193,17 @@ def interrupt_tool(
     name: str,
     *,
     description: str = "",
-    input: type[BaseModel] | None = None,
+    input: type[BaseModel] | Mapping[str, Any] | None = None,
     output: Any = inspect.Signature.empty,
     metadata: Any = None,
     final: bool = False,
 ) -> Tool[..., Any]: ...
+@tells("nb.interrupt_tool")
 def interrupt_tool(
     name: str,
     *,
     description: str = "",
-    input: type[BaseModel] | None = None,  # noqa: A002 - the systems this follows say input
+    input: type[BaseModel] | Mapping[str, Any] | None = None,  # noqa: A002 - the systems this follows say input
     output: Any = inspect.Signature.empty,
     metadata: Any = None,
     final: bool = False,
@@ -200,23 +213,29 @@ def interrupt_tool(
     Args:
         name: what the model calls it.
         description: what the model is told it does.
-        input: pydantic model of the input; it is shown to the person.
-        output: type of an answer; anything by default.
+        input: pydantic model, or JSON Schema, of the input; it is shown to the person.
+        output: type, or JSON Schema, of an answer; anything by default.
         metadata: what the question says: a value, or a (maybe async) function of the typed input.
             By default the input itself.
         final: whether the answer ends the run.
 
     Raises:
-        ToolError: an answer would hold a secret.
+        ToolError: an answer would hold a secret, or a schema cannot be used.
     """
+    taken = usable(input, "input=", ToolError, as_input=True)
+    output = usable(output, "output=", ToolError)
+    if isinstance(taken, dict):
+        taken = input_model(taken, name)
+    if taken is not None and not (isinstance(taken, type) and issubclass(taken, BaseModel)):
+        raise ToolError(f"input= is a pydantic model or a JSON Schema, not {taken!r:.80}")
     made: Tool[..., Any] = Tool(
         None,
         name=name,
         description=description,
-        signature=Signature({}, whole=input or AnyInput, output=output),
+        signature=Signature({}, whole=taken or AnyInput, output=output),
         options=ToolOptions(metadata=metadata, final=final),
     )
-    made.module = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - as a function's
+    made.module = caller().f_globals.get("__name__")  # as a function's
     if holds_secret(_schema_of(output)):
         raise ToolError(
             f"the answer of {name!r} would hold a secret, and the model is told the answer; ask with "
@@ -230,7 +249,7 @@ def _schema_of(output: Any) -> Any:
     if output is inspect.Signature.empty:
         return None
     with suppress(Exception):  # a type whose parts are not defined yet
-        return TypeAdapter(output).json_schema(schema_generator=SecretSchema)
+        return adapter_of(output).json_schema(schema_generator=SecretSchema)
     return None
 
 
@@ -256,6 +275,19 @@ def inner_tool(inner: Any, *, name: str, description: str, output: Any) -> Tool[
     )
 
 
+def flow_tool(
+    function: Callable[P, R],
+    local_names: dict[str, Any],
+    *,
+    name: str | None,
+    idempotent: bool,
+    thread: bool,
+) -> Tool[P, R]:
+    """The one tool of a flow: its function, whose answer ends the run."""
+    options = ToolOptions(thread=thread, final=True, idempotent=idempotent, flow=True)
+    return _made(function, local_names, name=name, options=options)
+
+
 def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
     """A tool from a tool or a plain function.
 
@@ -266,4 +298,6 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
         return value
     if inspect.isroutine(value):
         return _made(value, local_names, options=ToolOptions())
+    if hasattr(value, "as_tool"):
+        raise ToolError(f"{value!r:.100} is no tool: an agent becomes one by its as_tool()")
     raise ToolError(f"{value!r:.100} is no tool: give a function, or what @nb.tool made of one")

@@ -18,6 +18,7 @@ from typing import Any, Never, Protocol, TypeAlias, TypeVar
 from nbagent.core.base.amounts import amount, checked_amount
 from nbagent.core.base.errors import Rejected
 from nbagent.core.base.interrupts import Interrupt, Resumed, value_as
+from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import Json
 
 T = TypeVar("T")
@@ -38,6 +39,8 @@ class ToolCall:
     """What a person's approval carries, where a rule or ``approval=`` asked for one."""
     original_input: Json = None
     state: Json = None
+    context: Any = None
+    """What the run was given as ``context=``."""
     waited: Callable[[], float] = float
     """Seconds that the call has waited for a person, up to now."""
     may_repeat: Callable[[], bool] = bool
@@ -112,6 +115,7 @@ class Retry:
         delay: seconds before the second try; doubled for each further one.
     """
 
+    @tells("nb.Retry")
     def __init__(
         self,
         times: int = 3,

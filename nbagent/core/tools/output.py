@@ -77,7 +77,22 @@ class Chunk(NamedTuple):
         return "chunk"
 
 
-OutputDelta: TypeAlias = Printed | Displayed | Progressed | Chunk
+class StepStarted(NamedTuple):
+    """A body began a step; ``step_finished`` tells what it came to."""
+
+    call_id: str
+    name: str
+    at: float
+    """Unix time in seconds."""
+    scope: tuple[str, ...] = ()
+
+    @property
+    def type(self) -> Literal["step_started"]:
+        """The tag of this kind of event."""
+        return "step_started"
+
+
+OutputDelta: TypeAlias = Printed | Displayed | Progressed | Chunk | StepStarted
 
 
 class CallOutput:
@@ -133,6 +148,11 @@ class CallOutput:
             known = amount(fraction)
             at = None if known is None else min(1.0, known)
             self._emit(Progressed(self.call_id, at, text, self._scope))
+
+    def step(self, name: str, at: float) -> None:
+        """Take that a step begins, at this Unix time in seconds."""
+        if not self._closed:
+            self._emit(StepStarted(self.call_id, name, at, self._scope))
 
     def chunk(self, text: str) -> None:
         """Take a piece of a streaming tool's result."""

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.interrupts import digest_of
-from nbagent.core.base.messages import Json, canonical, dumps
+from nbagent.core.base.keywords import tells
+from nbagent.core.base.messages import Message
 
 Verdict = Literal["allow", "review", "deny"]
-Approval: TypeAlias = bool | Callable[[Any], bool]
-"""A tool's own ``approval=``: whether to ask before it runs, or a predicate on the typed input."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallView:
+    """What a condition sees of a call, beside its input."""
+
+    id: str
+    tool_name: str
+    messages: tuple[Message, ...]
+    """The history up to the call, whose last message asks for it."""
+    context: Any = None
+    """What the run was given as ``context=``."""
+
+
+Said: TypeAlias = bool | Awaitable[bool]
+Condition: TypeAlias = Callable[[Any], Said] | Callable[[Any, CallView], Said]
+"""A function, maybe async, of the typed input, or of that and the call: True or False, and nothing else."""
+Approval: TypeAlias = bool | Condition
+"""A tool's own ``approval=``: whether to ask before it runs, or a condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,44 +42,13 @@ class Rule:
 
     verdict: Verdict
     pattern: str
-    when: Callable[[Any], bool] | None = None
+    when: Condition | None = None
     editable: bool | tuple[str, ...] = False
     text: str | None = None
     """The question's message, or the reason of a refusal."""
-    input: Json = None
-    """For a remembered approval: the one input it covers."""
-    run: str | None = None
-    """For a remembered approval: the id of the one run it covers."""
-    shown: Json = None
-    """For a remembered approval: the input that was shown, and with ``digest`` the tool it was for."""
-    digest: str | None = None
-    code: str | None = None
-    """For a remembered approval: which function it was for; see ``Tool.code``."""
 
     def __str__(self) -> str:
-        told = f"{self.verdict} {self.pattern}"
-        if self.input is not None:
-            told += f" with {dumps(self.input)}"
-        return escaped(told if self.run is None else f"{told} in run {self.run}")
-
-    def covers(self, run_id: str) -> bool:
-        """Whether it holds for that run."""
-        return self.run in (None, run_id)
-
-    def is_for(self, name: str, schema: Json) -> bool:
-        """Whether the tool is the one, of the same schema, that it was remembered for."""
-        return self.digest is None or self.digest == digest_of(name, self.shown, schema)
-
-    def covers_input(self, name: str, input_: Json) -> bool:
-        """Whether it was remembered for calls of that name with that input."""
-        if self.pattern != name:
-            return False
-        return self.input is None or canonical(self.input) == canonical(input_)
-
-    def replaces(self, earlier: Rule) -> bool:
-        """Whether it says of the same calls what an earlier one said; in JSON, 1 is not true."""
-        told, before = (canonical([r.pattern, r.input, r.run]) for r in (self, earlier))
-        return (self.verdict, told) == (earlier.verdict, before)
+        return escaped(f"{self.verdict} {self.pattern}")
 
 
 class Judgement(NamedTuple):
@@ -73,23 +60,26 @@ class Judgement(NamedTuple):
     text: str | None = None
 
 
-def allow(pattern: str, *, when: Callable[[Any], bool] | None = None) -> Rule:
+@tells("nb.allow")
+def allow(pattern: str, *, when: Condition | None = None) -> Rule:
     """Let matching tools run without asking.
 
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards.
-        when: a predicate on the typed input; one that raises counts as "ask".
+        when: a condition: a function of the typed input, or of that and the call (``nb.CallView``),
+            maybe async, that says True or False; one that raises or says anything else counts as "ask".
 
     Raises:
-        UsageError: ``pattern`` is no text, or ``when`` no plain function.
+        UsageError: ``pattern`` is no text, or ``when`` no such function.
     """
     return Rule("allow", _name(pattern), _checked(when))
 
 
+@tells("nb.review")
 def review(
     pattern: str,
     *,
-    when: Callable[[Any], bool] | None = None,
+    when: Condition | None = None,
     editable: bool | Sequence[str] = False,
     message: str | None = None,
 ) -> Rule:
@@ -97,54 +87,89 @@ def review(
 
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards.
-        when: a predicate on the typed input; one that raises counts as true.
+        when: a condition as in ``nb.allow``; one that raises or says no bool counts as true.
         editable: whether a form may change the input: True, or names of inputs.
         message: what the question says.
 
     Raises:
-        UsageError: ``pattern`` is no text, or ``when`` no plain function.
+        UsageError: ``pattern`` is no text, or ``when`` no such function.
     """
     names = editable if isinstance(editable, bool) else tuple(editable)
     return Rule("review", _name(pattern), _checked(when), names, message)
 
 
-def deny(
-    pattern: str, *, when: Callable[[Any], bool] | None = None, reason: str | None = None
-) -> Rule:
+@tells("nb.deny")
+def deny(pattern: str, *, when: Condition | None = None, reason: str | None = None) -> Rule:
     """Never run matching tools, those of inner agents included; the model is told, with the reason.
 
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards; of a tool inside its own name, or its
             path from the agent whose rule it is, such as ``"banker/transfer"``.
-        when: a predicate on the typed input; one that raises counts as true.
+        when: a condition as in ``nb.allow``; one that raises or says no bool counts as true.
         reason: why, for the model and the person.
 
     Raises:
-        UsageError: ``pattern`` is no text, or ``when`` no plain function.
+        UsageError: ``pattern`` is no text, or ``when`` no such function.
     """
     return Rule("deny", _name(pattern), _checked(when), text=reason)
 
 
-def is_plain_function(predicate: Any) -> bool:
-    """Whether calling it gives a value, and not something that would have to be awaited first."""
-    called = getattr(predicate, "__call__", None)  # noqa: B004 - of an object that is no function
-    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
-    return callable(predicate) and not any(k(f) for k in kinds for f in (predicate, called))
+def condition_misfit(condition: Any) -> str | None:
+    """Why this cannot be a condition, for an error that begins with its name; None where it can."""
+    called = getattr(condition, "__call__", None)  # noqa: B004 - of an object that is no function
+    kinds = (inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    yields = any(kind(fn) for kind in kinds for fn in (condition, called))
+    if not callable(condition) or isinstance(condition, type) or yields:
+        return (
+            "must be a function of the input, or of the input and the call, maybe async, that says "
+            f"True or False; this is {condition!r:.80}"
+        )
+    required = _required(condition)
+    if required is None or required in (1, 2):
+        return None
+    return (
+        f"is called with the input, or with the input and the call; {condition!r:.80} takes neither"
+    )
 
 
-def judge(rules: Iterable[Rule], names: Sequence[str], typed: Any) -> Judgement | None:
+def _required(condition: Callable[..., Any]) -> int | None:
+    """How many values a condition is called with: those it needs, or also a second one named ``call``.
+
+    None where that cannot be read off it, and 0 where it can be called with neither one nor two.
+    """
+    try:
+        signature = inspect.signature(condition)
+    except (TypeError, ValueError):  # one written in C
+        return None
+    in_place = [
+        each
+        for each in signature.parameters.values()
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    needed = sum(each.default is each.empty for each in in_place)
+    count = 2 if needed == 2 or (len(in_place) > 1 and in_place[1].name == "call") else 1
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return 0
+    return count
+
+
+async def judge(
+    rules: Iterable[Rule], names: Sequence[str], typed: Any, call: CallView
+) -> Judgement | None:
     """What the first rule says that matches one of the names of a tool; None where none matches."""
     for rule in rules:
         if not _matches(rule, names):
             continue
-        judgement = _says(rule, typed)
+        judgement = await _says(rule, typed, call)
         if judgement is not None:
             return judgement
     return None
 
 
-def denial(
-    rules: Sequence[Rule], names: Sequence[str], typed: Any, *, reviewed: bool
+async def denial(
+    rules: Sequence[Rule], names: Sequence[str], typed: Any, call: CallView, *, reviewed: bool
 ) -> Judgement | None:
     """The refusal of a tool with these names, if the rules refuse it; none is asked that cannot matter.
 
@@ -152,11 +177,12 @@ def denial(
         rules: in order.
         names: of the tool.
         typed: its input.
+        call: what a condition sees beside it.
         reviewed: whether a person has approved: then a rule that asks lets it pass, before one that denies.
     """
     refusing = [n for n, r in enumerate(rules, 1) if r.verdict == "deny" and _matches(r, names)]
     for rule in rules[: refusing[-1]] if refusing else ():
-        judgement = _says(rule, typed) if _matches(rule, names) else None
+        judgement = await _says(rule, typed, call) if _matches(rule, names) else None
         if judgement is None or (judgement.verdict == "review" and not reviewed):
             continue
         return judgement if judgement.verdict == "deny" else None
@@ -167,11 +193,11 @@ def _matches(rule: Rule, names: Sequence[str]) -> bool:
     return any(fnmatchcase(name, rule.pattern) for name in names)
 
 
-def asks(approval: Approval, typed: Any) -> bool:
-    """Whether a tool's own ``approval=`` asks; a predicate that raises does."""
+async def asks(approval: Approval, typed: Any, call: CallView) -> bool:
+    """Whether a tool's own ``approval=`` asks; a condition that raises does."""
     if callable(approval):
         try:
-            return _holds(approval, typed)
+            return await _holds(approval, typed, call)
         except Exception:
             return True
     return approval
@@ -183,43 +209,49 @@ def _name(pattern: Any) -> str:
     raise UsageError(f"a rule names tools by a text, such as 'drop_*', not by {pattern!r:.80}")
 
 
-def _checked(when: Callable[[Any], bool] | None) -> Callable[[Any], bool] | None:
-    if when is None or is_plain_function(when):
+def _checked(when: Condition | None) -> Condition | None:
+    misfit = None if when is None else condition_misfit(when)
+    if misfit is None:
         return when
-    raise UsageError(
-        f"when= must be a plain function of the input, not async, that says yes or no; "
-        f"this is {when!r:.80}"
-    )
+    raise UsageError(f"when= {misfit}")
 
 
-def _holds(predicate: Callable[[Any], Any], typed: Any) -> bool:
-    """What a predicate says.
+class _NeitherYesNorNo(TypeError):
+    """What a condition gave that is no bool."""
+
+
+async def _holds(condition: Condition, typed: Any, call: CallView) -> bool:
+    """What a condition says.
 
     Raises:
-        TypeError: something to be awaited, which as a truth value would always be yes.
+        TypeError: it says neither True nor False.
     """
-    said = predicate(typed)
+    asked: Callable[..., Any] = condition
+    said = asked(typed, call) if _required(asked) == 2 else asked(typed)
     if inspect.isawaitable(said):
-        if inspect.iscoroutine(said):
-            said.close()
-        raise TypeError("a predicate is a plain function, and this one has to be awaited")
-    return bool(said)
+        said = await said
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # which the condition has swallowed
+            raise asyncio.CancelledError
+    if isinstance(said, bool):
+        return said
+    if str(getattr(said, "dtype", "")) == "bool" and getattr(said, "ndim", None) == 0:
+        return bool(said)  # numpy's
+    raise _NeitherYesNorNo(type(said).__name__)
 
 
-def _says(rule: Rule, typed: Any) -> Judgement | None:
-    """The rule's verdict where its predicate holds; a predicate that raises never lets a call run."""
-    verdict: Verdict = rule.verdict
+async def _says(rule: Rule, typed: Any, call: CallView) -> Judgement | None:
+    """The rule's verdict where its condition holds; one that raises never lets a call run."""
+    told, verdict = str(rule), rule.verdict
     if rule.when is not None:
         try:
-            if not _holds(rule.when, typed):
+            if not await _holds(rule.when, typed, call):
                 return None
         except Exception as error:
             if verdict == "allow":
                 verdict = "review"
-            return Judgement(
-                verdict,
-                f"{rule} (its condition raised {type(error).__name__})",
-                rule.editable,
-                rule.text,
-            )
-    return Judgement(verdict, str(rule), rule.editable, rule.text)
+            what = f"raised {type(error).__name__}"
+            if isinstance(error, _NeitherYesNorNo):
+                what = f"said neither True nor False but a {error}"
+            told += f" (its condition {what})"
+    return Judgement(verdict, told, rule.editable, rule.text)

@@ -13,6 +13,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from nbagent.core.base.errors import ToolError
 
 from .context import ToolContext
+from .json_schema import SchemaInput, input_model
 
 
 class Signature(NamedTuple):
@@ -21,9 +22,11 @@ class Signature(NamedTuple):
     parameters: dict[str, tuple[Any, Any]]
     """Name to (annotation, default), without ``ctx``."""
     whole: type[BaseModel] | None = None
-    """The model of a single parameter named ``input``."""
+    """The model of a single parameter named ``input``, or of a JSON Schema."""
     ctx: str | None = None
     output: Any = inspect.Signature.empty
+    document: str | None = None
+    """Where there is a JSON Schema: the parameter that takes the plain document, ``**`` for each by name."""
 
     def model(self, tool_name: str) -> type[BaseModel]:
         """The pydantic model of the input.
@@ -48,10 +51,25 @@ class Signature(NamedTuple):
             ) from error
         return typing.cast("type[BaseModel]", made)
 
+    def bound(
+        self, function: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What these arguments give the parameters by name; without ``ctx``, which is not among them.
+
+        Raises:
+            TypeError: the function takes others.
+        """
+        taken = [one for name, one in function.parameters.items() if name != self.ctx]
+        return function.replace(parameters=taken).bind(*args, **kwargs).arguments
+
     def arguments(self, typed: BaseModel, ctx: ToolContext | None) -> dict[str, Any]:
         """Keyword arguments for the function."""
-        if self.whole is not None:
-            arguments: dict[str, Any] = {"input": typed}
+        arguments: dict[str, Any]
+        if isinstance(typed, SchemaInput):
+            document = typed.document
+            arguments = document if self.document == "**" else {str(self.document): document}
+        elif self.whole is not None:
+            arguments = {"input": typed}
         else:
             arguments = {name: getattr(typed, name) for name in self.parameters}
         if self.ctx is not None:
@@ -59,8 +77,10 @@ class Signature(NamedTuple):
         return arguments
 
 
-def signature_of(fn: Callable[..., Any], local_names: dict[str, Any]) -> Signature:
-    """Read a function's parameters.
+def signature_of(
+    fn: Callable[..., Any], local_names: dict[str, Any], schema: dict[str, Any] | None = None
+) -> Signature:
+    """Read a function's parameters; with a schema, which one of them takes the document.
 
     Raises:
         ToolError: it takes ``*args`` or positional-only parameters, names types nobody knows, or is
@@ -80,6 +100,9 @@ def signature_of(fn: Callable[..., Any], local_names: dict[str, Any]) -> Signatu
     parameters: dict[str, tuple[Any, Any]] = {}
     ctx: str | None = None
     for parameter in inspect.signature(fn).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD and schema is not None:
+            parameters["**"] = (Any, ...)
+            continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ToolError(
                 f"the tool {name!r} takes {parameter}: a model fills named parameters only"
@@ -90,10 +113,18 @@ def signature_of(fn: Callable[..., Any], local_names: dict[str, Any]) -> Signatu
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
         parameters[parameter.name] = (annotation, default)
+    output = _yielded(fn, hints.get("return", inspect.Signature.empty))
+    if schema is not None:
+        if len(parameters) != 1:
+            raise ToolError(
+                f"the tool {name!r} has a schema=, so that it takes **arguments, or one parameter for the "
+                f"whole document, beside ctx; it takes {', '.join(parameters) or 'neither'}"
+            )
+        (document,) = parameters
+        return Signature({}, input_model(schema, name), ctx, output, document)
     whole = parameters["input"][0] if list(parameters) == ["input"] else None
     if not (isinstance(whole, type) and issubclass(whole, BaseModel)):
         whole = None
-    output = _yielded(fn, hints.get("return", inspect.Signature.empty))
     return Signature(parameters, whole, ctx, output)
 
 

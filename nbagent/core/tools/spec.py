@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter
-
 from nbagent.core.base.amounts import checked_amount
+from nbagent.core.base.keywords import tells_made
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.model import Model, ToolSpec
 
+from .json_schema import adapter_of
 from .middleware import Middleware
 from .policy import Rule
 from .tool import Tool
@@ -47,13 +48,16 @@ class Budget:
             checked_amount(f"Budget({name}=…)", getattr(self, name), optional=True)
 
 
+tells_made(Budget, "nb.Budget")
+
+
 class Inner(NamedTuple):
     """What runs inside a call whose tool is an agent."""
 
     tools: Mapping[str, Tool[..., Any]]
     spec: Callable[[], RunSpec]
     prompt: Callable[[Any], str]
-    remembered: list[Rule]
+    remembered: list[Remembered]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,8 @@ class RunSpec:
     """What a driver needs to know of its agent; the engine below never sees an ``Agent``."""
 
     agent: str
-    model: Model
+    model: Model | None
+    """None for a flow, whose runs are one call of its function."""
     tools: Mapping[str, Tool[..., Any]]
     """The registry itself: a tool defined again takes effect at once."""
     instructions: str | None = None
@@ -73,26 +78,33 @@ class RunSpec:
     policy: Sequence[Rule] = ()
     above: tuple[tuple[Sequence[Rule], str], ...] = ()
     """The rules of the agents around it, which may deny, and the path from each to this one."""
-    remembered: list[Rule] = field(default_factory=list)
-    """Approvals that a person said to remember; the agent's own list."""
+    remembered: list[Remembered] = field(default_factory=list)
+    """Approvals that a person said to remember for every run; the agent's own list."""
     middleware: Sequence[Middleware] = ()
     budget: Budget = Budget()
+    context: Any = field(default=None, compare=False, repr=False)
+    """What the run was given for its tools and conditions; in memory alone."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)
     """The last tools sent, so that the same tuple is sent as long as they are the same."""
 
+    @property
+    def model_name(self) -> str:
+        """What the journal calls the model; empty where there is none."""
+        return "" if self.model is None else self.model.name
+
     def typed_output(self, output: Any) -> Any:
         """A final answer's JSON as ``output_type``; None without one."""
         if self.output_type is None or output is None:
             return output
-        return TypeAdapter(self.output_type).validate_json(dumps(output))
+        return adapter_of(self.output_type).validate_json(dumps(output))
 
     def output_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the final answer; None without ``output_type``."""
         if self.output_type is None:
             return None
-        return TypeAdapter(self.output_type).json_schema()
+        return adapter_of(self.output_type).json_schema()
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model is told about them; the same object while they don't change."""

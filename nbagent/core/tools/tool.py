@@ -24,6 +24,7 @@ from nbagent.core.base.errors import InvalidAnswer, ToolError
 from nbagent.core.base.interrupts import (
     PendingInterrupt,
     Reject,
+    Remember,
     Respond,
     Restart,
     restart_of,
@@ -40,6 +41,7 @@ from nbagent.core.base.secrets import (
 )
 
 from .context import ToolContext
+from .json_schema import adapter_of
 from .policy import Approval
 from .signature import Signature
 from .values import MAX_OUTPUT, checked_value, invalid
@@ -78,6 +80,8 @@ class ToolOptions(NamedTuple):
     """Whether its answer ends the run."""
     idempotent: bool = False
     """Whether its body may be run again whatever became of it before."""
+    flow: bool = False
+    """Whether it is a flow's function, which a person starts: no rule judges it, no middleware is around it."""
     inner: Any = None
     """For an agent as a tool: what runs inside (see ``spec.Inner``)."""
     metadata: Any = None
@@ -207,6 +211,7 @@ class Tool(Generic[P, R]):
         *,
         new_input: M_contra | Mapping[str, Any] | None = None,
         data: Any = None,
+        remember: Remember | None = None,
     ) -> Restart: ...
     @overload
     def restart(
@@ -215,6 +220,7 @@ class Tool(Generic[P, R]):
         *,
         new_input: M_contra | Mapping[str, Any] | None = None,
         data: Any = None,
+        remember: Remember | None = None,
     ) -> Restart: ...
     @overload
     def restart(
@@ -223,9 +229,15 @@ class Tool(Generic[P, R]):
         *,
         new_input: Mapping[str, Any] | None = None,
         data: Any = None,
+        remember: Remember | None = None,
     ) -> Restart: ...
     def restart(
-        self, interrupt: PendingInterrupt, *, new_input: Any = None, data: Any = None
+        self,
+        interrupt: PendingInterrupt,
+        *,
+        new_input: Any = None,
+        data: Any = None,
+        remember: Remember | None = None,
     ) -> Any:
         """A restart for ``generate`` or ``run.resolve``; the new input is of the tool's own model.
 
@@ -233,7 +245,7 @@ class Tool(Generic[P, R]):
             InvalidAnswer: it is another tool's interrupt, or the input does not fit.
         """
         self._check_own(interrupt)
-        return self.check(interrupt, restart_of(new_input, data, interrupt))
+        return self.check(interrupt, restart_of(new_input, data, interrupt, remember=remember))
 
     def _check_own(self, interrupt: Any) -> None:
         if not isinstance(interrupt, PendingInterrupt):
@@ -292,7 +304,7 @@ class Tool(Generic[P, R]):
         if self._signature.output in _ANYTHING:
             return None
         try:
-            return TypeAdapter(self._signature.output)
+            return adapter_of(self._signature.output)
         except (PydanticSchemaGenerationError, PydanticUserError):
             return None  # a DataFrame and its like: no schema, so anything goes
 
@@ -324,6 +336,27 @@ class Tool(Generic[P, R]):
         plain = input_ if self.secrets is None else revealed(input_)
         return self.input_type.model_validate_json(dumps(plain))
 
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """What these arguments of the function, its ``ctx`` aside, give its parameters by name.
+
+        Raises:
+            TypeError: the function takes others.
+        """
+        assert self.fn is not None
+        return self._signature.bound(inspect.signature(self.fn), args, kwargs)
+
+    def typed(self, given: dict[str, Any]) -> Any:
+        """What is given to the parameters, as their types have it.
+
+        Raises:
+            pydantic.ValidationError: it does not fit.
+        """
+        whole = self._signature.whole
+        if whole is not None:
+            return whole.model_validate(given["input"])
+        typed = self.input_type.model_validate(given)
+        return {name: getattr(typed, name) for name in given}
+
     @property
     def takes_context(self) -> bool:
         """Whether the body is given a ``ToolContext``."""
@@ -343,6 +376,8 @@ class Tool(Generic[P, R]):
         """
         match resolution:
             case Respond() if pending.kind == "ask":  # of the question's own type, not the tool's
+                return resolution
+            case Respond(error=str()):
                 return resolution
             case Respond(output=output):
                 what = f"answer for {self.name!r}"

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any, cast
 
 from jsonschema import Draft201909Validator, Draft202012Validator
-from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.validators import extend
 from jsonschema.validators import validator_for as class_for
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
 from nbagent.forms.schema.patterns import matches
-from nbagent.forms.schema.refs import Refs
+from nbagent.forms.schema.refs import DATA, Refs
 from nbagent.forms.texts import say, say_counted
 from nbagent.forms.values import Json, as_text, children, equality_key
 
@@ -176,6 +176,63 @@ def _count_rules(schema: Json, refs: Refs, known: dict[int, int]) -> int:
             parts.append(refs.target(ref))
         known[id(schema)] = 1 + sum(_count_rules(part, refs, known) for part in parts)
     return known[id(schema)]
+
+
+def errors_of(schema: Json, document: Json) -> list[dict[str, Any]]:
+    """What a schema has against a document: ``loc`` and ``msg``, which repeats no value of it."""
+    errors = validator_for(schema).iter_errors(document)
+    return [told for error in errors for told in _told(error)]
+
+
+def _told(error: ValidationError) -> Iterator[dict[str, Any]]:
+    path, missing = tuple(error.absolute_path), _missing(error)
+    nearest = best_match([error]) if error.validator in ("anyOf", "oneOf") else error
+    if missing:
+        yield from ({"loc": (*path, *name), "msg": say("required")} for name in missing)
+    elif nearest is None or nearest is error:
+        yield {"loc": path, "msg": _sentence(error)}
+    else:
+        yield from _told(nearest)
+
+
+def misfit(schema: Json, *, as_input: bool = False) -> str:
+    """Why a schema cannot be used, in words; empty where it can.
+
+    Args:
+        schema: plain JSON.
+        as_input: whether its values must be objects.
+    """
+    if not isinstance(schema, dict):
+        return "it is no object"
+    try:
+        _validator_class(schema).check_schema(schema)
+        _refuse_if_costly(schema)
+    except SchemaError as error:
+        return f"{error.json_path}: {error.message:.300}"
+    except (TooCostly, RecursionError) as error:
+        return str(error)
+    refs = Refs(schema)
+    outside = next(_outside(schema, refs), None)
+    if outside is not None:
+        return f"it refers to {outside!r:.200}, which is not in it, and nothing is loaded"
+    kind = refs.flatten(schema).words.get("type", "object")
+    if as_input and kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        return f'an input is an object, and this is of type {kind!r:.80}: give "type": "object"'
+    return ""
+
+
+def _outside(schema: Json, refs: Refs) -> Iterator[str]:
+    """The references in a schema that lead nowhere in it."""
+    todo = [schema]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            ref = refs.ref_of(item)
+            if ref and refs.target(ref) is None:
+                yield next(item[word] for word in _REFS if isinstance(item.get(word), str))
+            todo.extend(each for key, each in item.items() if key not in DATA)
+        elif isinstance(item, list):
+            todo.extend(item)
 
 
 def complaints_of(validator: Any, document: Json, part: Part) -> list[Complaint]:

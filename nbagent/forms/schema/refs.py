@@ -25,7 +25,7 @@ MAX_INDEX = 9
 """Digits of a place in a list."""
 _REFS = ("$ref", "$dynamicRef", "$recursiveRef")
 _FOLDED = (*_REFS, "allOf")
-_DATA = ("enum", "const", "default", "examples")
+DATA = ("enum", "const", "default", "examples")
 """Keywords that hold values, in which nothing is a schema."""
 _OLD = ("draft-03", "draft-04")
 """Drafts that write ``id`` for ``$id``."""
@@ -172,7 +172,7 @@ def _indexed(root: Json) -> _Index:
                 index.root = base
             elif base != index.root:
                 index.bases[id(item)] = base
-            item = [each for key, each in item.items() if key not in _DATA]
+            item = [each for key, each in item.items() if key not in DATA]
         todo.extend((each, base) for each in children(item))
     return index
 

@@ -15,9 +15,17 @@ from functools import partial
 from typing import Any
 
 from nbagent.core.base.errors import NbagentError
-from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
+from nbagent.core.base.events import (
+    Interrupted,
+    Resolved,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunStarted,
+)
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.view.question_kinds import Types
@@ -165,6 +173,9 @@ class RunCard(Card):
         """Start what a question has beside its form, and end that of what is settled."""
         if isinstance(heard, Interrupted):
             self._later(partial(self._question_opened, heard.id, heard.tool_name))
+        elif isinstance(heard, RunStarted):
+            for asked in self._session.state.pending:  # in the history that the run begins with
+                self._later(partial(self._question_opened, asked.id, asked.tool_name))
         elif isinstance(heard, Resolved):
             self._later(partial(self._question_settled, heard.id))
         elif isinstance(heard, RunCompleted | RunCancelled) and not heard.scope:
@@ -269,4 +280,8 @@ def _types(run: Run, tool_name: str) -> Types | None:
     tool = session_of(run).tool(tool_name)
     if tool is None:
         return None
-    return Types(input=tool.input_type, output=tool.output_adapter, secrets=tool.secrets)
+    return Types(
+        input=form_type(tool.input_type),
+        output=form_type(tool.output_adapter),
+        secrets=tool.secrets,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
@@ -107,12 +108,25 @@ def brief(values: Mapping[str, Any]) -> str:
     return reveal(line if len(line) <= MAX_BRIEF else line[: MAX_BRIEF - 1] + "…")
 
 
+def brief_of(value: Any) -> str:
+    """A value on one line."""
+    return reveal(" ".join(_short(value).split()))
+
+
 def result(value: Any) -> str:
     """A tool's result as text, bounded; JSON of some length on several lines."""
     text = _text(value)
     if isinstance(value, dict | list) and 80 < len(text) <= MAX_TEXT:
         text = _json(value, indent=2)
     return reveal(bounded(text))
+
+
+def code_block(value: Any) -> str:
+    """A result as a block of code in Markdown."""
+    text = result(value)
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}json\n{text}\n{fence}"
 
 
 def bounded(text: str, room: int = MAX_TEXT) -> str:

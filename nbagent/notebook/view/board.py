@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TypeAlias
 
 from nbagent.notebook.wire import Op, Remove
 
-from .items import Node
+from .items import Node, StepNode
 from .tree import Agent, Call, Turn, walk
 
 Scope: TypeAlias = tuple[str, ...]
@@ -37,7 +38,8 @@ class Board:
             outer = self.agent(scope[:-1])
             call = outer.open_calls.get(scope[-1])
             key = f"{call.key}/" if call is not None else f"{outer.key}{scope[-1]}/"
-            names = (*outer.outer, outer.name)
+            is_flow = call is not None and call.is_last  # its call has its name
+            names = () if is_flow else (*outer.outer, outer.name)
             known = self.agents[scope] = Agent(key, names)
             if call is not None:
                 call.inner = known
@@ -53,6 +55,38 @@ class Board:
         call = Call(f"{turn.key}.c{len(turn.calls)}", agent.path)
         turn.calls.append(call)
         return call
+
+    def body_call(self, agent: Agent, around: Call) -> Call:
+        """A call that the body of the call ``around`` starts, below what came before it there."""
+        call = Call(f"{agent.key}b.c{agent.started}", agent.path)
+        agent.started += 1
+        self.add(around.below, call)
+        return call
+
+    def step(self, call: Call, name: str) -> StepNode:
+        """The step of this name in a call, made where it is new."""
+        known = call.steps.get(name)
+        if known is None:
+            path = (
+                "" if call.is_last else " ▸ ".join(each for each in (call.path, call.name) if each)
+            )
+            known = call.steps[name] = StepNode(f"{call.key}.s:{_digest(name)}", path, name)
+            self.add(call.below, known)
+        self.touch(known)
+        return known
+
+    def put_last(self, call: Call, step: StepNode) -> None:
+        """A step stands where it ended, whenever it began: so it does where a journal is replayed."""
+        if call.below[-1] is not step:
+            self.drop(call.below, step)
+            self.add(call.below, step)
+
+    def drop_steps(self, call: Call) -> None:
+        """Take out the steps that came to nothing, as their body is over."""
+        for name, step in list(call.steps.items()):
+            if step.runs:
+                del call.steps[name]
+                self.drop(call.below, step)
 
     def add(self, nodes: list[Turn | Node], node: Node) -> None:
         """Put an item at the end of a list."""
@@ -107,3 +141,8 @@ class Board:
             self._fixed_nodes += len(nodes)
         rest = walk(entries[self._fixed :])
         return {node: index for index, node in enumerate(rest, self._fixed_nodes)}
+
+
+def _digest(name: str) -> str:
+    """A short text for a name of any length."""
+    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:12]

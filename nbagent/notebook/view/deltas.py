@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nbagent.core.base.model import Discarded, Finished, ReasoningDelta, TextDelta, ToolCallDelta
-from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed
+from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed, StepStarted
 from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import NoticeItem
@@ -31,6 +31,7 @@ class Deltas:
             Chunk: self._printed,
             Displayed: self._displayed,
             Progressed: self._progressed,
+            StepStarted: self._step_started,
         }
 
     def _text_delta(self, delta: TextDelta) -> None:
@@ -112,3 +113,8 @@ class Deltas:
         if call is not None:
             call.progressed(delta.fraction, delta.text)
             self._board.touch(call)
+
+    def _step_started(self, delta: StepStarted) -> None:
+        call = self._board.call(delta.scope, delta.call_id)
+        if call is not None:
+            self._board.step(call, delta.name).began(delta.at)

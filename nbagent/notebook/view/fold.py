@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
 from nbagent.core.base.events import (
+    BodyCalled,
     Interrupted,
     MessageQueued,
     ModelResponded,
@@ -27,7 +28,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.state.fold import apply
 from nbagent.core.state.next_step import CallModel, next_step
-from nbagent.core.state.state import CallState, RunState
+from nbagent.core.state.state import CallState, RunEnd, RunState
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -83,8 +84,10 @@ class Fold:
                 self._message_queued(event)
             case ToolStarted():
                 self._tool_started(event)
+            case BodyCalled():
+                self._body_called(event)
             case StepFinished():
-                pass  # it saves a later attempt work, and shows in nothing
+                self._step_finished(event)
             case ToolFinished():
                 self._tool_finished(event)
             case Interrupted():
@@ -128,10 +131,23 @@ class Fold:
     def _run_started(self, event: RunStarted) -> None:
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = reveal(event.agent)
+        around = self._state_of(event.scope[:-1]) if event.scope else None
+        if around is not None and around.of_body:
+            self._started_by_body(event)
         if not event.scope:
             self.frame.started(event.at, event.messages)
+            for call in self.state.calls.values() if event.flow else ():
+                self.frame.flow_started(call.input)
         if state is not None:
             self._draw_open_turn(state, event.scope, event.at)
+
+    def _started_by_body(self, event: RunStarted) -> None:
+        """A run that a body started has no other start."""
+        call = self._board.call(event.scope[:-1], event.scope[-1])
+        if call is not None:
+            call.started(event.at)
+            self._strip.start(call.key, "tool", event.at)
+            self._touch(call)
 
     def _draw_open_turn(self, state: RunState, scope: Scope, at: float) -> None:
         """Draw the last turn of the history that a run starts from: its calls and where each stands."""
@@ -167,16 +183,21 @@ class Fold:
             agent.live_turn = None
         self._end_calls(event)
         for drawn in self.questions.values():
-            unanswered = RecordItem(
-                key=f"a:{drawn.event.id}",
-                title=drawn.question.title,
-                decision=TEXTS["unanswered"],
-                tone="plain",
-            )
-            self._record(drawn, unanswered)
-        last = _last_item(event, self.state.text, self._name_of)
+            self._record_unanswered(drawn)
+        last = _last_item(self._shown_end(event), self.state.text, self._name_of)
         if last is not None:
             self._board.add(root.entries, last)
+
+    def _shown_end(self, event: RunEnd) -> RunEnd:
+        """The end, with what a flow returned in the place of its text: as code, or in its row where that is rich."""
+        if not (self.state.flow and isinstance(event, RunCompleted)):
+            return event
+        turn = self._board.root.last_turn
+        if turn is not None and any(call.is_rich for call in turn.calls):
+            return event.model_copy(update={"text": ""})
+        if isinstance(event.output, dict | list):
+            return event.model_copy(update={"text": facts.code_block(event.output)})
+        return event
 
     def _end_calls(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
         for call in self._open_calls():
@@ -184,6 +205,7 @@ class Fold:
             call.ended_as = "failed" if failed else "cancelled"
             if call.state == "running":
                 call.stopped(event.at, "preparing")
+            self._board.drop_steps(call)
             self._touch(call)
 
     def _retried(self, event: RunRetried) -> None:
@@ -265,6 +287,7 @@ class Fold:
                 else self._board.new_call(agent, turn)
             )
             call.requested(requested.name, requested.proposed, requested.raw)
+            call.is_last = self.state.flow and agent is self._board.root
             agent.open_calls[requested.id] = call
             self._board.touch(call)
 
@@ -290,6 +313,19 @@ class Fold:
 
     # --- calls
 
+    def _body_called(self, event: BodyCalled) -> None:
+        """What a body starts is a row below its call's, among its steps and questions."""
+        agent, state = self._board.agent(event.scope), self._state_of(event.scope)
+        agent.name = "" if state is None else reveal(state.agent)
+        around = self._board.call(event.scope[:-1], event.scope[-1])
+        if around is None:
+            return
+        call = self._board.body_call(agent, around)
+        call.requested(event.name, event.input, None)
+        agent.open_calls[event.call_id] = call
+        self._touch(call)
+        self._board.head_dirty = True
+
     def _tool_started(self, event: ToolStarted) -> None:
         call, known = self._board.call(event.scope, event.call_id), self._known(event)
         if call is not None and known is not None:
@@ -297,6 +333,13 @@ class Fold:
             call.started(event.at)
             self._strip.start(call.key, "tool", event.at)
             self._board.touch(call)
+
+    def _step_finished(self, event: StepFinished) -> None:
+        call = self._board.call(event.scope, event.call_id)
+        if call is not None:
+            step = self._board.step(call, event.name)
+            step.ended(event)
+            self._board.put_last(call, step)
 
     def _tool_finished(self, event: ToolFinished) -> None:
         call = self._board.call(event.scope, event.call_id)
@@ -307,8 +350,28 @@ class Fold:
     def _close_call(self, event: ToolFinished | Resolved) -> None:
         """The call has its result."""
         call = self._board.agent(event.scope).open_calls.pop(event.call_id)
+        self._board.drop_steps(call)
         self._touch(call)
         self._strip.stop(call.key, event.at)
+        self._end_inside((*event.scope, event.call_id), event.at)
+
+    def _end_inside(self, inside: Scope, at: float) -> None:
+        """A call is over, and so is what was open inside it: its runs were stopped, its questions are void."""
+        depth = len(inside)
+        for scope, agent in self._board.agents.items():
+            if scope[:depth] != inside:
+                continue
+            for call in agent.open_calls.values():
+                call.ended_as = "cancelled"
+                if call.state == "running":
+                    call.stopped(at, "preparing")
+                self._touch(call)
+                self._strip.stop(call.key, at)
+            agent.open_calls.clear()
+        for drawn in [q for q in self.questions.values() if q.event.scope[:depth] == inside]:
+            del self.questions[drawn.event.id]
+            self._strip.stop(drawn.node.key, at)
+            self._record_unanswered(drawn)
 
     def _touch(self, call: Call) -> None:
         call.touch()
@@ -321,11 +384,15 @@ class Fold:
         call = agent.open_calls.get(event.call_id)
         question = Question.of(event, self._types_of(event.tool_name))
         item = question.item(f"q:{event.id}", "" if call is None else call.key, agent.path)
+        if call is not None and call.is_last:
+            item = item.model_copy(update={"tool": ""})  # the header has its name
         if call is not None:
             call.stopped(event.at, "waiting")
             call.shows(event.printed, event.displays)
             self._strip.stop(call.key, event.at)
             self._board.touch(call)
+            if event.ask is None:  # else the body goes on, with other steps maybe
+                self._board.drop_steps(call)
         drawn = DrawnQuestion(question, event, agent, call, FixedNode(grouped(item, question)))
         self.questions[event.id] = drawn
         self._strip.start(item.key, "wait", event.at)
@@ -347,10 +414,19 @@ class Fold:
             self._touch(call)
             return
         if isinstance(event.resolution, Respond):
-            call.answered(drawn.question.public(event.resolution.output))
+            call.answered(drawn.question.public(event.resolution.output), event.resolution.error)
         else:
             call.state = "rejected"
         self._close_call(event)
+
+    def _record_unanswered(self, drawn: DrawnQuestion) -> None:
+        unanswered = RecordItem(
+            key=f"a:{drawn.event.id}",
+            title=drawn.question.title,
+            decision=TEXTS["unanswered"],
+            tone="plain",
+        )
+        self._record(drawn, unanswered)
 
     def _record(self, drawn: DrawnQuestion, item: RecordItem) -> None:
         """Put the record where the form stands."""

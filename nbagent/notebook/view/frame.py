@@ -89,6 +89,10 @@ class Frame:
         """The run began with this history."""
         self._started_at, self._prompt = at, _prompt(messages)
 
+    def flow_started(self, input_: Mapping[str, Any]) -> None:
+        """It is a flow, with this input."""
+        self._prompt = facts.brief(input_)
+
     def head(self, state: RunState, agent: str) -> Head:
         """All of it: what the engine's state says of the run, and what is only seen."""
         status = status_of(state)
@@ -100,7 +104,7 @@ class Frame:
             status_text=TEXTS[f"status_{status}"],
             started_at=self._started_at,
             turns=self.turns,
-            max_turns=self.turns + state.limit - state.turns,
+            max_turns=0 if state.flow else self.turns + state.limit - state.turns,
             tokens=state.usage.total_tokens,
             cost=state.usage.cost,
             questions=len(state.open),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, TypeAlias
 
-from nbagent.core.base.events import ToolFinished
+from nbagent.core.base.events import StepFinished, ToolFinished
 from nbagent.core.tools.output import MAX_PRINTED
 from nbagent.notebook.render import facts, rich
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
@@ -304,9 +304,11 @@ class CallNode(Node):
         self.started_at, self.state, self._progress = None, state, None
         self.touch()
 
-    def answered(self, output: Any) -> None:
-        """A person's answer is the result."""
-        self.state, self._result = "done", None if output is None else facts.result(output)
+    def answered(self, output: Any, error: str | None = None) -> None:
+        """An answer is the result, or says why there is none."""
+        told = output if error is None else error
+        self.state = "done" if error is None else "failed"
+        self._result = None if told is None else facts.result(told)
         self.touch()
 
     def finished(self, event: ToolFinished) -> None:
@@ -317,6 +319,11 @@ class CallNode(Node):
         self._result_rich = rich.render(event.display or {}) if drawn else []
         silent = bool(self._result_rich) or (event.output is None and not event.error)
         self._result = None if silent else facts.result(event.output)
+
+    @property
+    def is_rich(self) -> bool:
+        """Whether its result shows as a table or a picture."""
+        return bool(self._result_rich)
 
     def shows(self, printed: str, displays: list[dict[str, Any]]) -> None:
         """All that was printed and displayed so far, as it was stored."""
@@ -381,3 +388,47 @@ class CallNode(Node):
             self._only_progress, self._put_at = False, now
             return put
         return [Print(key=self.key, text=new)] if new else []
+
+
+class StepNode(Node):
+    """A step of a body, as a row that stands among what the body asks."""
+
+    def __init__(self, key: str, path: str, name: str) -> None:
+        super().__init__(key)
+        self.runs = False
+        """Whether it was begun, and has not come to anything."""
+        self._path = path
+        self._name = _one_line(name)
+        self._state: CallState = "running"
+        self._started_at: float | None = None
+        self._elapsed: float | None = None
+        self._result: str | None = None
+        self._brief = ""
+
+    def began(self, at: float) -> None:
+        """It is being done, maybe again."""
+        self.runs, self.stale = True, True
+        self._state, self._started_at, self._elapsed = "running", at, None
+        self._result, self._brief = None, ""
+
+    def ended(self, event: StepFinished) -> None:
+        """It has its value, or has failed."""
+        self.runs, self.stale = False, True
+        self._state = "done" if event.error is None else "failed"
+        self._started_at, self._elapsed = None, event.seconds
+        told = event.value if event.error is None else event.error
+        self._result = None if told is None else facts.result(told)
+        self._brief = "" if told is None else facts.brief_of(told)
+
+    def wire(self) -> CallItem:
+        """The item with all that is known of it."""
+        return CallItem(
+            key=self.key,
+            name=self._name,
+            path=self._path,
+            brief=self._brief,
+            state=self._state,
+            started_at=self._started_at,
+            elapsed=self._elapsed,
+            result=self._result,
+        )

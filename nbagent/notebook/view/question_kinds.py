@@ -17,6 +17,7 @@ from nbagent.core.base.events import Interrupted
 from nbagent.core.base.interrupts import ASKED_AGAIN, SECRET_GONE
 from nbagent.core.base.secrets import SecretPlaces, prefilled
 from nbagent.core.call.questions import reply_types
+from nbagent.core.tools.json_schema import form_type
 from nbagent.forms.form import Form
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
@@ -284,7 +285,7 @@ def _reply_type(waiting: Waiting, known: Types) -> Any:
     if waiting.expects == "budget":
         return schema or {"type": "integer", "minimum": 1, "title": TEXTS["more_turns"]}
     if waiting.kind == "ask":  # the type itself, where the body waits in this process: it has hints
-        reply = reply_types.get(waiting.id, schema)
+        reply = form_type(reply_types.get(waiting.id, schema))
     else:
         reply = schema if known.output is None else known.output
     return None if _is_anything(reply) else reply

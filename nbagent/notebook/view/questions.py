@@ -13,7 +13,7 @@ from typing import Any, Literal, assert_never, get_args
 
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import Expects, Reject, Remember, Respond, Restart
-from nbagent.core.base.secrets import revealed
+from nbagent.core.base.secrets import has_secret, revealed
 from nbagent.forms.form import Form, Submission
 from nbagent.forms.hints import factory_of
 from nbagent.notebook import wire
@@ -168,8 +168,8 @@ class Question:
         """An approval that adds a rule: never for changed input, never for what no rule asked."""
         if isinstance(approved, list):
             return approved
-        known = remember in get_args(Remember)
-        if not self.memorable or not known or approved.input is not None:
+        known = any(remember == memory.id for memory in self._memories())
+        if not known or approved.input is not None:
             return _refused("not_memorable")
         return approved.model_copy(update={"remember": remember})
 
@@ -209,6 +209,7 @@ class Question:
         return [
             wire.Remember(id=id_, label=TEXTS[f"remember_{id_}"].format(tool=self.tool))
             for id_ in get_args(Remember)
+            if id_ not in ("input", "input_in_run") or not has_secret(self.input)
         ]
 
     def record(self, key: str, event: Resolved, asked_at: float) -> RecordItem:
@@ -274,10 +275,8 @@ class Question:
     ) -> tuple[str, Literal["good", "bad", "plain"], list[Fact]]:
         if self.confirms and isinstance(resolution, Respond):
             resolution = Restart() if resolution.output else Reject()
-        if self.expects == "outcome" and isinstance(resolution, Restart):
-            return TEXTS["ran_again"], "good", []
-        if not self.approval and resolution == Restart():
-            return TEXTS["let_run"], "good", []
+        if isinstance(resolution, Restart) and (self.expects == "outcome" or not self.approval):
+            return TEXTS["ran_again" if self.approval else "let_run"], "good", []
         match resolution:
             case Reject(reason=None):
                 return TEXTS["rejected" if self.approval else "declined"], "bad", []
@@ -291,6 +290,9 @@ class Question:
             case Restart(input=changed):
                 details = facts.changes(changed or {}, self.input)
                 return TEXTS["approved_changed" if details else "approved"], "good", details
+            case Respond(error=str() as why):
+                text = facts.shown(why, MAX_REASON)
+                return TEXTS["failed_elsewhere"].format(why=text), "bad", []
             case Respond(output=given):
                 return self._answer_text(given)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbagent.core.base.events import Interrupted
+from nbagent.core.base.events import Interrupted, ToolFinished
+from nbagent.notebook.wire import CallItem
 
-from .items import CallNode, FixedNode, Node, ReasoningNode, TextNode
+from .items import CallNode, FixedNode, Node, ReasoningNode, StepNode, TextNode
 from .questions import Question
 
 
@@ -46,15 +47,33 @@ class Call(CallNode):
     def __init__(self, key: str, path: str) -> None:
         super().__init__(key, path)
         self.below: list[Turn | Node] = []
-        """Its questions and their records."""
+        """Its steps, what its body called, its questions and their records, in the order in which they came."""
+        self.steps: dict[str, StepNode] = {}
+        """Its steps, by name."""
         self.inner: Agent | None = None
+        self.is_last = False
+        """Whether it stands below all that is its own: a flow's result is what it ends with."""
+
+    def wire(self) -> CallItem:
+        """The item with all that is known of it; a flow's input stands in the header."""
+        item = super().wire()
+        return item.model_copy(update={"brief": ""}) if self.is_last else item
+
+    def finished(self, event: ToolFinished) -> None:
+        """The call has its result; a flow's as text stands below it, and is not told twice."""
+        super().finished(event)
+        if self.is_last and not event.error:
+            self._result = None
 
     def walk(self) -> Iterator[Node]:
-        """The call, then what stands below it."""
-        yield self
+        """The call and what stands below it."""
+        if not self.is_last:
+            yield self
         yield from walk(self.below)
         if self.inner is not None:
             yield from self.inner.walk()
+        if self.is_last:
+            yield self
 
 
 class Agent:
@@ -79,6 +98,8 @@ class Agent:
         """Whether the model is answering."""
         self.last_turn: Turn | None = None
         self._turns = self._messages = 0
+        self.started = 0
+        """How many calls a body has started, where it is no agent but what a body calls in."""
 
     @property
     def path(self) -> str:
@@ -123,7 +144,7 @@ class DrawnQuestion:
 def walk(entries: list[Turn | Node]) -> Iterator[Node]:
     """The items of turns and of what stands between them."""
     for entry in entries:
-        if isinstance(entry, Turn):
+        if isinstance(entry, Turn | Call):
             yield from entry.walk()
         else:
             yield entry

@@ -344,12 +344,19 @@ def test_an_agent_whose_name_is_for_people_is_a_tool():
     assert nb.Agent("demo", name="Travel planner").as_tool().name == "Travel_planner"
 
 
-async def test_a_run_in_a_file_that_was_not_there_is_told_so(tmp_path):
-    """A mistyped path is made, and holds nothing; a file that was there only lacks the run."""
-    path = tmp_path / "rnus.db"
-    for said in (r"rnus.db'\) has no run 'a': there was no such file", r"has no run 'a'$"):
-        with nb.SQLiteStore(path) as store, pytest.raises(UsageError, match=said):
-            await nb.open_run("a", agent=made(), store=store)
+async def test_c169_looking_for_a_run_makes_no_file_and_says_where_it_looked(tmp_path):
+    """A mistyped path stays as it is, folders too; a file that is there only lacks the run."""
+    path = tmp_path / "typo" / "rnus.db"
+    for said in (r"rnus.db'\) has no run 'a': there is no such file", r"has no run 'a'$"):
+        with nb.SQLiteStore(path) as store:
+            with pytest.raises(UsageError, match=said):
+                await nb.open_run("a", agent=made(), store=store)
+            with pytest.raises(nb.errors.NotPending):
+                nb.answer_external("t", 1, agent=made(), store=store)
+            if "such file" in said:
+                assert (store.run_ids(), store.beats("p"), list(tmp_path.iterdir())) == ([], 0, [])
+                store.append("b", [], 0)
+                assert path.exists()
 
 
 # --- what a run says of itself

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.interrupts import token_digest
+from tests.until import turns
 
 call = nb.ScriptedModel.call
 
@@ -54,15 +56,139 @@ async def test_a_token_answers_its_interrupt_once():
         nb.answer_external(token, 5)
 
 
-async def test_awaiting_headless_says_that_an_outside_system_must_answer():
-    """It does not hang."""
+async def test_c144_awaiting_with_nobody_attached_waits_for_an_outside_system():
+    """It is no person who is missing: the answer comes, and the run goes on."""
     tokens: list[str] = []
     run = paying(tokens).run("go")
-    with pytest.raises(nb.HumanInputRequired) as caught:
+    waiting = asyncio.ensure_future(run)
+    await run.settled()
+    await turns()
+    assert (waiting.done(), run.status) == (False, "interrupted")
+    nb.answer_external(tokens[0], 1)
+    assert (await waiting).text == "done"
+
+
+def test_c144_synchronous_code_waits_for_an_outside_system_too():
+    """In a script, while a thread of it hears from outside."""
+    tokens: list[str] = []
+    agent = paying(tokens)
+
+    def bank() -> None:
+        while not tokens or not answered(tokens[0], 5):
+            threading.Event().wait(0.01)
+
+    thread = threading.Thread(target=bank)
+    thread.start()
+    assert agent.run_sync("go").text == "done"
+    thread.join()
+
+
+def answered(token: str, value: Any) -> bool:
+    """Answer, if it is waited for by now."""
+    try:
+        nb.answer_external(token, value)
+    except nb.errors.NotPending:
+        return False
+    return True
+
+
+async def test_c144_a_person_who_is_asked_as_well_is_still_missing():
+    """Awaiting says so, and so it does where ``answers=`` has something wrong for the outside system."""
+    tokens: list[str] = []
+    script = nb.ScriptedModel([[call("pay", amount=5), call("ask")], "done"])
+    agent = paying(tokens, script)
+    agent.add(nb.interrupt_tool("ask", output=str))
+    run = agent.run("go")
+    with pytest.raises(nb.HumanInputRequired):
         await run
-    assert caught.value.interrupts[0].expects == "external"
+    run.respond(next(i for i in run.interrupts if i.tool_name == "ask"), "b")
     nb.answer_external(tokens[0], 1)
     assert (await run).text == "done"
+    with pytest.raises(nb.errors.InvalidAnswer):
+        await paying([]).run("go", answers={"pay": "not a number"})
+
+
+OUTSIDE = """
+import nbagent as nb, sys
+path, token = sys.argv[1:]
+agent = nb.Agent(nb.ScriptedModel(["done elsewhere"]))
+
+@agent.tool
+def pay(amount: int, ctx: nb.ToolContext) -> int:
+    raise AssertionError
+
+with nb.SQLiteStore(path) as store:
+    nb.answer_external(token, error="the bank is closed", agent=agent, store=store).event
+    store  # the run goes on here as well, and whoever is first takes the turn
+    import time
+    time.sleep(0.5)
+"""
+
+
+async def test_c144_who_awaits_hears_what_another_process_was_told(tmp_path):
+    """The answer stands in the store that both have."""
+    tokens: list[str] = []
+    path = tmp_path / "runs.db"
+    with nb.SQLiteStore(path) as store:
+        run = await paying(tokens).run("go", store=store).settled()
+        waiting = asyncio.ensure_future(run)
+        command = [sys.executable, "-c", OUTSIDE, str(path), tokens[0]]
+        process = await asyncio.create_subprocess_exec(*command)
+        async with asyncio.timeout(60):
+            result = await waiting
+        assert await process.wait() == 0
+        assert result.text in ("done", "done elsewhere")
+        assert run.calls["pay"][0].error == "the bank is closed"
+
+
+async def test_c144_a_failure_outside_is_told_to_the_model_alone():
+    """Just what was said, as the call's failure, once; the tool is not run again."""
+    tokens: list[str] = []
+    run = await paying(tokens).run("go").settled()
+    for wrong in ({"error": ""}, {"error": 5}, {"value": 5, "error": "both"}):
+        with pytest.raises(nb.errors.InvalidAnswer):
+            nb.answer_external(tokens[0], **wrong)
+    nb.answer_external(tokens[0], error="the bank is closed")
+    assert (await run).text == "done"
+    (one,) = run.calls["pay"]
+    assert (one.failed, one.error, len(tokens)) == (True, "the bank is closed", 1)
+    with pytest.raises(nb.Conflict, match="was used"):
+        nb.answer_external(tokens[0], 5)
+
+
+async def test_c144_an_answer_in_code_may_be_a_failure_too(play):
+    """Of any call that waits."""
+
+    def define(agent: nb.Agent) -> None:
+        agent.add(nb.interrupt_tool("lookup", output=int))
+
+    s = await play([call("lookup"), "done"], define)
+    await s.decide(nb.Respond(error="no such thing", interrupt=s.interrupts[0].id))
+    assert (s.results, s.text) == (["no such thing"], "done")
+    assert s.messages[-2]["content"][0]["error"] is True
+
+
+async def test_c144_no_error_answers_a_question_in_the_middle_of_a_body(play):
+    """Its line waits for an answer, which is a value or a no."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def asks(ctx: nb.ToolContext) -> Any:
+            return await ctx.ask("What?")
+
+    s = await play([call("asks"), "done"], define)
+    with pytest.raises(nb.errors.InvalidAnswer, match="which no error answers"):
+        await s.decide(nb.Respond(error="no", interrupt=s.interrupts[0].id))
+    await s.answer(respond={0: "b"})
+    assert (s.results, s.text) == (["b"], "done")
+
+
+def test_c144_an_answer_is_one_thing():
+    """A value, or an error."""
+    with pytest.raises(ValueError, match="not both"):
+        nb.Respond(5, error="no")
+    with pytest.raises(ValueError, match="on_expire is"):
+        nb.Interrupt(expires_in=1, on_expire=nb.Respond(error="no"))
 
 
 async def test_answers_stand_in_for_the_outside_system():

@@ -199,10 +199,14 @@ def test_no_damage_comes_up_as_another_error(path: Path, sound: bytes, data: st.
 
 def test_an_empty_file_is_a_new_store_and_says_so(tmp_path: Path) -> None:
     """Another process may be making it; who looks for a run there is told why it has none."""
-    (tmp_path / "runs.db").touch()
-    told = pytest.raises(nb.errors.UsageError, match="so this one is new; is the path right")
-    with nb.SQLiteStore(tmp_path / "runs.db") as store, told:
-        store.read("run")
+    path = tmp_path / "runs.db"
+    path.touch()
+    with nb.SQLiteStore(path) as store:
+        with pytest.raises(nb.errors.UsageError, match="the file is empty; is the path right"):
+            store.read("run")
+        assert (store.run_ids(), path.stat().st_size) == ([], 0)
+        store.append("run", [said(1)], 0)
+        assert path.stat().st_size
 
 
 def test_a_token_is_found_beside_a_damaged_run(path: Path) -> None:

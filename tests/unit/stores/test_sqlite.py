@@ -141,7 +141,8 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 def test_c126_tables_of_a_newer_version_are_refused_with_what_to_do(tmp_path: Path) -> None:
     """Nothing is read wrongly, and nothing written that the newer one cannot read."""
     path = tmp_path / "runs.db"
-    nb.SQLiteStore(path).close()
+    with nb.SQLiteStore(path) as store:
+        store.append("run", [], 0)
     with sqlite3.connect(path) as other:
         other.execute(f"pragma user_version = {sqlite.SCHEMA_VERSION + 1}")
     other.close()

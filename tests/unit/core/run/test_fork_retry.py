@@ -11,6 +11,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.errors import ToolFailed, UsageError
 from nbagent.core.base.model import Usage
+from tests.unit.core.usual import outputs
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -456,3 +457,72 @@ async def test_who_is_too_late_to_retry_follows_who_was_first(kind, tmp_path):
     shop.go.set()
     assert (await asyncio.wait_for(other, 20)).text == "done"
     assert shop.log == [("plain", 0)]
+
+
+# --- at any event of a turn that is over
+
+
+async def test_c168_a_fork_at_any_event_goes_on_after_the_turn_of_that_event():
+    """What its calls did is taken over and not done again; the model is asked anew."""
+    shop = Shop()
+    agent = nb.Agent(nb.ScriptedModel(talk), store=nb.MemoryStore())
+    shop(agent)
+    run = await agent.run("go").settled()
+    for gate in run.interrupts:
+        run.restart(gate)
+    assert (await run).text == "done"
+    begins = [n for n, e in enumerate(run.journal) if e.type == "model_responded"]
+    opened = await nb.open_run(run.id, agent=agent)
+    for number, event in enumerate(opened.journal):
+        shop.log.clear()
+        fork = await run.fork(at=event).settled()
+        turn = sum(begin <= number for begin in begins)
+        asks = event.type == "interrupted"
+        open_ = [event.input] if asks else [{"n": 2}, {"n": 3}] if turn == 0 else []
+        assert [i.input for i in fork.interrupts] == open_
+        did = [[("plain", 1)], [("plain", 4)], [], []][turn]
+        assert shop.log == ([] if asks else did)
+        if fork.interrupts:
+            await fork.cancel()
+        else:
+            assert outputs((await fork).messages) == outputs(run.messages)
+
+
+async def test_c168_a_fork_at_an_event_inside_an_agent_goes_on_after_its_turn_there():
+    """What stands beside it is as it is at a question: done, or asked again."""
+    did: list[int] = []
+
+    def inside(messages: Any) -> Any:
+        told = [p["output"] for m in messages if m["role"] == "tool" for p in m["content"]]
+        return [call("act", n=1), call("act", n=2), "in"][len(told)]
+
+    inner = nb.Agent(nb.ScriptedModel(inside), name="inner")
+
+    @inner.tool
+    def act(n: int) -> str:
+        did.append(n)
+        return f"act {n}"
+
+    around = [[call("inner", prompt="p"), call("ask")], "done"]
+    outer = nb.ScriptedModel(lambda m: around[len(m) > 1])
+    agent = nb.Agent(outer, tools=[inner.as_tool(), nb.interrupt_tool("ask", output=str)])
+    run = await agent.run("go").settled()
+    run.respond(run.interrupts[0], "b")
+    await run
+    for event in [e for e in run.journal if e.scope]:
+        turn = sum(e.type == "model_responded" for e in run.journal[: run.journal.index(event) + 1])
+        did.clear()
+        fork = await run.fork(at=event).settled()
+        assert did == [[1, 2], [2], [], []][turn - 1]
+        assert outputs((await fork).messages) == outputs(run.messages)
+
+
+async def test_c168_an_event_of_another_run_is_no_place_to_fork_at():
+    """It is told so, and where to take one from."""
+    shop = Shop()
+    agent = nb.Agent(nb.ScriptedModel(lambda m: "done"))
+    shop(agent)
+    first, second = agent.run("go"), agent.run("go")
+    await first, await second
+    with pytest.raises(UsageError, match=r"no such event .*run\.journal"):
+        first.fork(at=second.journal[1])

@@ -42,6 +42,13 @@ class Ledger:
             if isinstance(r, nb.Restart)
         ]
 
+    def always(self) -> set[str]:
+        """The tools that were always allowed in this run, at whatever depth that was said."""
+        scopes = [
+            (self.asked[e.id], getattr(e.resolution, "remember", None)) for e in self.resolved
+        ]
+        return {i.tool_name for i, scope in scopes if scope == "tool_in_run"}
+
     def replies(self, n: int) -> dict[int, Any]:
         """What was answered in a body's middle, by the question's place."""
         return {i.ask: r for i, r in self.answers(n) if i.kind == "ask"}
@@ -52,7 +59,7 @@ class Ledger:
         if act.kind in GATED:
             return len(approved) == (2 if act.kind == "twice" else 1) and approved[-1] == act.input
         if act.kind in REVIEWED:
-            known = (act.depth, act.kind) in act.seat.remembered
+            known = (act.depth, act.kind) in act.seat.remembered or act.kind in self.always()
             return approved[-1:] == [act.input] or known
         if act.kind in NEEDED:
             replies = self.replies(act.n).values()

@@ -289,7 +289,7 @@ class Schedule(RuleBasedStateMachine):
         """An answer was accepted: it counts at once."""
         assert i.id not in [p.id for p in seat.run.interrupts]
         self.given[i.id] = resolution
-        if isinstance(resolution, nb.Restart) and resolution.remember:
+        if isinstance(resolution, nb.Restart) and resolution.remember == "tool":
             seat.remembered.add((len(i.path) - 2, i.tool_name))
         for other in branch.seats if self.eager else ():  # each takes it on itself to go on
             other.journal.catch_up()

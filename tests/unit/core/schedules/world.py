@@ -107,7 +107,7 @@ class Seat:
     journal: Any = None
     """The run's, as this handle knows it."""
     remembered: set[tuple[int, str]] = field(default_factory=set)
-    """What need not be asked about: the agent's depth and the tool."""
+    """What need not be asked about in any run: the agent's depth and the tool."""
 
     @property
     def position(self) -> int:

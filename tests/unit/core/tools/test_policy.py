@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import subprocess
 import sys
 from typing import Any
 
+import numpy
 import pytest
 
 import nbagent as nb
 from nbagent.core.base.interrupts import CODE_CHANGED, SCHEMA_CHANGED
+from tests.until import turns, until
 
 call = nb.ScriptedModel.call
 
@@ -51,8 +54,9 @@ def broken(typed: Any) -> bool:
 
 
 async def later(typed: Any) -> bool:
-    """A predicate that has to be awaited, and so would always count as true."""
-    return typed.amount < 0
+    """A condition that has to be awaited."""
+    await asyncio.sleep(0)
+    return bool(typed.amount < 0)
 
 
 def promising(typed: Any) -> Any:
@@ -61,11 +65,32 @@ def promising(typed: Any) -> Any:
 
 
 class Asynchronous:
-    """An object that is called like a function, and is async."""
+    """An object that is called like a function, is async, and looks at the call."""
 
-    async def __call__(self, typed: Any) -> bool:
-        """Say no, once awaited."""
-        return False
+    async def __call__(self, typed: Any, call: nb.CallView) -> bool:
+        """Whether it is the call that it says, of the run's context and history."""
+        asked = [part["id"] for part in call.messages[-1]["content"]]
+        return call.context == "ctx" and asked == [call.id] and call.tool_name == "send"
+
+
+async def late_break(typed: Any) -> bool:
+    """A condition that raises once it is awaited."""
+    await asyncio.sleep(0)
+    raise LookupError
+
+
+async def swallowing(typed: Any) -> bool:
+    """A condition that lets everything run, a cancel too."""
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        return True
+    return True
+
+
+def with_default(typed: Any, limit: int = 100) -> bool:
+    """A condition whose second parameter is its own."""
+    return bool(typed.amount > limit)
 
 
 RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
@@ -87,10 +112,37 @@ RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
     ([nb.review("send", when=broken)], {}, "asks", "review send (its condition raised"),
     ([nb.deny("send", when=broken)], {}, "denied", "deny send (its condition raised"),
     ([nb.deny("send", when=lambda a: a.amount < 100), nb.review("*")], {}, "asks", "review *"),
-    ([nb.allow("send", when=promising)], {}, "asks", "allow send (its condition raised"),
-    ([nb.review("send", when=promising)], {}, "asks", "review send (its condition raised"),
-    ([nb.deny("send", when=promising)], {}, "denied", "deny send (its condition raised"),
-    ([], {"approval": promising}, "asks", "approval= of send"),
+    # async, or of the call too
+    ([nb.allow("send", when=later), nb.review("*")], {}, "asks", "review *"),
+    ([nb.allow("send", when=promising), nb.review("*")], {}, "asks", "review *"),
+    ([nb.deny("send", when=later)], {}, "runs", None),
+    ([], {"approval": later}, "runs", None),
+    ([nb.allow("send", when=late_break)], {}, "asks", "allow send (its condition raised Lookup"),
+    ([nb.review("send", when=late_break)], {}, "asks", "review send (its condition raised"),
+    ([nb.deny("send", when=late_break)], {}, "denied", "deny send (its condition raised"),
+    ([], {"approval": late_break}, "asks", "approval= of send"),
+    ([nb.review("send", when=Asynchronous())], {}, "asks", "review send"),
+    ([], {"approval": Asynchronous()}, "asks", "approval= of send"),
+    ([nb.review("send", when=lambda a, c: c.context == "ctx")], {}, "asks", "review send"),
+    ([nb.review("send", when=lambda a, call=None: call.id is None)], {}, "runs", None),
+    ([nb.deny("send", when=with_default)], {}, "denied", "deny send"),
+    (
+        [nb.allow("send", when=lambda a, c: c.no_such)],
+        {},
+        "asks",
+        "allow send (its condition raised",
+    ),
+    # neither True nor False
+    (
+        [nb.allow("send", when=lambda a: "yes")],
+        {},
+        "asks",
+        "allow send (its condition said neither",
+    ),
+    ([nb.review("send", when=lambda a: None)], {}, "asks", "review send (its condition said"),
+    ([nb.deny("send", when=lambda a: None)], {}, "denied", "deny send (its condition said neither"),
+    ([], {"approval": lambda a: 0}, "asks", "approval= of send"),
+    ([nb.allow("send", when=lambda a: numpy.float64(a.amount) > 1)], {}, "runs", "allow send"),
 ]
 
 
@@ -102,7 +154,7 @@ async def test_c73_c74_c75_c87_the_first_rule_that_matches_decides(
     bank = Bank(**options)
     agent = nb.Agent(nb.ScriptedModel([call("send", amount=500), "done"]), policy=rules)
     bank(agent)
-    run = await agent.run("go").settled()
+    run = await agent.run("go", context="ctx").settled()
     told = [e.verdict for e in run.journal if getattr(e, "verdict", None)]
     assert [v.startswith(verdict or "") for v in told] == ([True] if verdict else [])
     if expected == "asks":
@@ -116,13 +168,107 @@ async def test_c73_c74_c75_c87_the_first_rule_that_matches_decides(
 
 
 @pytest.mark.parametrize("make", [nb.allow, nb.review, nb.deny])
-@pytest.mark.parametrize("when", [later, Asynchronous(), True], ids=["async", "object", "bool"])
-def test_a_condition_that_is_no_plain_function_is_refused_at_the_door(make, when):
-    """What must be awaited is always true as a condition: an allow would let everything run."""
-    with pytest.raises(nb.errors.UsageError, match=r"when= must be a plain function"):
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        (True, "must be a function of the input"),
+        (lambda a: (yield), "must be a function of the input"),
+        (bool, "must be a function of the input"),
+        (lambda: True, "takes neither"),
+        (lambda a, b, c: True, "takes neither"),
+        (lambda *, typed: True, "takes neither"),
+    ],
+)
+def test_c156_what_cannot_be_a_condition_is_refused_at_the_door(make, when, said):
+    """What is always true as a condition would let everything run."""
+    with pytest.raises(nb.errors.UsageError, match=f"when= .*{said}"):
         make("send", when=when)
-    with pytest.raises(nb.errors.UsageError, match="plain function"):
-        nb.tool(approval=later)
+    with pytest.raises(nb.errors.ToolError, match="approval= is True or False"):
+        nb.tool(approval="yes")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("verdict", [nb.allow("send", when=swallowing), None])
+async def test_c156_a_call_whose_condition_outlives_a_cancel_never_runs(verdict, short_grace):
+    """It says yes to being stopped; nothing was said of the call."""
+    bank = Bank(**({} if verdict else {"approval": swallowing}))
+    rules = [] if verdict is None else [verdict]
+    agent = nb.Agent(nb.ScriptedModel([call("send", amount=5), "done"]), policy=rules)
+    bank(agent)
+    run = agent.run("go")
+    await until(lambda: any(e.type == "model_responded" for e in run.journal))
+    await turns()
+    await run.cancel()
+    assert (run.status, bank.did) == ("cancelled", [])
+    assert not any(e.type == "tool_started" for e in run.journal)
+
+
+async def test_c156_an_async_condition_is_asked_once_and_the_claim_is_decided_after_it(play):
+    """Also where a sibling's answer came meanwhile; what reaches the gate is what runs."""
+    judged: list[float] = []
+    bank = Bank()
+
+    async def when(typed: Any, call: nb.CallView) -> bool:
+        judged.append(typed.amount)
+        await asyncio.sleep(0.01)
+        return True
+
+    s = await play(
+        [[call("send", amount=1), call("ask"), call("send", amount=2)], "done"],
+        bank,
+        policy=[nb.allow("send", when=when)],
+    )
+    await s.answer(respond={0: "b"})
+    assert (sorted(judged), sorted(bank.did)) == ([1.0, 2.0], [(1.0, "A"), (2.0, "A")])
+    assert s.text == "done"
+
+
+async def test_c157_a_runs_context_reaches_tools_middleware_conditions_and_inner_agents(tmp_path):
+    """It is the very object, stored nowhere; a run that is opened has the one that it is opened with."""
+    context, seen = object(), []
+
+    def when(typed: Any, call: nb.CallView) -> bool:
+        seen.append(call.context)
+        return False
+
+    async def around(call_: nb.ToolCall, next_: Any) -> Any:
+        seen.append(call_.context)
+        return await next_(call_)
+
+    @nb.tool
+    def look(ctx: nb.ToolContext) -> str:
+        seen.append(ctx.context)
+        if not ctx.resumed:
+            ctx.interrupt("?")
+        return "seen"
+
+    def made(*, again: bool) -> nb.Agent:
+        inner_steps: list[Any] = ["in"] if again else [call("look"), "in"]
+        inner = nb.Agent(nb.ScriptedModel(inner_steps), name="inner", tools=[look])
+        outer_steps: list[Any] = ["done"] if again else [call("inner", prompt="x"), "done"]
+        return nb.Agent(
+            nb.ScriptedModel(outer_steps),
+            tools=[inner.as_tool()],
+            policy=[nb.deny("look", when=when), nb.deny("inner", when=when)],
+            middleware=[around],
+        )
+
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        run = await made(again=False).run("go", context=context, store=store).settled()
+        assert seen == [context] * 4
+        assert run.fork()._session.spec.context is context
+        seen.clear()
+        opened = await nb.open_run(run.id, agent=made(again=True), store=store, context="other")
+        opened.restart(opened.interrupts[0])
+        assert (await opened).text == "done"
+        assert set(seen) == {"other"}
+        seen.clear()
+        assert "object at" not in repr(run.journal)
+    agent = made(again=False)
+    response = await agent.generate("go", context=context)
+    await made(again=True).generate(
+        messages=response.messages, tool_restarts=[response.interrupts[0].restart()]
+    )
+    assert (context in seen, None in seen) == (True, True)
 
 
 async def test_c75_everything_pauses_streaming_tools_too(play):
@@ -226,7 +372,10 @@ async def test_c87_an_input_that_was_judged_in_this_run_is_not_judged_again():
     judged: list[float] = []
     agent = nb.Agent(
         nb.ScriptedModel([call("send", amount=5), "done"]),
-        policy=[nb.deny("send", when=lambda a: judged.append(a.amount)), nb.review("send")],
+        policy=[
+            nb.deny("send", when=lambda a: judged.append(a.amount) or False),
+            nb.review("send"),
+        ],
     )
 
     @agent.tool
@@ -342,7 +491,7 @@ async def test_always_allow_covers_what_it_says_and_no_more(remember, same, othe
     await run
     second = await agent.run("again").settled()
     assert bool(second.interrupts) == later
-    assert len(agent.remembered) == (remember is not None)
+    assert len(agent.remembered) == (remember in ("input", "tool"))
 
 
 @pytest.mark.parametrize("remember", ["input", "tool"])
@@ -364,7 +513,7 @@ async def test_what_is_remembered_holds_for_the_tool_as_it_was_then(remember):
     run.resolve(i, nb.Restart(remember=remember))
     await run
     assert len(agent.remembered) == 1
-    assert agent.remembered[0].digest == i.digest
+    assert agent.remembered[0].has_schema(agent.tools["send"].input_schema)
 
 
 def pay(agent: nb.Agent, way: str, did: list[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from nbagent.core.base.events import (
+    BodyCalled,
     CallRequested,
     Interrupted,
     MessageQueued,
@@ -44,16 +45,22 @@ ASKED = Interrupted(
     input=CALL.input,
 )
 RUNS = ToolStarted(at=103.0, call_id="c", attempt=1, owner="o", input=CALL.input)
+INSIDE = BodyCalled(at=104.0, scope=("c",), call_id="r", name="banker", input={"prompt": "pay"})
 FAILED = RunFailed(at=104.0, error="ToolFailed", message="x")
 
 DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
     RunStarted: ([STARTED], "running", []),
     ModelResponded: ([STARTED, RESPONDED], "running", ["call preparing"]),
     ToolStarted: ([STARTED, RESPONDED, RUNS], "running", ["call running"]),
+    BodyCalled: (
+        [STARTED, RESPONDED, RUNS, INSIDE],
+        "running",
+        ["call running", "call preparing"],
+    ),
     StepFinished: (
         [STARTED, RESPONDED, RUNS, StepFinished(at=104.0, call_id="c", name="s", value=1)],
         "running",
-        ["call running"],
+        ["call running", "call done"],
     ),
     ToolFinished: (
         [STARTED, RESPONDED, RUNS, ToolFinished(at=104.0, call_id="c", output="ok")],

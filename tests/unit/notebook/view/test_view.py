@@ -15,7 +15,6 @@ from nbagent.core.base.events import (
     RunFailed,
     RunRetried,
     RunStarted,
-    StepFinished,
     ToolFinished,
     ToolStarted,
 )
@@ -425,14 +424,6 @@ def test_an_interrupt_for_an_outside_system_has_nothing_to_press():
     assert (form.actions, form.spec) == ([], None)
     for action in ("approve", "submit", "reject"):
         assert isinstance(view.question("i").resolve(action), list)
-
-
-def test_a_finished_step_is_not_drawn():
-    """Events that have no picture change nothing."""
-    view = view_of(started(), responded(call()))
-    before = view.snapshot()
-    view.apply(StepFinished(at=102.0, call_id="c", name="s", value=1))
-    assert view.snapshot() == before
 
 
 def test_a_saved_history_with_an_open_pause_is_drawn_with_its_question():

@@ -1,0 +1,141 @@
+"""Unknown keywords: a call that is given one is told ours, also where it is another library's word."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar
+
+from .errors import suggest
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_told: dict[str, Callable[..., Any]] = {}
+"""What people call, by how they write it."""
+
+_ASKED_FIRST = ("approval", "policy", "nb.tool(approval=True) asks before a tool runs")
+_INSTRUCTED = ("instructions",)
+_TYPED = ("output_type", "output", "reply")
+_KEPT = ("store",)
+_TURNS = ("max_turns",)
+_INPUT = ("schema", "input")
+_GOES_ON = ("after=run goes on with a conversation, nb.open_run(run_id, …) with a run",)
+_MODELS = ("it is the model's: nb.OpenAIModel(name, …) takes it",)
+_HELD = ("context",)
+_WATCHED = ("on_event", "run.events() and run.subscribe(…) tell what happens, text as it streams")
+
+_ELSEWHERE = ("nb.Agent", "agent.run", "nb.tool")
+"""Where a keyword may belong that was given to something else."""
+
+_OURS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("prompt", "system", "system_prompt", "system_message"), _INSTRUCTED),
+    **dict.fromkeys(("functions", "toolset", "toolsets"), ("tools",)),
+    **dict.fromkeys(("temperature", "api_key", "base_url", "top_p", "seed"), _MODELS),
+    "max_tokens": ("tokens", "it is the model's: nb.OpenAIModel(name, extra={'max_tokens': …})"),
+    **dict.fromkeys(("human_in_the_loop", "needs_approval", "require_approval"), _ASKED_FIRST),
+    **dict.fromkeys(("requires_approval", "require_confirmation", "confirm"), _ASKED_FIRST),
+    **dict.fromkeys(("interrupt_on", "interrupt_before", "interrupt_after"), _ASKED_FIRST),
+    **dict.fromkeys(("checkpointer", "checkpoint_store", "memory", "db", "storage"), _KEPT),
+    **dict.fromkeys(("max_iterations", "max_steps", "recursion_limit"), _TURNS),
+    **dict.fromkeys(("result_type", "response_format", "response_model", "output_schema"), _TYPED),
+    **dict.fromkeys(("answer_type", "type", "returns", "output_type", "reply"), _TYPED),
+    **dict.fromkeys(("parameters", "args_schema", "input_schema", "input_type"), _INPUT),
+    **dict.fromkeys(("thread_id", "session_id", "conversation_id", "session"), _GOES_ON),
+    **dict.fromkeys(("deps", "dependencies", "ctx", "run_context"), _HELD),
+    **dict.fromkeys(("stream", "callbacks", "on_message"), _WATCHED),
+    **dict.fromkeys(
+        ("retries", "max_retries", "retry"), ("middleware=[nb.Retry(times=…)] tries tools again",)
+    ),
+    "timeout": ("expires_in", "seconds", "middleware=[nb.Timeout(seconds)] limits a tool's time"),
+    **dict.fromkeys(("deadline", "ttl"), ("expires_in",)),
+    **dict.fromkeys(("condition", "predicate"), ("when",)),
+    "return_direct": ("final",),
+    "default": ("value",),
+    "history": ("messages", "after=run goes on with a conversation"),
+    "message": ("reason", "metadata"),
+    "question": ("metadata",),
+    **dict.fromkeys(
+        ("choices", "options"), ("nb.Choose(message, choices) is what is asked, as metadata",)
+    ),
+}
+"""Words of other libraries, and what they are here: keywords, the first that the call takes, or a sentence."""
+
+
+def tells(label: str) -> Callable[[F], F]:
+    """A decorator: a call with a keyword that is not known says which one is meant.
+
+    Its own line in a traceback is hidden where tracebacks are shown without such lines (IPython, pytest).
+
+    Args:
+        label: how people write the call, such as ``agent.run``.
+    """
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            try:
+                return function(*args, **kwargs)
+            except TypeError as error:
+                # raised by the call itself, and by nothing in it
+                here = error.__traceback__
+                unknown = _unknown(function, kwargs) if here and here.tb_next is None else None
+                if unknown is None:
+                    raise
+            raise TypeError(
+                f"{label}() got an unexpected keyword argument {unknown!r}{_hint(label, unknown)}"
+            )
+
+        _told[label] = function
+        return called  # type: ignore[return-value]  # it is called as the function is
+
+    return decorate
+
+
+def tells_made(kind: type[Any], label: str) -> None:
+    """The same for what makes the objects of a class whose ``__init__`` is generated."""
+    kind.__init__ = tells(label)(kind.__init__)
+
+
+_CALLED = tells("")(lambda: None).__code__
+del _told[""]
+
+
+def caller() -> FrameType:
+    """The frame that called the function which asks."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - types of the defining scope
+    while frame is not None and frame.f_code is _CALLED:
+        frame = frame.f_back
+    assert frame is not None
+    return frame
+
+
+def _unknown(function: Callable[..., Any], given: dict[str, Any]) -> str | None:
+    known = _names(function)
+    return next((name for name in given if name not in known), None)
+
+
+def _names(function: Callable[..., Any]) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name != "self"]
+
+
+def _hint(label: str, word: str) -> str:
+    """What was meant: a keyword of this call, something else that does it, or another call's keyword."""
+    own, ours = _names(_told[label]), _OURS.get(word.lower(), ())
+    for meant in ours:
+        if meant in own:
+            return f": here it is {meant}="
+    near = suggest(word, own)
+    if near and not ours:
+        return near
+    for meant in ours:
+        if not meant.isidentifier():
+            return f": {meant}"
+    for other in _ELSEWHERE:
+        for meant in (*ours, word):
+            if other in _told and meant in _names(_told[other]):
+                return f": it is given to {other}({meant}=…)"
+    return near or f"; it takes {', '.join(own)}"

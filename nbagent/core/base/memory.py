@@ -1,0 +1,53 @@
+"""What a person said to allow always: for which calls of which tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from .controls import escaped
+from .interrupts import digest_of
+from .messages import Json, canonical, dumps
+
+
+class Remembered(BaseModel):
+    """An approval that covers later calls too: of one tool as it is, with one input or with any."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    tool: str
+    parameters: str
+    """SHA-256 of the tool's name and the schema of its input; see ``digest_of``."""
+    code: str
+    """SHA-256 of what it does; see ``Tool.code``."""
+    input: dict[str, Any] | None = None
+    """The one input that it covers; None for any."""
+
+    def __str__(self) -> str:
+        told = "" if self.input is None else f" with {dumps(self.input)}"
+        return escaped(f"allow {self.tool}{told}")
+
+    def covers(self, tool: str, input_: Json) -> bool:
+        """Whether it was said of calls of that name with that input."""
+        if self.tool != tool:
+            return False
+        return self.input is None or canonical(self.input) == canonical(input_)
+
+    def has_schema(self, schema: Json) -> bool:
+        """Whether the tool took the same input then."""
+        return self.parameters == digest_of(self.tool, None, schema)
+
+    def says_again(self, earlier: Remembered) -> bool:
+        """Whether it says of the same calls what an earlier one said; in JSON, 1 is not true."""
+        now, before = (canonical([each.tool, each.input]) for each in (self, earlier))
+        return now == before
+
+
+def with_memory(known: Iterable[Remembered], new: Remembered) -> tuple[Remembered, ...]:
+    """What is remembered in a run, and this: one for each tool and input.
+
+    Two tools of one name, of agents inside each other, are told apart by what they do.
+    """
+    kept = (one for one in known if not (new.says_again(one) and new.code == one.code))
+    return (*kept, new)

@@ -1,0 +1,551 @@
+"""What a body starts: runs of agents, and calls of tools. They are calls of their own inside the body's call.
+
+They are found by their order: a body that is run again from its beginning, after an answer or in another
+process, gets what it had started before, as it stands: what has ended at once, and the rest where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from nbagent.core.base.errors import (
+    Misuse,
+    Rejected,
+    StoreError,
+    ToolError,
+    ToolFailed,
+    UsageError,
+)
+from nbagent.core.base.events import (
+    BodyCalled,
+    RunCancelled,
+    RunStarted,
+    StoredEvent,
+    ToolFinished,
+    ToolStarted,
+)
+from nbagent.core.base.interrupts import input_json
+from nbagent.core.base.messages import Message, canonical, dumps
+from nbagent.core.base.process import this_process
+from nbagent.core.call.setup import (
+    CallSetup,
+    CallTakenOver,
+    Stop,
+    SubrunWaits,
+    going_on,
+    started_by_bodies,
+)
+from nbagent.core.call.threads import in_slot, running_loop, without_slot
+from nbagent.core.journal.journal import AnyJournal
+from nbagent.core.state.fold import apply
+from nbagent.core.state.state import CallState, RunState
+from nbagent.core.tools.define import as_tool
+from nbagent.core.tools.spec import RunSpec
+from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.values import describe
+
+T = TypeVar("T")
+
+MAX_TOLD = 200
+"""Characters of an input that an error tells."""
+
+
+class Request(NamedTuple):
+    """What a body starts."""
+
+    tool: Tool[..., Any]
+    input: dict[str, Any]
+    spec: RunSpec | None = None
+    """The agent's, for a run; None for the call of a tool."""
+    messages: Sequence[Message] = ()
+    """The history that a run begins with; its last message is the prompt."""
+
+    def is_of(self, call: CallState) -> bool:
+        """Whether the call was started for the same."""
+        masked = self.tool.masked
+        same_name = call.name == self.tool.name
+        return same_name and canonical(masked(call.proposed)) == canonical(masked(self.input))
+
+
+class Started:
+    """One thing that a body has started."""
+
+    def __init__(self, call_id: str, request: Request, *, is_new: bool) -> None:
+        self.id = call_id
+        self.request = request
+        self.is_new = is_new
+        self.is_busy = True
+        """Whether something of it is at work, or about to be."""
+        self.is_stopping = False
+        self.is_awaited = False
+        self.task: asyncio.Task[None] | None = None
+        self.broke: BaseException | None = None
+        """Why nobody drives it any more, though it has not ended."""
+        self.undecided: set[str] = set()
+        """Questions that the answers which its body gave may settle, and that were not looked at yet."""
+        self.last: CallState | None = None
+        """How it stood when it was looked at last."""
+        self.wake = asyncio.Event()
+
+
+class BodyDriver(Protocol):
+    """Drives what one body starts."""
+
+    journal: Any
+    errors: dict[str, BaseException]
+    values: dict[str, Any]
+    values_of: dict[str, dict[str, Any]]
+    runs: StartedRuns | None
+
+    def admit(self, call_id: str, request: Request) -> None:
+        """Know the tool of a call."""
+
+    async def attempt(self, call_id: str) -> None:
+        """Attempt a call."""
+
+    def wake(self) -> None:
+        """Look at the state again."""
+
+    def stop_one(self, call_id: str) -> None:
+        """Take no further step in the run inside a call."""
+
+
+class Surroundings(NamedTuple):
+    """The run that the body's call belongs to."""
+
+    journal: AnyJournal
+    setup: CallSetup
+    driver: Callable[[], Any]
+    """Makes what drives the calls that the body starts."""
+    leave: Callable[[], None]
+    """Told when the body is over."""
+
+
+class StartedRuns:
+    """What one body has started. ``start`` is for any thread; the rest happens on the loop of its run."""
+
+    def __init__(self, around: Surroundings, started: ToolStarted, stop: Stop) -> None:
+        self._around = around
+        self._started = started
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._lock = threading.Lock()
+        self._all: dict[str, Started] = {}
+        self._waiters: set[asyncio.Event] = set()
+        self._awaiting = 0
+        """How many places of the body wait for the end of something."""
+        self._driver: BodyDriver | None = None
+        self._claim: asyncio.Task[None] | None = None
+        self.is_over = False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that its call lives on."""
+        return self._loop
+
+    @property
+    def root(self) -> Any:
+        """The journal of the outermost run."""
+        return self._around.journal.root
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """The scope of what it starts."""
+        return (*self._started.scope, self._started.call_id)
+
+    def clock(self) -> float:
+        """Unix seconds."""
+        return self._around.setup.spec.clock()
+
+    # --- starting
+
+    def start(self, request: Request) -> Started:
+        """Start this, or take it up where an earlier start of the body had started it.
+
+        Raises:
+            Misuse: the body had started something else at this place.
+            CallTakenOver: the body is over.
+        """
+        with self._lock:
+            if self.is_over:
+                raise CallTakenOver
+            if self._driver is None:
+                self._driver = self._around.driver()
+                self._driver.runs = self
+            call_id = self._earlier(request)
+            is_new = call_id is None
+            call_id = self._around.setup.spec.new_id() if call_id is None else call_id
+            made = self._all[call_id] = Started(call_id, request, is_new=is_new)
+            started_by_bodies[call_id] = request.tool
+            self._driver.admit(call_id, request)
+        if running_loop() is self._loop:
+            self._begin(made)
+        else:
+            self._loop.call_soon_threadsafe(partial(self._begin, made))
+        return made
+
+    def _earlier(self, request: Request) -> str | None:
+        call = self._call
+        known = [] if call.child is None else list(call.child.calls.values())
+        left = [one for one in known if one.id not in self._all]
+        if not left:
+            return None
+        for one in left:
+            if request.is_of(one):
+                return one.id
+        misuse = Misuse(
+            f"the body of {call.name!r} was run again, and starts {request.tool.name!r} with "
+            f"{canonical(request.input)[:MAX_TOLD]} where it had started {left[0].name!r} with "
+            f"{canonical(left[0].proposed)[:MAX_TOLD]}: nothing of it is repeated. Start the same again: take "
+            "what changes (the time, a random number, what was read) from `await ctx.step(…)`"
+        )
+        self._stop.by(misuse)
+        raise misuse
+
+    def _begin(self, made: Started) -> None:
+        if not self.is_over:
+            made.task = self._loop.create_task(self._perform(made), context=self._context.copy())
+
+    # --- going on
+
+    async def _perform(self, made: Started) -> None:
+        driver = self._driver
+        assert driver is not None
+        try:
+            if made.is_new:
+                await self._write(self._first(made))
+            while self.state(made).status != "done":
+                made.wake.clear()
+                await self._write([])
+                if self.state(made).status == "ready":
+                    made.is_busy = True
+                    await self._attempt(driver, made)
+                if self.state(made).status == "done":
+                    break
+                made.is_busy = False
+                self._tell()
+                await made.wake.wait()
+        except Exception as error:
+            made.broke = error
+            if isinstance(error, StoreError):
+                self._stop.by(error)
+        except CallTakenOver as error:
+            made.broke = error
+        finally:
+            made.is_busy = made.is_stopping
+            self._tell()
+
+    async def _attempt(self, driver: BodyDriver, made: Started) -> None:
+        try:
+            await driver.attempt(made.id)
+        except (StoreError, asyncio.CancelledError):
+            raise
+        except Exception as error:  # a misuse in there, which is the failure of this run alone
+            driver.errors.setdefault(made.id, error)
+            await self._write([self._failed(made, f"{type(error).__name__}: {error}")])
+
+    def _first(self, made: Started) -> list[StoredEvent]:
+        request, now = made.request, self.clock()
+        name = request.tool.name
+        called = BodyCalled(
+            at=now, scope=self.scope, call_id=made.id, name=name, input=request.input
+        )
+        spec = request.spec
+        if spec is None:
+            return [called]
+        begun = RunStarted(
+            at=now,
+            scope=(*self.scope, made.id),
+            agent=spec.agent,
+            model=spec.model_name,
+            messages=list(request.messages),
+            max_turns=spec.max_turns,
+            owner=this_process(),
+        )
+        return [called, begun]
+
+    def _failed(self, made: Started, text: str) -> ToolFinished:
+        return ToolFinished(
+            at=self.clock(), scope=self.scope, call_id=made.id, output=text, error=True
+        )
+
+    async def _write(self, events: Sequence[StoredEvent]) -> None:
+        """Write these, and that the body goes on where its call had waited."""
+        if not events and self._call.status != "ready":
+            return
+        depth = len(self._started.scope)
+
+        def decide(state: RunState) -> list[StoredEvent]:
+            going_on(state, self._started, 0.0)
+            after = state
+            for event in events:
+                after = apply(after, event, depth)
+            return [*events, *going_on(after, self._started, self.clock())]
+
+        await self._around.journal.write(decide)
+
+    def wake(self) -> None:
+        """Look at the state again; on the loop of the run."""
+        for made in self._all.values():
+            made.wake.set()
+        if self._all and not self.is_over:
+            self._claim = self._loop.create_task(self._go_on(), context=self._context.copy())
+
+    async def _go_on(self) -> None:
+        """Write that the body goes on with an answer, unless another process has taken its call over."""
+        try:
+            await self._write([])
+        except CallTakenOver as error:
+            for made in self._open():
+                made.broke = error
+            self._tell()
+        except StoreError as error:
+            self._stop.by(error)
+            for made in self._open():
+                made.broke = error
+            self._tell()
+
+    def look(self) -> None:
+        """Look at the state again, everywhere in what the body has started; from any thread."""
+        if self._driver is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._driver.wake)
+
+    def decided(self) -> None:
+        """Answers were looked at: whoever waits may have to wait for a person."""
+        self._tell()
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        """Do something on the loop of the run; from any thread."""
+        self._loop.call_soon_threadsafe(work)
+
+    # --- how it stands
+
+    @property
+    def _call(self) -> CallState:
+        call = self._around.journal.state.calls.get(self._started.call_id)
+        if call is None or call.status == "done":
+            raise CallTakenOver
+        return call
+
+    def state(self, made: Started) -> CallState:
+        """How one thing stands; as it is going to begin where that is not written yet.
+
+        Raises:
+            CallTakenOver: the body's call is over.
+        """
+        child = self._call.child
+        known = None if child is None else child.calls.get(made.id)
+        if known is not None:
+            made.last = known
+            return known
+        request = made.request
+        return CallState(made.id, request.tool.name, request.input, request.input, final=True)
+
+    def error_of(self, made: Started) -> BaseException | None:
+        """The very exception that a run failed with, where that is known here."""
+        return made.broke or (None if self._driver is None else self._driver.errors.get(made.id))
+
+    @property
+    def decides(self) -> bool:
+        """Whether the body is at work, or its answers are looked at: it does not just wait for what it started."""
+        return any(
+            one.undecided or one.is_stopping or not (one.is_busy or self._awaiting)
+            for one in self._open()
+        )
+
+    def _open(self) -> list[Started]:
+        return [one for one in self._all.values() if not self.is_ended(one)]
+
+    def is_ended(self, made: Started) -> bool:
+        """Whether it has its end, or can have none any more."""
+        if made.broke is not None or self.is_over:
+            return True
+        try:
+            return self.state(made).status == "done"
+        except CallTakenOver:
+            return True
+
+    def values(self, made: Started) -> dict[str, Any]:
+        """The Python results of its calls, by call id."""
+        return {} if self._driver is None else self._driver.values_of.get(made.id, {})
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        """What the bodies of tools that were called returned, where they ran here."""
+        return {} if self._driver is None else self._driver.values
+
+    # --- calling a tool
+
+    async def call(self, tool: Any, input_: Mapping[str, Any], *, slot: bool = False) -> Any:
+        """What a tool gives, called as a model would: behind the rules and the middleware of the run.
+
+        Raises:
+            Rejected: a person refused it.
+            ToolFailed: it failed, or a rule refuses it.
+            ToolError: the input does not fit.
+        """
+        request = _call_of(tool, input_)
+        made = self.start(request)
+        await self.wait(made, slot=slot)
+        call = self.state(made)
+        answers = [each["resolution"]["type"] for each in call.record]
+        if call.result is not None and call.result.get("error"):
+            told = str(call.result["output"])
+            raise Rejected(told) if answers[-1:] == ["reject"] else ToolFailed(told)
+        if made.id in self._values:
+            return self._values[made.id]
+        adapter = request.tool.output_adapter
+        return call.answer if adapter is None else adapter.validate_json(dumps(call.answer))
+
+    def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
+        """``call`` in a thread."""
+        slot = in_slot.get()
+        return self.here_sync(lambda: self.call(tool, input_, slot=slot), "ctx.call_sync")
+
+    # --- waiting
+
+    async def wait(self, made: Started, *, settled: bool = False, slot: bool = False) -> None:
+        """Wait until it has ended, or only an answer can make it go on; on the loop of its run.
+
+        Raises:
+            SubrunWaits: it waits for an answer, and nobody waits for that in this process.
+        """
+        if slot:
+            async with without_slot(self._loop):
+                await self.wait(made, settled=settled)
+            return
+        made.is_awaited = made.is_awaited or not settled
+        self._awaiting += not settled
+        told = asyncio.Event()
+        self._waiters.add(told)
+        try:
+            if not settled:
+                self._around.setup.hooks.idle()
+            while not self.is_ended(made) and not (settled and not made.is_busy):
+                self._check_waits()
+                told.clear()
+                await told.wait()
+                if self.is_over:
+                    raise asyncio.CancelledError
+        finally:
+            self._waiters.discard(told)
+            self._awaiting -= not settled
+        if made.broke is not None:
+            raise made.broke
+
+    def _check_waits(self) -> None:
+        """End the body where all that it started waits for answers that nobody waits for."""
+        at_work = any(one.is_busy or one.undecided for one in self._all.values())
+        if at_work or self._around.setup.bodies_wait():
+            return
+        waits = SubrunWaits()
+        self._stop.by(waits)
+        raise waits
+
+    def _tell(self) -> None:
+        self._around.setup.hooks.idle()
+        for told in self._waiters:
+            told.set()
+
+    async def here(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do something on the loop of the run, from whatever loop runs here."""
+        if running_loop() is self._loop:
+            return await work()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
+
+    def here_sync(self, work: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
+        """The same for a thread that waits.
+
+        Raises:
+            UsageError: called on the loop, which would wait for itself.
+        """
+        self.check_thread(name)
+        done = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        try:
+            return done.result()
+        except concurrent.futures.CancelledError:
+            raise CallTakenOver from None
+
+    def check_thread(self, name: str) -> None:
+        """Refuse to wait on the thread of the loop that is waited for.
+
+        Raises:
+            UsageError: this is it.
+        """
+        if running_loop() is self._loop:
+            raise UsageError(
+                f"{name}: this run lives on the loop that runs here, which would wait for itself: use "
+                "`await run`, or a sync tool, which has a thread"
+            )
+
+    async def cancel(self, made: Started, by: str) -> None:
+        """Stop one for good; what is finished is kept."""
+        if self.is_ended(made):
+            return
+        made.is_stopping = True
+        if self._driver is not None:
+            self._driver.stop_one(made.id)
+        if made.task is not None:
+            made.task.cancel()
+            await asyncio.wait([made.task])
+        if self.state(made).status == "done":
+            made.is_busy = False
+            return
+        stopped: list[StoredEvent] = [self._failed(made, f"It was cancelled (by {by}).")]
+        child = self.state(made).child
+        if child is not None and child.outcome is None:
+            scope = (*self.scope, made.id)
+            stopped.insert(0, RunCancelled(at=self.clock(), scope=scope, by=by))
+        await self._write(stopped)
+        made.is_busy = False
+        self._tell()
+
+    # --- the end of the body
+
+    async def end(self) -> None:
+        """The body has returned: wait for what it did not wait for, whose failure is the body's then."""
+        for made in list(self._all.values()):
+            if not self.is_ended(made):
+                await self.wait(made)
+                if not made.is_awaited and self.state(made).result is not None:
+                    error = self.error_of(made)
+                    if error is not None:
+                        raise error
+
+    def close(self) -> None:
+        """The body is over: what still runs of it, such as an abandoned thread, starts nothing more."""
+        with self._lock:
+            self.is_over = True
+        for made in self._all.values():
+            if made.task is not None:
+                made.task.cancel()
+        self._tell()
+        if self._driver is not None:
+            self._around.leave()
+
+
+def _call_of(tool: Any, input_: Mapping[str, Any]) -> Request:
+    """The call of a tool, or of a plain function, with this input.
+
+    Raises:
+        ToolError: it is no tool, or the input does not fit it.
+    """
+    made = as_tool(tool, {})
+    try:
+        plain = input_json(dict(input_)) or {}
+        made.parse(plain)
+        return Request(made, made.sealed(plain))
+    except ValidationError as error:
+        why = describe(error) if made.secrets is None else "see its parameters"
+        raise ToolError(f"the input does not fit {made.name}: {why}") from None
+    except (TypeError, ValueError) as error:
+        raise ToolError(f"the input of {made.name} is no JSON: {error}") from error

@@ -1,0 +1,257 @@
+"""Flows: a function of one's own as a run, without a model, with questions, steps and a card."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from .arguments import (
+    checked_budget,
+    checked_list,
+    checked_middleware,
+    checked_rules,
+    checked_store,
+)
+from .base.controls import escaped
+from .base.errors import ToolError, UsageError
+from .base.keywords import caller, tells
+from .base.messages import message
+from .base.secrets import plain_json
+from .journal.journal import Journal, Store
+from .journal.memory import default_store
+from .run.result import Result
+from .run.run import Run
+from .run.scripted_answers import Answers
+from .run.start import Options, launch, launch_and_wait, take_up
+from .tools.define import as_tool, flow_tool
+from .tools.middleware import Middleware
+from .tools.policy import Rule
+from .tools.spec import Budget, RunSpec, new_id
+from .tools.tool import Tool
+from .tools.values import describe
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class RunOptions(TypedDict, total=False):
+    """What ``Flow.with_options`` takes; each means what it does for ``Agent.run``."""
+
+    store: Store | None
+    answers: Answers
+    attended: bool | None
+    show: bool
+    on_rerun: Literal["cancel", "keep"]
+    context: Any
+
+
+class Flow(Generic[P, R]):
+    """A function whose runs show, ask, remember their steps and go on after a restart; no model is in it.
+
+    Made by ``nb.flow``. It stays callable as the function that it is.
+    """
+
+    def __init__(
+        self,
+        tool: Tool[P, R],
+        options: Options,
+        *,
+        tools: Iterable[Tool[..., Any]],
+        policy: Any,
+        middleware: Any,
+        budget: Any,
+    ) -> None:
+        self.name = tool.name
+        self.tools = {one.name: one for one in tools}
+        if self.name in self.tools:
+            raise ToolError(f"{self.name!r} is the flow's own name: a tool of it needs another")
+        self.policy = checked_rules(policy)
+        self.middleware = checked_middleware(middleware)
+        self.budget = checked_budget(budget)
+        self._tool = tool
+        self._options = options
+        self.store: Store = options.store or default_store
+        self.__doc__ = tool.__doc__
+        self.__name__ = self.name
+
+    def __repr__(self) -> str:
+        return escaped(f"<Flow {self.name}>")
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, as if it were no flow: nothing is kept, and nobody is asked.
+
+        Raises:
+            TypeError: the function takes other arguments, such as the ``ctx`` that only a run gives it.
+        """
+        try:
+            inspect.signature(self._tool).bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(
+                f"{self.name}(): {error}; to run it as a flow, write {self.name}.run(…)"
+            ) from None
+        return self._tool(*args, **kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> Run:
+        """Start a run at once, and show it in the calling cell where a person is attached.
+
+        Takes what the function takes, without its ``ctx``. It is kept with the run, so it must be
+        JSON-able, or of a type that pydantic makes JSON of.
+
+        Raises:
+            TypeError: the function takes other arguments.
+            UsageError: they do not fit its types, or cannot be kept.
+        """
+        return launch(self._spec(), None, self._begun(args, kwargs))
+
+    def run_sync(self, *args: Any, **kwargs: Any) -> Result:
+        """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
+
+        Takes what ``run`` takes, and raises what awaiting a run raises.
+        """
+        return launch_and_wait(self._spec(), None, self._begun(args, kwargs))
+
+    def with_options(self, **options: Unpack[RunOptions]) -> Flow[P, R]:
+        """The same flow, whose runs have these options: ``clean.with_options(answers=[…]).run(…)``.
+
+        Args:
+            options: ``store``, ``answers``, ``attended``, ``show``, ``on_rerun``, ``context``, as for
+                ``Agent.run``.
+        """
+        known = RunOptions.__optional_keys__
+        odd = [name for name in options if name not in known]
+        if odd:
+            raise TypeError(f"with_options takes {', '.join(sorted(known))}, not {odd[0]!r}")
+        return Flow(
+            self._tool,
+            replace(self._stored(), **options),
+            tools=self.tools.values(),
+            policy=self.policy,
+            middleware=self.middleware,
+            budget=self.budget,
+        )
+
+    def as_tool(self) -> Tool[P, R]:
+        """This flow as a tool of an agent, or for ``ctx.call``: its steps and questions belong to that call."""
+        made = copy(self._tool)
+        made.options = made.options._replace(flow=False, final=False)
+        return made
+
+    # --- inside
+
+    def _stored(self) -> Options:
+        return replace(self._options, store=self.store)
+
+    def _take_up(self, journal: Journal, **options: Any) -> Run:
+        """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+        return take_up(self._spec(), journal, Options(**options))
+
+    def _spec(self) -> RunSpec:
+        """What a run needs to know."""
+        return RunSpec(
+            agent=self.name,
+            model=None,
+            tools={self.name: self._tool, **self.tools},
+            raise_errors=True,
+            policy=self.policy,
+            middleware=self.middleware,
+            budget=self.budget,
+        )
+
+    def _begun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Options:
+        """The options of a run that begins with the call of the function, with this input."""
+        call = {
+            "type": "tool_call",
+            "id": f"call_{new_id()}",
+            "name": self.name,
+            "input": self._input(args, kwargs),
+            "nbagent": {"final": True},
+        }
+        return replace(self._stored(), messages=[message("assistant", call)])
+
+    def _input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
+        tool = self._tool
+        try:
+            given = tool.bound(args, kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {error}") from None
+        try:
+            plain = plain_json(tool.typed(given))
+            tool.parse(plain)
+        except ValidationError as error:
+            raise UsageError(
+                f"the flow {self.name!r} was given what does not fit: {describe(error)}"
+            ) from None
+        except (PydanticSerializationError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"the flow {self.name!r} was given what is no JSON, and its input is kept with the run: "
+                f"give a path, an id or plain data instead ({error})"
+            ) from error
+        return cast("Mapping[str, Any]", tool.sealed(plain))
+
+
+@overload
+def flow(fn: Callable[P, R], /) -> Flow[P, R]: ...
+@overload
+def flow(
+    *,
+    name: str | None = None,
+    store: Store | None = None,
+    tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+    policy: Iterable[Rule] | Rule = (),
+    middleware: Iterable[Middleware] = (),
+    budget: Budget | None = None,
+    idempotent: bool = False,
+    thread: bool = True,
+) -> Callable[[Callable[P, R]], Flow[P, R]]: ...
+@tells("nb.flow")
+def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
+    fn: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    store: Store | None = None,
+    tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+    policy: Iterable[Rule] | Rule = (),
+    middleware: Iterable[Middleware] = (),
+    budget: Budget | None = None,
+    idempotent: bool = False,
+    thread: bool = True,
+) -> Any:
+    """Make a function a flow: ``await clean.run("data.csv")`` runs it with a card, questions and steps.
+
+    Where its ``ctx`` asks (``ctx.ask``), the question is a form in the cell. After a restart the run is
+    taken up with ``nb.open_run(run_id, agent=clean)``: the function is run again from its beginning, with
+    its earlier answers and the values of its ``ctx.step`` given at once.
+
+    Args:
+        fn: the function, sync or async; one with a ``ctx`` parameter is given a ``ToolContext``.
+        name: what people read; the function's name by default.
+        store: where journals are kept; this process's memory by default.
+        tools: what it calls with ``ctx.call``, as far as rules or ``answers=`` name it.
+        policy: rules for what it calls; it is itself what a person started, and not judged.
+        middleware: what surrounds those calls, the first outermost.
+        budget: what the agents that it calls may use together.
+        idempotent: whether running it twice does what running it once does, so that it just goes on
+            where its process died while it ran; without, a person is asked about it first.
+        thread: False runs a sync function on the event loop's own thread.
+
+    Raises:
+        ToolError: the function's signature cannot be a flow.
+    """
+    local_names = caller().f_locals  # types of the defining scope
+    called = [as_tool(one, local_names) for one in checked_list("tools", tools, "[a_tool]")]
+
+    def make(function: Callable[P, R]) -> Flow[P, R]:
+        made = flow_tool(function, local_names, name=name, idempotent=idempotent, thread=thread)
+        options = Options(store=checked_store(store))
+        return Flow(
+            made, options, tools=called, policy=policy, middleware=middleware, budget=budget
+        )
+
+    return make if fn is None else make(fn)

@@ -1,0 +1,327 @@
+"""A run that the body of a tool starts: it lives inside that body's call, and is held like any other run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+from nbagent.core.base.errors import NotPending, RunError, UsageError
+from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, StoredEvent
+from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.base.messages import Message, user
+from nbagent.core.base.process import this_process
+from nbagent.core.call.setup import CallTakenOver, current_runs
+from nbagent.core.call.threads import in_slot
+from nbagent.core.engine.runs import Request, Started, StartedRuns
+from nbagent.core.journal.journal import Listener, RunEvent
+from nbagent.core.state.state import CallState, RunState, Status, evolve, status_of
+from nbagent.core.tools.output import OutputDelta
+from nbagent.core.tools.spec import RunSpec
+from nbagent.core.tools.tool import Tool
+
+from .answers import AnyResolution, interrupts_of, remember, resolved
+from .describe import result_of
+from .generate import Response, response_of
+from .result import Result
+from .run import Run
+from .scripted_answers import Answers, AnswerSource
+from .session import Session
+
+InnerTool: TypeAlias = Callable[[], Tool[..., Any]]
+
+
+def runs_here(*, nested: bool) -> StartedRuns | None:
+    """What the body that runs here has started; None outside of one, or where it is not wanted."""
+    runs = current_runs.get()
+    found: StartedRuns | None = runs if nested and runs is not None and not runs.is_over else None
+    return found
+
+
+def check_waitable(runs: StartedRuns, name: str) -> None:
+    """Refuse to wait on the loop that what is waited for needs.
+
+    Raises:
+        UsageError: this is that loop's thread.
+    """
+    runs.check_thread(name)
+
+
+def run_inside(
+    runs: StartedRuns,
+    tool: Tool[..., Any],
+    spec: RunSpec,
+    prompt: str,
+    history: Sequence[Message] = (),
+    answers: Answers = None,
+) -> NestedRun:
+    """Start a run of an agent inside the call whose body starts it.
+
+    Args:
+        runs: of that body.
+        tool: the agent as a tool.
+        spec: the agent's.
+        prompt: what to do.
+        history: what was said before.
+        answers: what to answer, where nobody is there.
+    """
+    request = Request(tool, {"prompt": prompt}, spec, [*history, user(prompt)])
+    return NestedRun(NestedSession(runs, runs.start(request), spec, answers))
+
+
+async def generated_inside(run: NestedRun, on_event: Callable[[RunEvent], None] | None) -> Response:
+    """What ``generate`` gives of a run inside: once it has ended."""
+    if on_event is not None:
+        run.subscribe(on_event)
+    await run
+    session = run.nested
+    return response_of(session.state, session.spec)
+
+
+class NestedJournal:
+    """The events of a run inside, as if it were alone."""
+
+    def __init__(self, runs: StartedRuns, scope: tuple[str, ...]) -> None:
+        self._runs = runs
+        self._scope = scope
+        self._told: dict[Listener, Listener] = {}
+
+    def read(self) -> list[StoredEvent]:
+        """All so far; none where the outermost run keeps none, as in ``generate``."""
+        found = (self._own(event) for event in self._runs.root.read())
+        return [event for event in found if event is not None]
+
+    def subscribe(self, listener: Listener) -> list[StoredEvent]:
+        """See ``Journal.subscribe``."""
+
+        def tell(heard: RunEvent) -> None:
+            own = self._own(heard)
+            if own is not None:
+                listener(own)
+
+        self._told[listener] = tell
+        found = (self._own(event) for event in self._runs.root.subscribe(tell))
+        return [event for event in found if event is not None]
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """See ``Journal.unsubscribe``."""
+        tell = self._told.pop(listener, None)
+        if tell is not None:
+            self._runs.root.unsubscribe(tell)
+
+    def _own(self, heard: Any) -> Any:
+        scope: tuple[str, ...] = getattr(heard, "scope", ())
+        depth = len(self._scope)
+        if scope[:depth] != self._scope:
+            return None
+        if isinstance(heard, OutputDelta):
+            return heard._replace(scope=scope[depth:])
+        return heard.model_copy(update={"scope": scope[depth:]})
+
+
+class NestedSession:
+    """What a ``Run`` is made of where it is inside a call; see ``Session``."""
+
+    awaited = ""
+    wrong_answers: Mapping[str, Exception]
+
+    def __init__(
+        self, runs: StartedRuns, started: Started, spec: RunSpec, answers: Answers
+    ) -> None:
+        self.runs = runs
+        self.started = started
+        self.spec = spec
+        self.scope = (*runs.scope, started.id)
+        self.journal = NestedJournal(runs, self.scope)
+        self.loop = runs.loop
+        self.wrong_answers = {}
+        if answers is not None:
+            self._answers = AnswerSource(answers)
+            for event in self.state.pending:
+                self._look_at(event)
+            self.journal.subscribe(self._hear)
+
+    @property
+    def run_id(self) -> str:
+        """The outermost run's id, and the way from there."""
+        return "/".join((self.runs.root.run_id, *self.scope))
+
+    @property
+    def call(self) -> CallState:
+        """The call that the run is inside of."""
+        try:
+            return self.runs.state(self.started)
+        except CallTakenOver:
+            last = self.started.last
+            return CallState(self.started.id, "", {}, {}) if last is None else last
+
+    @property
+    def state(self) -> RunState:
+        """Where the run stands; cancelled where the call around it is over."""
+        call = self.call
+        child = call.child or RunState(agent=self.spec.agent)
+        if child.outcome is None and (call.status == "done" or self.runs.is_over):
+            by = "the end of the call around it"
+            return evolve(child, outcome=RunCancelled(at=0.0, by=by))
+        return child
+
+    @property
+    def status(self) -> Status:
+        """The run's status."""
+        return status_of(self.state)
+
+    @property
+    def interrupts(self) -> list[PendingInterrupt]:
+        """What waits for an answer, with the path from this run's agent on."""
+        state = self.state
+        if state.outcome or not state.asks:
+            return []
+        inner = self.started.request.tool.options.inner
+        return interrupts_of(state, inner.tools, self.spec.agent)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Python results by call id."""
+        return self.runs.values(self.started)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What it failed with, where that is known."""
+        return self.runs.error_of(self.started)
+
+    @property
+    def result(self) -> Result:
+        """The result of a run that has ended well; raises what it failed with."""
+        call, state, error = self.call, self.state, self.error
+        if call.result is not None and (call.child is None or call.child.outcome is None):
+            raise error or RunError(str(call.result["output"]))
+        if error is not None and state.outcome is None:
+            raise error
+        return result_of(state, self.spec, error, self.values)
+
+    def follow(self) -> None:
+        """Nothing to do: the run around it is followed."""
+
+    def resolve(
+        self, interrupt_id: str, resolution: AnyResolution, *, by: str
+    ) -> Future[StoredEvent]:
+        """Settle one of its interrupts, on the outermost run; see ``Session.resolve``."""
+        root = self.runs.root
+        asked_in: list[RunState] = []
+
+        def decide(state: RunState) -> list[StoredEvent]:
+            event = resolved(state, interrupt_id, resolution, {}, (by, self.spec.clock()))
+            if event.scope[: len(self.scope)] != self.scope:
+                raise NotPending(f"this run has no interrupt {interrupt_id!r}")
+            asked_in.append(state)
+            return [event.model_copy(update={"owner": this_process()})]
+
+        after: Future[StoredEvent] = Future()
+
+        def settle(written: Future[Sequence[StoredEvent]]) -> None:
+            try:
+                (event,) = written.result()
+                if isinstance(event, Resolved):
+                    remember(asked_in[-1], event, {}, [])
+                after.set_result(event)
+            except BaseException as error:
+                after.set_exception(error)
+            self.runs.look()
+
+        root.submit(decide).add_done_callback(settle)
+        return after
+
+    # --- answers that its body gave
+
+    def _hear(self, heard: RunEvent) -> None:
+        if isinstance(heard, Interrupted):
+            self._look_at(heard)
+
+    def _look_at(self, event: Interrupted) -> None:
+        self.started.undecided.add(event.id)
+        self.runs.call_soon(partial(self._decide, event.id))
+
+    def _decide(self, interrupt_id: str) -> None:
+        try:
+            for interrupt in self.interrupts:
+                if interrupt.id == interrupt_id:
+                    resolution = self._answers.next(interrupt)
+                    if resolution is not None:
+                        self.resolve(interrupt_id, resolution, by="answers=").result()
+        except Exception as error:
+            self.wrong_answers = {**self.wrong_answers, interrupt_id: error}
+        self.started.undecided.discard(interrupt_id)
+        self.runs.decided()
+
+
+class NestedRun(Run):
+    """A run inside the call whose body started it: what it asks stands on the outermost run."""
+
+    __slots__ = ()
+
+    def __init__(self, session: NestedSession) -> None:
+        super().__init__(cast("Session", session))
+
+    @property
+    def nested(self) -> NestedSession:
+        """What it is made of."""
+        return cast("NestedSession", self._session)
+
+    @property
+    def result(self) -> Result:
+        """The result of a run that has ended well.
+
+        Raises:
+            RunNotFinished: it has not ended.
+            RunError: it failed or was cancelled.
+        """
+        return self.nested.result
+
+    async def _wait(self) -> Result:
+        await self._until(settled=False)
+        return self.nested.result
+
+    async def settled(self) -> Run:
+        """Wait until nothing can go on without an answer, or until the end; gives back the run."""
+        await self._until(settled=True)
+        return self
+
+    async def _until(self, *, settled: bool) -> None:
+        runs, started = self.nested.runs, self.nested.started
+        if not runs.is_ended(started):
+            slot = in_slot.get()
+            await runs.here(lambda: runs.wait(started, settled=settled, slot=slot))
+
+    def wait(self) -> Result:
+        """Wait for the result in synchronous code, in a thread of its own."""
+        runs, started = self.nested.runs, self.nested.started
+        if not runs.is_ended(started):
+            slot = in_slot.get()
+            runs.here_sync(lambda: runs.wait(started, slot=slot), "waiting for a run")
+        return self.nested.result
+
+    async def cancel(self, *, by: str = "code") -> None:
+        """Stop this run for good; the one around it goes on."""
+        runs, started = self.nested.runs, self.nested.started
+        await runs.here(lambda: runs.cancel(started, by))
+
+    def retry(self) -> Run:
+        """Not for a run inside: the outermost run is retried."""
+        raise self._alone("retried")
+
+    def fork(self, *, at: Any = None) -> Run:  # noqa: ARG002 - of Run
+        """Not for a run inside: the outermost run is forked."""
+        raise self._alone("forked")
+
+    def view(self) -> None:
+        """Nothing to show: it stands in the card of the outermost run."""
+
+    def _ipython_display_(self) -> None:
+        return None
+
+    def _alone(self, what: str) -> UsageError:
+        return UsageError(
+            f"{self!r} is inside a tool's call, and is {what} with the outermost run: do that, or start it "
+            "with nested=False"
+        )

@@ -1,0 +1,130 @@
+"""A JSON Schema in a type's place: its document is plain JSON, and whoever needs a type gets one of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from nbagent.core.base.errors import NbagentError
+from nbagent.core.base.messages import Json, dumps
+from nbagent.core.base.secrets import SecretPlaces
+from nbagent.core.hooks import hooks
+
+
+class SchemaAdapter(TypeAdapter[Any]):  # type: ignore[misc]  # it is final to keep others from guessing
+    """What ``TypeAdapter`` is for a type: a value that fits is the plain document."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        super().__init__(Annotated[Any, AfterValidator(partial(_fitting, schema))])
+        self.schema = schema
+
+    def json_schema(self, **_options: Any) -> dict[str, Any]:
+        """The schema as it was given."""
+        return self.schema
+
+
+class SchemaInput(BaseModel):
+    """The input of a tool that has a schema instead of parameters: what the model gave, by name."""
+
+    model_config = ConfigDict(extra="allow", defer_build=True)
+    json_document: ClassVar[dict[str, Any]] = {}
+    """The schema."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fits(cls, value: Any) -> Any:
+        return _fitting(cls.json_document, value)
+
+    @classmethod
+    def model_json_schema(cls, *_given: Any, **_options: Any) -> dict[str, Any]:
+        """The schema as it was given."""
+        return cls.json_document
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        places = SecretPlaces.of(self.json_document)
+        document = self.model_extra or {}
+        yield from (document if places is None else places.masked(document)).items()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The plain document, for the body."""
+        return dict(self.model_extra or {})
+
+
+def input_model(schema: dict[str, Any], tool_name: str) -> type[SchemaInput]:
+    """The model of an input that fits a schema."""
+    made = create_model(f"{tool_name}_input", __base__=SchemaInput)
+    made.json_document = schema
+    return made
+
+
+def adapter_of(type_: Any) -> TypeAdapter[Any]:
+    """The adapter of a type, or of a JSON Schema in its place."""
+    return SchemaAdapter(type_) if isinstance(type_, dict) else TypeAdapter(type_)
+
+
+def form_type(type_: Any) -> Any:
+    """What a form is made of: the schema itself, where that is behind a type."""
+    if isinstance(type_, SchemaAdapter):
+        return type_.schema
+    if isinstance(type_, type) and issubclass(type_, SchemaInput):
+        return type_.json_document
+    return type_
+
+
+def usable(type_: Any, given: str, refused: type[NbagentError], *, as_input: bool = False) -> Any:
+    """A type as it is, or a copy of a JSON Schema that can be used in its place.
+
+    Args:
+        type_: what was given.
+        given: as what, such as ``reply=``.
+        refused: the error that says so.
+        as_input: whether its values must be objects.
+
+    Raises:
+        NbagentError: the schema cannot be used, or it is an instance of a model; of the kind ``refused``.
+    """
+    if isinstance(type_, BaseModel):
+        name = type(type_).__name__
+        raise refused(f"{given} takes a type, and this is an instance of {name}: give {name}")
+    if not isinstance(type_, Mapping):
+        return type_
+    try:
+        schema = json.loads(dumps(type_))
+    except (TypeError, ValueError) as error:
+        raise refused(
+            f"{given} takes a type or a JSON Schema, and this is no JSON: {error}"
+        ) from None
+    misfit = hooks.schema_misfit(schema, as_input=as_input)
+    if misfit:
+        raise refused(f"the JSON Schema in {given} cannot be used: {misfit}")
+    return schema
+
+
+def _fitting(schema: Json, value: Any) -> Any:
+    """The value, if it fits."""
+    errors = hooks.schema_errors(schema, value)
+    if not errors:
+        return value
+    lines: list[InitErrorDetails] = [
+        {"type": _custom(error["msg"]), "loc": tuple(error["loc"]), "input": None}
+        for error in errors
+    ]
+    raise ValidationError.from_exception_data("value", lines, hide_input=True)
+
+
+def _custom(told: str) -> PydanticCustomError:
+    return PydanticCustomError("json_schema", "{told}", {"told": told})

@@ -1,0 +1,89 @@
+"""Runs that a tool's body starts, in one store and several real processes, some of which are killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.processes import Begin, beginning, effects, wait_for
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Begins processes on one store."""
+    with beginning(tmp_path) as new:
+        yield new
+
+
+def starting(tool: str, *turns: Any) -> Any:
+    """The outer call of a tool that starts a run of the banker, which makes these turns of calls."""
+    return [[tool, {"prompt": json.dumps(turns)}]]
+
+
+def said(end: Any) -> Any:
+    """What the banker said of its calls."""
+    assert end["status"] == "completed"
+    (banker,) = json.loads(end["text"])
+    return json.loads(banker)
+
+
+LOOK = [["look", {"at": "inside"}]]
+GATE = ["gate", {"amount": 5}]
+
+
+@pytest.mark.parametrize("tool", ["starts", "starts_sync"])
+@pytest.mark.parametrize(
+    ("answer", "result", "done"),
+    [
+        ({"output": "by hand"}, "by hand", []),
+        ({"data": "go"}, "5 {'quote': 10} go", ["gate"]),
+        (
+            {"reason": "too much"},
+            "A person rejected this call of gate; it was not run. The reason: too much",
+            [],
+        ),
+    ],
+    ids=["respond", "restart", "reject"],
+)
+@pytest.mark.parametrize("killed", [False, True])
+def test_c154_what_a_body_started_is_answered_in_another_process(
+    begin: Begin, tmp_path: Path, tool: str, answer: Any, result: str, done: list[str], killed: bool
+) -> None:
+    """Where the first process lives, its body goes on at its line; where not, the body is run again."""
+    first = begin()
+    run = first.ask("start", calls=starting(tool, LOOK, [GATE]))
+    [[*path, interrupt]] = run["paths"]
+    assert path == ["agent", tool, "banker", "gate"]
+    if killed:
+        first.kill()
+    second = begin()
+    assert second.ask("open", run_id=run["id"]) == run
+    answered = second.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, **answer)
+    assert answered == "won"
+    end = second.ask("finish", run_id=run["id"])
+    assert said(end) == ["saw inside", result]
+    entered = ["starts"] * (2 if killed else 1)
+    assert sorted(effects(tmp_path)) == sorted(["look:inside", *entered, *done])
+    if not killed:
+        assert first.ask("finish", run_id=run["id"]) == end
+
+
+def test_c154_a_process_killed_in_the_middle_of_both_bodies(begin: Begin, tmp_path: Path) -> None:
+    """A person says what becomes of each; the outer body, run again, takes up where the inner run stood."""
+    first, second = begin(), begin()
+    run = first.ask("start", calls=starting("starts", LOOK, [["slow", {}]]), settle=False)
+    wait_for("slow", tmp_path)
+    first.kill()
+    second.ask("open", run_id=run["id"])
+    asked = second.ask("settle", run_id=run["id"])
+    paths = {path[-2]: path for path in asked["paths"]}
+    assert paths["slow"][:-1] == ["agent", "starts", "banker", "slow"]
+    assert paths["starts"][:-1] == ["agent", "starts"]
+    second.ask("answer", run_id=run["id"], at=0, interrupt=paths["slow"][-1], output="slept")
+    second.ask("answer", run_id=run["id"], at=0, interrupt=paths["starts"][-1])
+    assert said(second.ask("finish", run_id=run["id"])) == ["saw inside", "slept"]
+    assert sorted(effects(tmp_path)) == ["look:inside", "slow", "starts", "starts"]

@@ -1,0 +1,752 @@
+"""Runs that a tool's body starts: what they ask stands on the outermost run, wherever that is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pydantic
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.model import Usage
+
+call = nb.ScriptedModel.call
+
+
+class Bank:
+    """planner, whose tool pay awaits a run of banker, whose tool transfer asks."""
+
+    def __init__(self, how: str, *inner: Any, depth: int = 1) -> None:
+        self.how = how
+        self.depth = depth
+        self.log: list[Any] = []
+        self.entered: list[str] = []
+        self.model = nb.ScriptedModel(
+            inner or [[call("look", n=1)], call("transfer", amount=5), "all sent"],
+            usage=Usage(10, 1),
+        )
+        self.middles = [
+            nb.ScriptedModel([call("pay", to="bob"), "passed on"]) for _ in range(1, depth)
+        ]
+
+    def __call__(self, agent: nb.Agent) -> None:
+        """Give the agent the tool."""
+        inner = self._banker()
+        for model in self.middles:
+            middle = nb.Agent(model, name="middle")
+            self._give(middle, inner)
+            inner = middle
+        self._give(agent, inner)
+
+    def _banker(self) -> nb.Agent:
+        banker = nb.Agent(self.model, name="banker")
+        banker.add(nb.interrupt_tool("ask", output=str))
+
+        @banker.tool
+        def look(n: int) -> str:
+            self.log.append(("look", n))
+            return f"looked {n}"
+
+        @banker.tool
+        async def transfer(amount: float, ctx: nb.ToolContext) -> str:
+            if not ctx.resumed:
+                ctx.interrupt({"amount": amount}, state={"asked": amount})
+            self.log.append(("transfer", amount, ctx.state))
+            return f"sent {amount}"
+
+        return banker
+
+    def _give(self, agent: nb.Agent, inner: nb.Agent) -> None:
+        async def pay_run(to: str) -> str:
+            self.entered.append(to)
+            return (await inner.run(f"pay {to}")).text
+
+        def pay_sync(to: str) -> str:
+            self.entered.append(to)
+            return inner.run_sync(f"pay {to}").text
+
+        async def pay_generate(to: str) -> str:
+            self.entered.append(to)
+            return (await inner.generate(f"pay {to}")).text
+
+        bodies: dict[str, Any] = {"run": pay_run, "run_sync": pay_sync, "generate": pay_generate}
+        agent.add(nb.tool(bodies[self.how], name="pay"))
+
+
+HOWS = ["run", "run_sync", "generate"]
+SCRIPT = [call("pay", to="bob"), "done"]
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize(
+    ("answer", "told", "sent"),
+    [
+        ({"respond": {0: "by hand"}}, "by hand", []),
+        ({"restart": {0: {}}}, "sent 5.0", [5.0]),
+        ({"reject": {0: "too much"}}, "too much", []),
+    ],
+    ids=["respond", "restart", "reject"],
+)
+async def test_c140_a_tool_awaits_a_run_that_it_started(play, how, answer, told, sent):
+    """One question with the whole path; the answer reaches the inner model, and nothing is done twice."""
+    bank = Bank(how)
+    s = await play(SCRIPT, bank, name="planner")
+    (i,) = s.interrupts
+    assert i.path == ("planner", "pay", "banker", "transfer")
+    assert (i.metadata, i.state, i.input) == ({"amount": 5.0}, {"asked": 5.0}, {"amount": 5})
+    await s.answer(**answer)
+    assert told in bank.model.requests[-1].messages[-1]["content"][0]["output"]
+    assert [entry[1] for entry in bank.log] == [1, *sent]
+    assert (s.results, s.text) == (["all sent"], "done")
+    assert len(bank.model.requests) == 3
+
+
+@pytest.mark.parametrize("how", HOWS)
+async def test_c140_two_levels_deep(play, how):
+    """A run inside a run inside a run: one question, with every agent and tool on the way."""
+    bank = Bank(how, depth=2)
+    s = await play(SCRIPT, bank, name="planner")
+    (i,) = s.interrupts
+    assert i.path == ("planner", "pay", "middle", "pay", "banker", "transfer")
+    await s.answer(restart={0: {}})
+    assert [entry[1] for entry in bank.log] == [1, 5.0]
+    assert s.results == ["passed on"]
+
+
+def asking(*script: Any, name: str = "inner", log: list[Any] | None = None) -> nb.Agent:
+    """An agent whose tool act needs leave."""
+    agent = nb.Agent(nb.ScriptedModel(script), name=name)
+    done = [] if log is None else log
+
+    @agent.tool(approval=True)
+    def act(n: int) -> str:
+        done.append(n)
+        return f"did {n}"
+
+    return agent
+
+
+async def test_c150_what_a_body_started_before_is_not_repeated(play):
+    """A body that is run again gets what has ended at once, and goes on with the rest."""
+    log: list[Any] = []
+    models = [nb.ScriptedModel([call("act", n=n), f"agent {n}"]) for n in (1, 2)]
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def both() -> str:
+            said = []
+            for n, model in enumerate(models, 1):
+                inner = nb.Agent(model, name="inner")
+
+                @inner.tool(approval=True)
+                def act(n: int) -> str:
+                    log.append(n)
+                    return f"did {n}"
+
+                said.append((await inner.run(f"task {n}")).text)
+            return " ".join(said)
+
+    s = await play([call("both"), "done"], define)
+    assert [i.input for i in s.interrupts] == [{"n": 1}]
+    await s.answer(restart={0: {}})
+    assert (log, [i.input for i in s.interrupts]) == ([1], [{"n": 2}])
+    await s.answer(restart={0: {}})
+    assert (log, s.results) == ([1, 2], ["agent 1 agent 2"])
+    assert [len(model.requests) for model in models] == [2, 2]
+
+
+async def test_c150_runs_at_once_are_answered_one_by_one(play):
+    """Two at once in one body; each answer counts on its own, whichever comes first."""
+    log: list[Any] = []
+    models = [nb.ScriptedModel([call("act", "same", n=n), f"agent {n}"]) for n in (1, 2)]
+
+    def define(agent: nb.Agent) -> None:
+        inner = [nb.Agent(model, name=f"a{n}") for n, model in enumerate(models, 1)]
+        for one in inner:
+
+            @one.tool(approval=True)
+            def act(n: int) -> str:
+                log.append(n)
+                return f"did {n}"
+
+        @agent.tool
+        async def both() -> list[str]:
+            return [r.text for r in await asyncio.gather(*(one.run("go") for one in inner))]
+
+    s = await play([call("both"), "done"], define)
+    assert [i.path[2] for i in s.interrupts] == ["a1", "a2"]
+    await s.answer(restart={1: {}})
+    assert (log, [i.path[2] for i in s.interrupts]) == ([2], ["a1"])
+    await s.answer(reject={0: None})
+    assert (log, s.results) == ([2], [["agent 1", "agent 2"]])
+    assert [len(model.requests) for model in models] == [2, 2]
+
+
+async def test_c150_a_body_that_starts_something_else_is_told(play_steps):
+    """Nothing of what was started is repeated, nor lost in silence: the run says what is wrong."""
+    prompts = iter(["one", "two"])
+    model = nb.ScriptedModel([call("ask"), "in"])
+
+    def define(agent: nb.Agent) -> None:
+        inner = nb.Agent(model, name="inner", tools=[nb.interrupt_tool("ask", output=str)])
+
+        @agent.tool
+        async def changing() -> str:
+            return (await inner.run(next(prompts))).text
+
+    s = await play_steps([call("changing"), "done"], define)
+    with pytest.raises(nb.errors.RunError, match=r"'changing' was run again.*\"two\".*\"one\""):
+        await s.answer(respond={0: "x"})
+    assert len(model.requests) == 1
+
+
+async def test_c150_asks_and_runs_of_one_body_go_together(play):
+    """A question of the body's own, a run, a step: each is done once."""
+    did: list[str] = []
+    model = nb.ScriptedModel([call("ask"), "in"])
+
+    def define(agent: nb.Agent) -> None:
+        inner = nb.Agent(model, name="inner", tools=[nb.interrupt_tool("ask", output=str)])
+
+        @agent.tool
+        async def mixed(ctx: nb.ToolContext) -> str:
+            name = await ctx.ask("who?")
+            await ctx.step("note", lambda: did.append(name))
+            said = await inner.run(f"greet {name}")
+            return f"{said} {await ctx.ask('sure?')}"
+
+    s = await play([call("mixed"), "done"], define)
+    await s.answer(respond={0: "ann"})
+    assert s.interrupts[0].path == ("agent", "mixed", "inner", "ask")
+    await s.answer(respond={0: "x"})
+    assert s.interrupts[0].metadata == {"message": "sure?"}
+    await s.answer(respond={0: "yes"})
+    assert (s.results, did, len(model.requests)) == (["in yes"], ["ann"], 2)
+
+
+async def test_c140_an_inner_body_that_asks_at_its_line(play):
+    """``ctx.ask`` in the inner run's tool: live both bodies wait, elsewhere both are run again."""
+    model = nb.ScriptedModel([call("wizard"), "in"])
+
+    def define(agent: nb.Agent) -> None:
+        inner = nb.Agent(model, name="inner")
+
+        @inner.tool
+        async def wizard(ctx: nb.ToolContext) -> str:
+            return f"{await ctx.ask('first?')} {await ctx.ask('second?')}"
+
+        @agent.tool
+        async def outer() -> str:
+            return (await inner.run("p")).text
+
+    s = await play([call("outer"), "done"], define)
+    assert s.interrupts[0].path == ("agent", "outer", "inner", "wizard")
+    await s.answer(respond={0: "a"})
+    await s.answer(respond={0: "b"})
+    assert model.requests[-1].messages[-1]["content"][0]["output"] == "a b"
+    assert s.results == ["in"]
+
+
+async def test_c140_an_answer_that_does_not_fit_is_refused_where_the_tools_are_not_known(play):
+    """Checked by the schema that is stored; the question stays open."""
+    bank = Bank("run", call("ask"), "fine")
+    s = await play(SCRIPT, bank)
+    with pytest.raises(nb.errors.InvalidAnswer):
+        await s.decide(nb.Respond(7, interrupt=s.interrupts[0]))
+    assert len(bank.model.requests) == 1
+    await s.answer(respond={0: "b"})
+    assert s.results == ["fine"]
+
+
+def giving(body: Any, *script: Any, **options: Any) -> nb.Agent:
+    """An agent whose model calls this body."""
+    steps = script or (call(body.__name__), "done")
+    return nb.Agent(nb.ScriptedModel(steps), tools=[body], **options)
+
+
+async def test_c140_cancelling_the_outer_run_cancels_what_bodies_started():
+    """The inner model's request is stopped, and the body with it."""
+    begun, seen = asyncio.Event(), []
+
+    class Slow(nb.ScriptedModel):
+        async def stream(self, request: Any) -> Any:
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+                raise
+            yield
+
+    inner = nb.Agent(Slow([]), name="inner")
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body).run("go")
+    await begun.wait()
+    await run.cancel()
+    assert (run.status, seen) == ("cancelled", ["cancelled"])
+
+
+async def test_c140_budgets_count_what_bodies_start():
+    """Tokens of the inner run are the outer's; used up, it is the outer that is over."""
+    inner = nb.Agent(nb.ScriptedModel(["in"], usage=Usage(50, 1)), name="inner")
+    asked: list[str] = []
+
+    async def body() -> str:
+        asked.append((await inner.run("one")).text)
+        return (await inner.run("two")).text
+
+    agent = giving(body, budget=nb.Budget(tokens=40))
+    with pytest.raises(nb.errors.BudgetExceeded):
+        await agent.generate("go")
+    assert asked == ["in"]
+    asked.clear()
+    inner.model = nb.ScriptedModel(["in", "in too"], usage=Usage(50, 1))
+    agent = giving(body, budget=nb.Budget(tokens=40))
+    run = await asyncio.wait_for(agent.run("go").settled(), 20)
+    assert (run.status, [i.kind for i in run.interrupts]) == ("interrupted", ["budget"])
+    run.respond(run.interrupts[0], 1_000)
+    result = await asyncio.wait_for(run, 20)
+    assert (result.text, result.usage.input_tokens) == ("done", 100)
+
+
+@pytest.mark.parametrize("rule", ["*fer", "pay/banker/transfer"])
+async def test_c140_what_is_denied_around_a_body_is_denied_in_it(play, rule):
+    """A rule of the outer agent refuses in the run that its tool starts."""
+    bank = Bank("run", call("transfer", amount=5), "understood")
+    s = await play(SCRIPT, bank, policy=[nb.deny(rule, reason="never")])
+    assert "never" in bank.model.requests[-1].messages[-1]["content"][0]["output"]
+    assert (bank.log, s.results) == ([], ["understood"])
+
+
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "told", "did"),
+    [
+        ({"restart": {0: {}}}, "got 10", [5]),
+        ({"respond": {0: 7}}, "got 7", []),
+        ({"reject": {0: "no"}}, "refused", []),
+    ],
+    ids=["restart", "respond", "reject"],
+)
+async def test_c153_a_body_calls_a_tool(play, sync, answer, told, did):
+    """Behind the run's rules, with its question on the outermost run; what it gives is typed."""
+    log: list[Any] = []
+
+    def define(agent: nb.Agent) -> None:
+        @nb.tool(approval=True)
+        def double(n: int) -> int:
+            log.append(n)
+            return 2 * n
+
+        @nb.tool
+        def plain() -> str:
+            log.append("plain")
+            return "p"
+
+        async def body(ctx: nb.ToolContext) -> str:
+            await ctx.call(plain)
+            try:
+                return f"got {await ctx.call(double, n=5)}"
+            except nb.Rejected:
+                return "refused"
+
+        def body_sync(ctx: nb.ToolContext) -> str:
+            ctx.call_sync(plain)
+            try:
+                return f"got {ctx.call_sync(double, n=5)}"
+            except nb.Rejected:
+                return "refused"
+
+        agent.add(nb.tool(body_sync if sync else body, name="body"))
+
+    s = await play([call("body"), "done"], define, name="planner")
+    (i,) = s.interrupts
+    assert (i.path, i.kind, i.input) == (("planner", "body", "double"), "approval", {"n": 5})
+    await s.answer(**answer)
+    assert (s.results, log) == ([told], ["plain", *did])
+
+
+async def test_c153_a_tool_that_a_body_calls_fails_alone():
+    """Its failure is raised at that line; a rule of the run refuses it; a misfit is told before anything runs."""
+    told: list[str] = []
+
+    def broken(n: int) -> int:
+        raise ValueError(f"no {n}")
+
+    async def body(ctx: nb.ToolContext) -> str:
+        for attempt in ({"n": 1}, {"n": "x"}, {"m": 1}):
+            try:
+                await ctx.call(broken, **attempt)
+            except (nb.errors.ToolFailed, nb.errors.ToolError) as error:
+                told.append(str(error))
+        return "over"
+
+    response = await giving(body).generate("go")
+    assert response.text == "done"
+    assert "ValueError: no 1" in told[0]
+    assert all("does not fit broken" in each for each in told[1:])
+    told.clear()
+    response = await giving(body, policy=[nb.deny("bro*")]).generate("go")
+    assert "A rule refuses this call of broken" in told[0]
+
+
+async def test_c151_the_handle_tells_the_truth_of_the_run_inside():
+    """Status, questions, journal, usage, calls: of that run; and the body may answer it itself."""
+    seen: list[Any] = []
+    log: list[Any] = []
+    inner = asking([call("act", n=1)], "in", log=log)
+
+    async def body() -> str:
+        run = inner.run("p")
+        heard: list[str] = []
+        run.subscribe(lambda event: heard.append(event.type))
+        seen.append((run.status, run.agent))
+        await run.settled()
+        seen.append((run.status, [i.tool_name for i in run.interrupts]))
+        await run.restart(run.interrupts[0])
+        result = await run
+        seen.append(
+            (run.status, result.calls["act"][0].value, [m["role"] for m in result.messages])
+        )
+        seen.append([event.type for event in run.journal][:2])
+        assert heard[-1] == "run_completed"
+        return run.result.text
+
+    run = giving(body).run("go")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert run.calls["body"][0].output == "in"
+    assert log == [1]
+    assert seen[:2] == [("running", "inner"), ("interrupted", ["act"])]
+    assert seen[2:] == [
+        ("completed", "did 1", ["user", "assistant", "tool", "assistant"]),
+        ["run_started", "model_responded"],
+    ]
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_c151_answers_of_a_run_inside_count_where_nobody_is_there(live):
+    """As for any run; the outermost asks nobody."""
+    log: list[Any] = []
+    inner = asking([call("act", n=1)], "in", log=log)
+
+    async def body() -> str:
+        return (await inner.run("p", answers={"act": True})).text
+
+    agent = giving(body)
+    if live:
+        assert (await asyncio.wait_for(agent.run("go"), 20)).text == "done"
+    else:
+        assert (await agent.generate("go")).text == "done"
+    assert log == [1]
+
+
+async def test_c151_a_run_that_was_not_awaited_ends_with_the_call(play):
+    """The call waits for it; what it asks is asked."""
+    log: list[Any] = []
+    model = nb.ScriptedModel([call("act", n=1), "in"])
+
+    def define(agent: nb.Agent) -> None:
+        inner = nb.Agent(model, name="inner")
+
+        @inner.tool(approval=True)
+        def act(n: int) -> str:
+            log.append(n)
+            return f"did {n}"
+
+        @agent.tool
+        async def body() -> str:
+            inner.run("p")
+            return "said"
+
+    s = await play([call("body"), "done"], define)
+    assert [i.path[-1] for i in s.interrupts] == ["act"]
+    await s.answer(restart={0: {}})
+    assert (s.results, log, len(model.requests)) == (["said"], [1], 2)
+
+
+async def test_c151_a_body_that_fails_takes_its_runs_with_it():
+    """Nothing of it goes on or asks any more."""
+    inner = asking([call("act", n=1)], "in")
+
+    async def body() -> str:
+        run = inner.run("p")
+        await run.settled()
+        raise ValueError("broken")
+
+    run = giving(body).run("go")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert "broken" in run.calls["body"][0].output
+    assert run.interrupts == []
+
+
+async def test_c151_a_failing_run_fails_where_it_is_awaited():
+    """With its own error; the body may go on, and the outer run too."""
+    inner = nb.Agent(nb.ScriptedModel([]), name="inner")
+    told: list[str] = []
+
+    async def body() -> str:
+        try:
+            await inner.run("p")
+        except nb.errors.RunError as error:
+            told.append(type(error).__name__)
+        return "over"
+
+    run = giving(body).run("go")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert (await giving(body).generate("go")).text == "done"
+    assert len(told) == 2
+
+
+async def test_c151_one_run_is_cancelled_and_the_body_goes_on():
+    """Only that one; its result says so."""
+    inner = asking([call("act", n=1)], "in")
+
+    async def body() -> str:
+        run = inner.run("p")
+        await run.settled()
+        await run.cancel()
+        try:
+            await run
+        except nb.errors.Cancelled:
+            return f"{run.status}, {len(run.interrupts)} open"
+        return "never"
+
+    run = giving(body).run("go")
+    await asyncio.wait_for(run, 20)
+    assert run.calls["body"][0].output == "cancelled, 0 open"
+
+
+async def test_c151_what_only_a_run_of_its_own_has_is_refused():
+    """A store, pending, fork and retry: each names nested=False."""
+    inner = nb.Agent(nb.ScriptedModel(["a"] * 9), name="inner")
+    told: list[str] = []
+
+    async def body() -> str:
+        run = inner.run("p")
+        await run
+        doings: list[Any] = [
+            lambda: inner.run("q", store=nb.MemoryStore()),
+            lambda: inner.run("q", after=run, pending="queue"),
+            run.fork,
+            run.retry,
+        ]
+        for doing in doings:
+            try:
+                doing()
+            except nb.errors.UsageError as error:
+                told.append(str(error))
+        again = await inner.run("q", after=run)
+        return str(len(again.messages))
+
+    run = giving(body).run("go")
+    await asyncio.wait_for(run, 20)
+    assert len(told) == 4
+    assert all("nested=False" in each for each in told)
+    assert run.calls["body"][0].output == "4"
+
+
+@pytest.mark.parametrize("way", ["to_thread", "asyncio.run", "task"])
+async def test_c140_from_a_helper_thread_or_task_of_the_body(play, way):
+    """Whatever a body has work for it is still the body."""
+    model = nb.ScriptedModel([call("ask"), "in"])
+
+    def define(agent: nb.Agent) -> None:
+        inner = nb.Agent(model, name="inner", tools=[nb.interrupt_tool("ask", output=str)])
+
+        async def text() -> str:
+            return (await inner.run("p")).text
+
+        async def by_thread() -> str:
+            return (await asyncio.to_thread(inner.run_sync, "p")).text
+
+        async def by_task() -> str:
+            return await asyncio.create_task(text())
+
+        def by_loop() -> str:
+            return asyncio.run(text())
+
+        ways: dict[str, Any] = {"to_thread": by_thread, "asyncio.run": by_loop, "task": by_task}
+        agent.add(nb.tool(ways[way], name="body"))
+
+    s = await play([call("body"), "done"], define)
+    assert s.interrupts[0].path == ("agent", "body", "inner", "ask")
+    await s.answer(respond={0: "x"})
+    assert (s.results, len(model.requests)) == (["in"], 2)
+
+
+async def test_c152_a_run_of_its_own_is_not_inside():
+    """``nested=False`` is as a run outside of a tool: its own id, journal and questions."""
+    inner = asking([call("act", n=1)], "in")
+    kept: list[nb.Run] = []
+
+    async def body() -> str:
+        run = inner.run("p", nested=False)
+        kept.append(run)
+        await run.settled()
+        response = await inner.generate("again", nested=False)
+        return f"{run.status} {response.finish_reason}"
+
+    inner.model = nb.ScriptedModel([call("act", n=1), call("act", n=2), "in"])
+    run = giving(body).run("go")
+    await asyncio.wait_for(run, 20)
+    assert run.calls["body"][0].output == "interrupted interrupted"
+    assert kept[0].id != run.id
+    kept[0].restart(kept[0].interrupts[0])
+    assert (await kept[0]).text == "in"
+    assert all(event.type != "body_called" for event in run.journal)
+
+
+async def test_c151_sync_bodies_that_wait_give_up_their_threads(monkeypatch):
+    """More of them wait for a person than threads may run at one time."""
+    monkeypatch.setattr("nbagent.core.call.threads.MAX_THREADS", 2)
+    agents = [
+        nb.Agent(
+            nb.ScriptedModel([call("ask"), "in"]),
+            name="inner",
+            tools=[nb.interrupt_tool("ask", output=str)],
+        )
+        for _ in range(4)
+    ]
+
+    def body(n: int) -> str:
+        return agents[n].run_sync("p").text
+
+    agent = giving(body, [call("body", n=n) for n in range(4)], "done")
+    run = await asyncio.wait_for(agent.run("go").settled(), 20)
+    assert len(run.interrupts) == 4
+    for interrupt in run.interrupts:
+        run.respond(interrupt, "x")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+
+
+async def test_c154_a_fork_asks_for_itself_what_a_body_started(tmp_path):
+    """Both go on from where the inner run stood, each with its own answer."""
+    inner = nb.ScriptedModel([call("ask"), "in", "in too"])
+    other = nb.Agent(inner, name="inner", tools=[nb.interrupt_tool("ask", output=str)])
+
+    async def body() -> str:
+        return (await other.run("p")).text
+
+    agent = nb.Agent(
+        nb.ScriptedModel([call("body"), "done", "done too"]),
+        tools=[body],
+        store=nb.SQLiteStore(tmp_path / "runs.db"),
+    )
+    run = await agent.run("go").settled()
+    fork = await run.fork(at=run.interrupts[0]).settled()
+    assert fork.interrupts[0].id != run.interrupts[0].id
+    assert fork.interrupts[0].path == ("agent", "body", "inner", "ask")
+    fork.respond(fork.interrupts[0], "x")
+    assert (await asyncio.wait_for(fork, 20)).text == "done"
+    run.respond(run.interrupts[0], "y")
+    assert (await asyncio.wait_for(run, 20)).text == "done too"
+    assert [r.messages[-1]["content"][0].get("output") for r in inner.requests[1:]] == ["x", "y"]
+
+
+async def test_c150_a_retry_goes_on_with_the_run_that_failed():
+    """What had ended in it is not repeated; the body is run again and takes it up."""
+    log: list[int] = []
+    model = nb.ScriptedModel([call("count"), nb.errors.ModelError("down"), "in"])
+    inner = nb.Agent(model, name="inner")
+
+    @inner.tool
+    def count() -> int:
+        log.append(1)
+        return len(log)
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body, on_tool_error="raise").run("go")
+    with pytest.raises(nb.errors.ToolFailed):
+        await asyncio.wait_for(run, 20)
+    run.retry()
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert (log, run.calls["body"][0].output) == ([1], "in")
+
+
+async def test_c140_a_question_inside_expires_on_the_outermost_run():
+    """Its deadline is applied as any other's."""
+
+    async def hurried(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt(expires_in=0.05)
+        return "in time"
+
+    model = nb.ScriptedModel([call("hurried"), "in"])
+    inner = nb.Agent(model, name="inner", tools=[hurried])
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body).run("go", attended=True, show=False)
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert "Nobody answered in time" in model.requests[-1].messages[-1]["content"][0]["output"]
+
+
+async def test_c140_questions_inside_count_in_the_outer_number_of_questions():
+    """``max_questions`` of the outermost run holds for all in it."""
+    models = [nb.ScriptedModel([call("ask"), "in"]) for _ in range(3)]
+    inner = [
+        nb.Agent(m, name=f"a{n}", tools=[nb.interrupt_tool("ask", output=str)])
+        for n, m in enumerate(models)
+    ]
+
+    async def body() -> str:
+        await asyncio.gather(*(one.run("p") for one in inner))
+        return "all"
+
+    run = await asyncio.wait_for(giving(body, max_questions=2).run("go").settled(), 20)
+    assert len(run.interrupts) == 2
+    for interrupt in run.interrupts:
+        run.respond(interrupt, "x")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+
+
+async def test_c140_an_unattended_outer_run_names_what_a_body_asks():
+    """Awaiting raises, with the path and the schema; the run stays paused, and answers= of it count."""
+    inner = nb.Agent(
+        nb.ScriptedModel([call("ask"), "in", call("ask"), "in"]),
+        name="inner",
+        tools=[nb.interrupt_tool("ask", output=str)],
+    )
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body).run("go")
+    with pytest.raises(nb.HumanInputRequired) as caught:
+        await asyncio.wait_for(run, 20)
+    assert caught.value.interrupts[0].path == ("agent", "body", "inner", "ask")
+    run.respond(run.interrupts[0], "x")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    again = giving(body).run("go", answers=lambda i: "y" if i.tool_name == "ask" else None)
+    assert (await asyncio.wait_for(again, 20)).text == "done"
+
+
+async def test_c140_a_secret_of_a_run_inside_reaches_its_body_alone():
+    """What is asked for there with a secret in it is in no journal, and is asked for where it is gone."""
+    got: list[str] = []
+
+    class Login(pydantic.BaseModel):
+        password: pydantic.SecretStr
+
+    async def login(ctx: nb.ToolContext) -> str:
+        answer = await ctx.ask("log in", reply=Login)
+        got.append(answer.password.get_secret_value())
+        return "ok"
+
+    inner = nb.Agent(nb.ScriptedModel([call("login"), "in"]), name="inner", tools=[login])
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = await giving(body).run("go").settled()
+    run.respond(run.interrupts[0], {"password": "hunter2"})
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert got == ["hunter2"]
+    assert "hunter2" not in repr(run.journal)

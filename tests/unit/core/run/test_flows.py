@@ -1,0 +1,373 @@
+"""Flows: runs without a model, of one function that asks, remembers its steps and gives its value."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+import nbagent as nb
+from nbagent.core.base.events import RunStarted, StepFinished
+from tests.until import until
+
+
+class Report(BaseModel):
+    """What a pipeline gives."""
+
+    rows: int
+    dropped: list[str]
+
+
+def cleaning(done: list[str], **options: Any) -> nb.Flow:
+    """A pipeline of two steps and two questions, which notes what it really does."""
+
+    def work(name: str, value: Any) -> Any:
+        done.append(name)
+        return value
+
+    @nb.flow(**options)
+    async def clean(path: str, ctx: nb.ToolContext, limit: int = 10) -> Report:
+        """Clean a table."""
+        rows = await ctx.step("load", lambda: work("load", 5))
+        drop = await ctx.ask(nb.Choose(message="Drop?", choices=["a", "b"], multiple=True))
+        left = await ctx.step("drop", lambda: work("drop", rows - len(drop)))
+        await ctx.ask(nb.Confirm(message=f"Write {left} of {path}, {limit} at most?"))
+        await ctx.step("write", lambda: work("write", path))
+        return Report(rows=left, dropped=drop)
+
+    return clean
+
+
+async def test_c160_a_flow_runs_without_a_model_and_gives_what_its_function_returns():
+    """One call of the function is the run: its input is kept, it asks as a tool does, its value is the output."""
+    done: list[str] = []
+    clean = cleaning(done)
+    run = clean.with_options(answers=[["a"], True]).run("data.csv", limit=3)
+    result = await run
+    assert result.output == Report(rows=4, dropped=["a"])
+    assert isinstance(result.output, Report)
+    assert result.text == '{"rows":4,"dropped":["a"]}'
+    assert (run.agent, run.status, result.finish_reason) == ("clean", "completed", "stop")
+    assert done == ["load", "drop", "write"]
+    started = run.journal[0]
+    assert isinstance(started, RunStarted)
+    assert (started.model, started.flow) == ("", True)
+    assert run.calls["clean"][0].input == {"path": "data.csv", "limit": 3}
+    assert not any(event.type == "model_responded" for event in run.journal)
+    assert result.usage.total_tokens == 0
+
+
+def plain(path: Path, on: date = date(2026, 1, 2)) -> list[str]:
+    """No context, and types that JSON has no word for."""
+    return [str(path), on.isoformat()]
+
+
+def asking(n: int, ctx: nb.ToolContext) -> int:
+    """A sync one, which asks and remembers in its thread."""
+    doubled = ctx.step_sync("double", lambda: 2 * n)
+    return doubled + ctx.ask_sync("And?", reply=int)
+
+
+def nothing() -> None:
+    """Gives nothing."""
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "answers", "output", "text"),
+    [
+        (plain, (Path("x.csv"),), None, ["x.csv", "2026-01-02"], '["x.csv","2026-01-02"]'),
+        (asking, (4,), [1], 9, "9"),
+        (nothing, (), None, None, ""),
+    ],
+)
+async def test_c160_any_function_is_a_flow(function, args, answers, output, text):
+    """Sync functions too, with and without a context, and with parameters of any type that JSON can carry."""
+    made = nb.flow(function).with_options(answers=answers)
+    result = await made.run(*args)
+    assert (result.output, result.text) == (output, text)
+
+
+def test_c160_a_flow_in_synchronous_code():
+    """``run_sync`` waits; the flow stays callable as the function that it is."""
+    assert nb.flow(asking).with_options(answers=[5]).run_sync(n=1).output == 7
+    assert nb.flow(plain)(Path("y"))[0] == "y"
+
+
+async def test_c160_a_flow_is_given_what_its_function_takes():
+    """What does not fit, or cannot be kept with the run, is refused before anything is stored."""
+    store = nb.MemoryStore()
+    made = nb.flow(store=store)(asking)
+    with pytest.raises(TypeError, match=r"asking\(\).*'n'"):
+        made.run()
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'm'"):
+        made.run(1, m=1)
+    with pytest.raises(nb.errors.UsageError, match=r"the flow 'asking'.*n:"):
+        made.run("many")
+
+    @nb.flow(store=store)
+    def look(frame: Any) -> int:
+        return 1
+
+    with pytest.raises(nb.errors.UsageError, match=r"the flow 'look'.*kept with the run"):
+        look.run(object())
+    with pytest.raises(TypeError, match=r"to run it as a flow, write asking\.run"):
+        made(1)
+    with pytest.raises(TypeError, match="anser"):
+        made.with_options(anser=[1])
+    assert list(store.run_ids()) == []
+
+
+async def test_c160_an_agent_and_a_flow_open_their_own_runs_alone():
+    """A run of one is refused to the other, and no message goes on with a flow."""
+    store = nb.MemoryStore()
+    agent = nb.Agent(nb.ScriptedModel(["Hello."]), store=store)
+    said, ran = agent.run("Hi"), nb.flow(nothing).with_options(store=store).run()
+    await said
+    await ran
+    with pytest.raises(nb.errors.UsageError, match="of the flow 'nothing'"):
+        await nb.open_run(ran.id, agent=agent)
+    with pytest.raises(nb.errors.UsageError, match="of the agent 'agent'"):
+        await nb.open_run(said.id, agent=nb.flow(nothing), store=store)
+    with pytest.raises(nb.errors.UsageError, match="a flow has no conversation"):
+        agent.run("And now?", after=ran)
+
+
+async def test_c160_a_secret_of_a_flow_is_its_functions_alone():
+    """The function gets it; the journal and the calls have a mask."""
+    seen = []
+
+    @nb.flow
+    def log_in(user: str, password: SecretStr) -> str:
+        seen.append(password.get_secret_value())
+        return user
+
+    run = log_in.run("ada", SecretStr("correct horse"))
+    await run
+    assert seen == ["correct horse"]
+    assert "horse" not in "".join(event.model_dump_json() for event in run.journal)
+
+
+@pytest.mark.parametrize("pausing", [0, 1])
+async def test_c161_a_flow_that_is_reopened_goes_on_behind_what_it_has_done(tmp_path, pausing):
+    """Earlier answers and steps are given at once, the open question is asked again, nothing is done twice."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        done: list[str] = []
+        first = cleaning(done, store=store).run("data.csv")
+        await first.settled()
+        if pausing:
+            first.respond(first.interrupts[0], ["b"])
+            await until(lambda: bool(first.interrupts) and first.interrupts[0].expects != "choice")
+        again = await nb.open_run(first.id, agent=cleaning(done, store=store))
+        await again.settled()
+        if not pausing:
+            again.respond(again.interrupts[0], ["b"])
+            await again.settled()
+        question = again.interrupts[0]
+        assert question.metadata["message"] == "Write 4 of data.csv, 10 at most?"
+        again.respond(question, value=True)
+        assert (await again).output == Report(rows=4, dropped=["b"])
+        assert done == ["load", "drop", "write"]
+        third = await nb.open_run(first.id, agent=cleaning(done, store=store))
+        assert third.result.output == Report(rows=4, dropped=["b"])
+
+
+@pytest.fixture(scope="module")
+def gone() -> str:
+    """The word of a process that has ended."""
+    says = "from nbagent.core.base.process import this_process; print(this_process())"
+    told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
+    return told.stdout.strip()
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(idempotent, gone):
+    """Unless it says that it may just go on; its steps are kept either way."""
+    done: list[str] = []
+
+    @nb.flow(idempotent=idempotent)
+    async def work(ctx: nb.ToolContext) -> str:
+        await ctx.step("first", lambda: done.append("first"))
+        await ctx.step("second", lambda: done.append("second"))
+        return "worked"
+
+    run = work.run()
+    await run
+    kept = [
+        event.model_copy(update={"owner": gone}) if getattr(event, "owner", "") else event
+        for event in run.journal[:3]
+    ]
+    assert [event.type for event in kept[1:]] == ["tool_started", "step_finished"]
+    store = nb.MemoryStore()
+    store.append("r", kept, 0)
+    done.clear()
+    again = await nb.open_run("r", agent=work, store=store, attended=True, show=False)
+    await again.settled()
+    if not idempotent:
+        assert [question.kind for question in again.interrupts] == ["lost"]
+        again.restart(again.interrupts[0])
+    assert (await again).output == "worked"
+    assert done == ["second"]
+
+
+async def test_c162_a_flow_that_fails_fails_its_run_and_a_retry_goes_on_behind_its_steps():
+    """The error is its own; what was done is kept, and the step that failed is done again."""
+    done: list[str] = []
+
+    @nb.flow
+    async def fetch(ctx: nb.ToolContext) -> str:
+        await ctx.step("first", lambda: done.append("first"))
+
+        def second() -> str:
+            done.append("second")
+            if len(done) < 3:
+                raise OSError("the disk is away")
+            return "read"
+
+        return await ctx.step("second", second)
+
+    run = fetch.run()
+    with pytest.raises(nb.errors.ToolFailed, match="the flow 'fetch' failed: OSError") as caught:
+        await run
+    assert isinstance(caught.value.__cause__, OSError)
+    assert run.status == "failed"
+    failed = [e for e in run.journal if isinstance(e, StepFinished) and e.error is not None]
+    assert [(e.name, e.error) for e in failed] == [("second", "OSError: the disk is away")]
+    assert (await run.retry()).output == "read"
+    assert done == ["first", "second", "second"]
+
+
+async def test_c162_a_persons_no_ends_a_flow():
+    """A rejection that the function lets pass fails the run; one that it takes does not."""
+
+    @nb.flow
+    async def send(ctx: nb.ToolContext) -> str:
+        await ctx.ask(nb.Confirm(message="Send?"))
+        return "sent"
+
+    @nb.flow
+    async def maybe(ctx: nb.ToolContext) -> str:
+        try:
+            await ctx.ask(nb.Confirm(message="Send?"))
+        except nb.Rejected:
+            return "kept"
+        return "sent"
+
+    with pytest.raises(nb.errors.ToolFailed, match="the flow 'send' failed: Rejected"):
+        await send.with_options(answers=[False]).run()
+    assert (await maybe.with_options(answers=[False]).run()).output == "kept"
+
+
+async def test_c162_a_flow_whose_call_is_refused_fails():
+    """Where there is no model to tell, what a call came to instead of a result is why the run failed."""
+
+    @nb.flow
+    async def send(ctx: nb.ToolContext) -> str:
+        ctx.interrupt({"message": "Send?"})
+
+    run = send.run()
+    await run.settled()
+    run.reject(run.interrupts[0], "not today")
+    with pytest.raises(nb.errors.ToolFailed, match="not today"):
+        await run
+
+
+class Counting:
+    """Middleware that notes what it surrounds."""
+
+    def __init__(self) -> None:
+        self.saw: list[str] = []
+
+    async def __call__(self, call, go_on):
+        self.saw.append(call.tool_name)
+        return await go_on(call)
+
+
+class Shop:
+    """Tools that a flow calls, and what they did."""
+
+    def __init__(self) -> None:
+        did = self.did = []
+
+        @nb.tool
+        def drop(table: str) -> int:
+            did.append(table)
+            return len(table)
+
+        @nb.tool
+        async def name(ctx: nb.ToolContext) -> str:
+            return await ctx.ask("Which name?")
+
+        self.drop, self.name = drop, name
+
+    def flow(self, **options: Any) -> nb.Flow:
+        """A flow that steps, calls both, and steps again."""
+
+        @nb.flow(tools=[self.drop, self.name], **options)
+        async def tidy(table: str, ctx: nb.ToolContext) -> list:
+            await ctx.step("look", lambda: self.did.append("look"))
+            found = [await ctx.call(self.drop, table=table), await ctx.call(self.name)]
+            await ctx.step("note", lambda: self.did.append("note"))
+            return found
+
+        return tidy
+
+
+async def test_c164_a_flow_calls_tools_under_its_rules():
+    """They are judged, surrounded and asked about; the flow itself is what a person started, and is not."""
+    shop, middleware = Shop(), Counting()
+    flow = shop.flow(policy=[nb.review("*")], middleware=[middleware])
+    run = flow.with_options(answers={"drop": True, "name": [True, "ada"]}).run("logs")
+    assert (await run).output == [4, "ada"]
+    assert shop.did == ["look", "logs", "note"]
+    assert set(middleware.saw) == {"drop", "name"}
+
+
+async def test_c164_a_call_of_a_flow_survives_its_process(tmp_path):
+    """What a tool gave before comes at once; what it asks stands on the run, with the path there."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        shop = Shop()
+        first = shop.flow(store=store).run("logs")
+        await first.settled()
+        assert first.interrupts[0].path == ("tidy", "name")
+        again = await nb.open_run(first.id, agent=shop.flow(store=store))
+        await again.settled()
+        again.respond(again.interrupts[0], "ada")
+        assert (await again).output == [4, "ada"]
+        assert shop.did == ["look", "logs", "note"]
+
+
+async def test_c164_what_a_rule_or_a_person_refuses_is_raised_in_the_flow():
+    """It may go on otherwise; else its run fails and says why."""
+    shop = Shop()
+    denied = shop.flow(policy=[nb.deny("drop", reason="Not today.")])
+    with pytest.raises(
+        nb.errors.ToolFailed, match=r"the flow 'tidy' failed: ToolFailed.*Not today"
+    ):
+        await denied.run("logs")
+    asked = shop.flow(policy=[nb.review("drop")])
+    with pytest.raises(nb.errors.ToolFailed, match="the flow 'tidy' failed: Rejected"):
+        await asked.with_options(answers=[False]).run("logs")
+    assert shop.did == ["look", "look"]
+
+
+async def test_c164_rules_of_a_flow_name_tools_that_it_has():
+    """A rule that can never match is no rule."""
+    with pytest.raises(nb.errors.UsageError, match=r"'dorp'.*drop.*nb\.flow\(tools="):
+        Shop().flow(policy=[nb.deny("dorp")]).run("logs")
+    with pytest.raises(nb.errors.ToolError, match="own name"):
+        nb.flow(tools=[nb.tool(name="send")(lambda: 1)], name="send")(lambda: 2)
+
+
+async def test_c164_a_flow_is_a_tool_of_an_agent():
+    """Its questions and steps belong to the call."""
+    shop = Shop()
+    model = nb.ScriptedModel([nb.ScriptedModel.call("tidy", table="logs"), "Tidied."])
+    agent = nb.Agent(model, tools=[shop.flow().as_tool()])
+    run = agent.run("Tidy up", answers=["ada"])
+    assert (await run).text == "Tidied."
+    assert run.calls["tidy"][0].value == [4, "ada"]

@@ -1,0 +1,64 @@
+"""What a run tells of its calls afterwards is what happened."""
+
+from __future__ import annotations
+
+import nbagent as nb
+
+call = nb.ScriptedModel.call
+
+
+def transferring(**options) -> nb.Agent:
+    """An agent whose model asks for one transfer."""
+    agent = nb.Agent(nb.ScriptedModel([call("transfer", to="ABC", amount=200), "Done."]), **options)
+
+    @agent.tool(approval=True, editable=True)
+    def transfer(to: str, amount: int) -> str:
+        return f"sent {amount} to {to}"
+
+    return agent
+
+
+class Halved:
+    """Middleware that halves what is sent."""
+
+    async def __call__(self, call, go_on):
+        call.input = call.input.model_copy(update={"amount": call.input.amount // 2})
+        return await go_on(call)
+
+
+async def test_a_call_tells_what_ran_and_what_was_proposed(tmp_path):
+    """An edit of a person, and what middleware made of the input, are what its body got; reopened too."""
+    edited = nb.Restart({"to": "ABC", "amount": 50})
+    for options, answer, ran in (
+        ({}, True, {"to": "ABC", "amount": 200}),
+        ({}, edited, {"to": "ABC", "amount": 50}),
+        ({}, False, {"to": "ABC", "amount": 200}),
+        ({"middleware": [Halved()]}, True, {"to": "ABC", "amount": 100}),
+    ):
+        with nb.SQLiteStore(tmp_path / "runs.db") as store:
+            agent = transferring(store=store, **options)
+            run = agent.run("Send", answers={"transfer": answer})
+            await run
+            opened = await nb.open_run(run.id, agent=agent)
+            for each in (run.calls, opened.calls, run.result.calls):
+                (transfer,) = each["transfer"]
+                assert transfer.input == ran
+                assert transfer.proposed == {"to": "ABC", "amount": 200}
+                if answer is not False:
+                    assert f"sent {ran['amount']} to ABC" in transfer.output
+
+
+async def test_a_call_that_waits_tells_what_it_would_run_with():
+    """As it stands: what the model asked for, until somebody changes it."""
+    run = transferring().run("Send")
+    await run.settled()
+    (transfer,) = run.calls["transfer"]
+    assert transfer.input == transfer.proposed == {"to": "ABC", "amount": 200}
+    assert not transfer.done
+
+
+async def test_a_result_tells_why_the_model_ended():
+    """As a ``Response`` does: ``stop``, or the model's own word for it."""
+    agent = transferring()
+    result = await agent.run("Send", answers={"transfer": True})
+    assert result.finish_reason == "stop"

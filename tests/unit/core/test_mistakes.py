@@ -1,0 +1,132 @@
+"""Mistakes are told with the way out: unknown keywords, classes in the place of instances, ``input()``."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import nbagent as nb
+from nbagent.core.base.errors import Misuse, ToolError, UsageError
+
+call = nb.ScriptedModel.call
+AGENT = nb.Agent("demo")
+
+MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (
+        nb.Agent,
+        {"system_prompt": "x"},
+        r"nb.Agent\(\) .* 'system_prompt': here it is instructions=",
+    ),
+    (nb.Agent, {"prompt": "x"}, "here it is instructions="),
+    (nb.Agent, {"functions": []}, "here it is tools="),
+    (nb.Agent, {"tool": []}, "did you mean 'tools'"),
+    (nb.Agent, {"retries": 3}, r"middleware=\[nb.Retry\(times=…\)\]"),
+    (nb.Agent, {"timeout": 3}, r"middleware=\[nb.Timeout\(seconds\)\]"),
+    (nb.Agent, {"temperature": 0}, r"nb.OpenAIModel\(name, …\)"),
+    (nb.Agent, {"max_tokens": 9}, "extra={'max_tokens': …}"),
+    (nb.Agent, {"human_in_the_loop": True}, "here it is policy="),
+    (nb.Agent, {"checkpointer": None}, "here it is store="),
+    (nb.Agent, {"recursion_limit": 9}, "here it is max_turns="),
+    (nb.Agent, {"result_type": int}, "here it is output_type="),
+    (nb.Agent, {"stream": True}, r"run.events\(\)"),
+    (nb.Agent, {"answers": []}, r"it is given to agent.run\(answers=…\)"),
+    (nb.Agent, {"zzz": 1}, "; it takes model, name, instructions"),
+    (AGENT.run, {"answer": 1}, r"agent.run\(\) .* did you mean 'answers'"),
+    (AGENT.run, {"max_iterations": 1}, r"it is given to nb.Agent\(max_turns=…\)"),
+    (AGENT.run, {"tools": []}, r"it is given to nb.Agent\(tools=…\)"),
+    (AGENT.run, {"thread_id": "a"}, "after=run goes on"),
+    (AGENT.run_sync, {"answer": 1}, "did you mean 'answers'"),
+    (AGENT.generate, {"history": []}, "here it is messages="),
+    (AGENT.tool, {"needs_approval": True}, "here it is approval="),
+    (nb.tool, {"interrupt_on": True}, "here it is approval="),
+    (nb.tool, {"retry": 2}, "nb.Retry"),
+    (nb.interrupt_tool, {"response_format": int}, "here it is output="),
+    (nb.Interrupt, {"timeout": 3}, "here it is expires_in="),
+    (nb.open_run, {"checkpointer": None}, "here it is store="),
+    (nb.answer_external, {"values": 1}, "did you mean 'value'"),
+    (nb.review, {"condition": len}, "here it is when="),
+    (nb.deny, {"message": "no"}, "here it is reason="),
+    (nb.allow, {"wen": len}, "did you mean 'when'"),
+    (nb.Budget, {"max_tokens": 9}, "here it is tokens="),
+    (nb.Budget, {"dollars": 9}, "it takes tokens, cost, seconds"),
+]
+
+
+@pytest.mark.parametrize(("made", "given", "said"), MISTAKES)
+def test_c155_an_unknown_keyword_is_told_ours(made, given, said):
+    """Whatever a person calls says what was meant: near words, and those of other libraries."""
+    with pytest.raises(TypeError, match=said) as raised:
+        made(**given)
+    assert raised.value.__cause__ is raised.value.__context__ is None
+
+
+def test_c155_an_unknown_keyword_in_a_tool_is_told_too():
+    """``ctx.ask`` and ``ctx.interrupt`` are called in a body."""
+    for name, given, said in [
+        ("ask", {"output_type": int}, "here it is reply="),
+        ("ask_sync", {"default": 1}, "here it is value="),
+        ("ask", {"options": []}, "nb.Choose"),
+        ("interrupt", {"deadline": 3}, "here it is expires_in="),
+    ]:
+        with pytest.raises(TypeError, match=said):
+            getattr(nb.ToolContext, name)(None, "What?", **given)
+
+
+def test_what_a_call_raises_itself_is_its_own_error():
+    """A ``TypeError`` from inside, and a missing argument, are what they were."""
+    with pytest.raises(TypeError, match=r"^Agent.run\(\) missing 1 required positional"):
+        AGENT.run()
+
+    class Broken:
+        """A list that breaks."""
+
+        def __iter__(self) -> Any:
+            raise TypeError("mine")
+
+    with pytest.raises(TypeError, match=r"^mine$"):
+        nb.Agent("demo", tools=Broken())  # type: ignore[arg-type]
+
+
+def test_signatures_are_seen_as_they_are():
+    """By ``help`` and by editors."""
+    assert list(inspect.signature(nb.Agent).parameters)[:3] == ["model", "name", "instructions"]
+    assert str(inspect.signature(nb.allow)).startswith("(pattern: 'str', *, when")
+
+
+class Note(BaseModel):
+    """Metadata of one's own."""
+
+    text: str = ""
+
+
+async def test_a_class_in_the_place_of_an_instance_is_told():
+    """As a model, a tool, or the metadata of a question."""
+    with pytest.raises(UsageError, match=r"give ScriptedModel\(…\)"):
+        nb.Agent(nb.ScriptedModel)  # type: ignore[arg-type]
+    with pytest.raises(ToolError, match=r"as_tool\(\)"):
+        nb.Agent("demo", tools=[AGENT])  # type: ignore[list-item]
+
+    async def note(ctx: nb.ToolContext) -> str:
+        return str(await ctx.ask(Note))
+
+    agent = nb.Agent(nb.ScriptedModel([call("note"), "done"]), tools=[note])
+    with pytest.raises(Misuse, match=r"an instance, Note\(…\), or reply=Note"):
+        await agent.run("go")
+
+
+async def test_input_where_nobody_can_type_names_what_asks(monkeypatch):
+    """The model is told the error, and so is who reads the row."""
+
+    def who() -> str:
+        return input("Who? ")
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    run = nb.Agent(nb.ScriptedModel([call("who"), "done"]), tools=[who]).run("go")
+    await run
+    assert "ctx.ask_sync" in run.calls["who"][0].output

@@ -275,10 +275,8 @@ class Question:
     ) -> tuple[str, Literal["good", "bad", "plain"], list[Fact]]:
         if self.confirms and isinstance(resolution, Respond):
             resolution = Restart() if resolution.output else Reject()
-        if self.expects == "outcome" and isinstance(resolution, Restart):
-            return TEXTS["ran_again"], "good", []
-        if not self.approval and resolution == Restart():
-            return TEXTS["let_run"], "good", []
+        if isinstance(resolution, Restart) and (self.expects == "outcome" or not self.approval):
+            return TEXTS["ran_again" if self.approval else "let_run"], "good", []
         match resolution:
             case Reject(reason=None):
                 return TEXTS["rejected" if self.approval else "declined"], "bad", []

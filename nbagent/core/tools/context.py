@@ -294,6 +294,15 @@ class ToolContext:
         """``step`` for sync tools."""
         return self._asker.step_sync(name, work)
 
+    @overload
+    def call(
+        self,
+        tool: Callable[..., Coroutine[Any, Any, T]],
+        /,
+        **input: Any,
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def call(self, tool: Callable[..., T], /, **input: Any) -> Coroutine[Any, Any, T]: ...
     def call(self, tool: Any, /, **input: Any) -> Coroutine[Any, Any, Any]:  # noqa: A002
         """Call a tool (or a plain function) as a model would, and get what it returns.
 
@@ -307,6 +316,10 @@ class ToolContext:
         """
         return self._asker.promised("ctx.call", lambda: self._asker.call(tool, input))
 
+    @overload
+    def call_sync(self, tool: Callable[..., Coroutine[Any, Any, T]], /, **input: Any) -> T: ...
+    @overload
+    def call_sync(self, tool: Callable[..., T], /, **input: Any) -> T: ...
     def call_sync(self, tool: Any, /, **input: Any) -> Any:  # noqa: A002
         """``call`` for sync tools: waits in the tool's own thread."""
         return self._asker.call_sync(tool, input)

@@ -40,7 +40,8 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
             f"{interrupt.tool_name!r} was running when its process ended, and answers= has {value!r:.80} "
             "for it: give nb.Restart() to run it again, nb.Respond(value) for its result, or nb.Reject()"
         )
-    if not is_approval(interrupt) and not (isinstance(value, bool) and _may_go_on(interrupt)):
+    goes_on = isinstance(value, bool) and _may_go_on(interrupt) and not _takes_bool(interrupt)
+    if not is_approval(interrupt) and not goes_on:
         return Respond(output=value)
     if not isinstance(value, bool):
         raise InvalidAnswer(
@@ -59,7 +60,7 @@ def approval_of(
     Raises:
         InvalidAnswer: it asks for something else, or is a question that cannot be remembered.
     """
-    if interrupt is not None and not (is_approval(interrupt) or _pauses_body(interrupt)):
+    if interrupt is not None and not (is_approval(interrupt) or _may_go_on(interrupt)):
         raise InvalidAnswer(
             f"{interrupt.tool_name or 'the limit'!r} does not ask whether it may run: answer it with "
             "respond(value)"
@@ -73,21 +74,20 @@ def approval_of(
     return Respond(output=True)
 
 
-def _pauses_body(interrupt: PendingInterrupt) -> bool:
-    """Whether it is a body that asks for an answer, and may be run (again) as well."""
-    return interrupt.kind == "tool" and interrupt.expects in ("choice", "value")
-
-
 def _may_go_on(interrupt: PendingInterrupt) -> bool:
-    """Whether a truth value says if a body goes on, which asks for an answer that is no truth value."""
-    if not _pauses_body(interrupt):
+    """Whether it asks for an answer of a body that code may as well let run, as it does what pauses bare."""
+    if interrupt.kind != "tool" or interrupt.expects not in ("choice", "value"):
         return False
     metadata = interrupt.metadata
     asks = is_bare(metadata) or (isinstance(metadata, Mapping) and "question" in metadata)
     offers = isinstance(metadata, Mapping) and "choices" in metadata
+    return asks and not offers
+
+
+def _takes_bool(interrupt: PendingInterrupt) -> bool:
+    """Whether a truth value is declared to be an answer."""
     declared = interrupt.reply_schema not in (None, {}, True)
-    is_answer = declared and fits(interrupt.reply_schema, value=True)
-    return asks and not offers and not is_answer
+    return declared and fits(interrupt.reply_schema, value=True)
 
 
 def is_approval(interrupt: PendingInterrupt) -> bool:

@@ -128,6 +128,31 @@ def test_c138_answers_take_what_the_form_takes(row):
     assert answered(returns, given, metadata) == output
 
 
+async def test_c138_a_bare_pause_is_approved_by_code():
+    """``run.approve`` lets it run, whatever its return type; a choice that is offered has no yes."""
+
+    @nb.tool
+    def sure(ctx: nb.ToolContext) -> bool:
+        if not ctx.resumed:
+            ctx.interrupt()
+        return True
+
+    @nb.tool
+    def pick(ctx: nb.ToolContext) -> str:
+        ctx.interrupt(nb.Choose("Which?", ["a", "b"]))
+
+    agent = nb.Agent(nb.ScriptedModel([[call("sure"), call("pick")], "done"]), tools=[sure, pick])
+    run = agent.run("go", attended=False)
+    await run.settled()
+    bare, choice = run.interrupts
+    await run.approve(bare)
+    with pytest.raises(InvalidAnswer, match="answer it with"):
+        run.approve(choice)
+    await run.respond(choice, "a")
+    await run
+    assert [run.calls[name][-1].output for name in ("sure", "pick")] == [True, "a"]
+
+
 @pytest.mark.parametrize("metadata", [nb.Confirm("Wipe it?", danger=True), {"message": "Wipe it?"}])
 async def test_c147_no_input_of_a_model_makes_an_approval_a_choice(play, metadata):
     """Input asks only where the body paused bare, with what the tool declares."""

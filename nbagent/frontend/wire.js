@@ -28,12 +28,19 @@
  */
 /**
  * @typedef {object} Action
- * @property {"submit"|"approve"|"reject"} name
+ * @property {"submit"|"approve"|"reject"|"answer"} name
  * @property {string} label
+ * @property {boolean} [menu] it stands in the menu
  * @property {string|null} changed_label
  * @property {boolean} primary
  * @property {boolean} danger
  * @property {boolean} reason
+ */
+/**
+ * The form of a call's result, given in its place.
+ * @typedef {object} Instead
+ * @property {{root: import("./fields/spec.js").SpecNode}} spec
+ * @property {import("./fields/spec.js").Draft} drafts
  */
 /**
  * @typedef {object} FormItem
@@ -48,6 +55,8 @@
  * @property {Fact[]} facts
  * @property {{root: import("./fields/spec.js").SpecNode}|null} spec
  * @property {import("./fields/spec.js").Draft} drafts
+ * @property {string} [named] what the fields are
+ * @property {Instead|null} [instead]
  * @property {Action[]} actions
  * @property {{id: string, label: string}[]} remember
  * @property {Rich[]} [preview]
@@ -112,12 +121,12 @@
  * @property {"answer"} type
  * @property {string} interrupt
  * @property {string} submission
- * @property {"submit"|"approve"|"reject"} action
+ * @property {Action["name"]} action
  * @property {import("./fields/spec.js").Draft} drafts
  * @property {string|null} reason
  * @property {string|null} remember
  */
-/** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft}} Drafts */
+/** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft, instead?: boolean}} Drafts */
 /** @typedef {{type: "press", notice: string, action: "stop"|"show"}} Press */
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */

@@ -99,11 +99,19 @@ class CallItem(_Wire):
     """The result as text, where no rich output shows it; the error's text if it failed."""
 
 
+ActionName = Literal["submit", "approve", "reject", "answer"]
+"""``submit`` sends the fields as the answer. ``approve`` lets the tool run, with the fields where they are of
+its input. ``answer`` sends the fields of ``Instead`` as the result of a call that does not run. ``reject``
+refuses."""
+
+
 class Action(_Wire):
     """A button of a form. ``primary`` is the main one; ``reason`` asks for a text first."""
 
-    name: Literal["submit", "approve", "reject"]
+    name: ActionName
     label: str
+    menu: bool = False
+    """Whether it stands in the ⋯ menu, and not beside the main button."""
     changed_label: str | None = None
     """The label once a field differs from what was proposed."""
     primary: bool = False
@@ -116,6 +124,13 @@ class Remember(_Wire):
 
     id: str
     label: str
+
+
+class Instead(_Wire):
+    """The form of a call's result, given in its place; it opens on its ``answer`` action."""
+
+    spec: dict[str, Any]
+    drafts: Any = None
 
 
 class FormItem(_Wire):
@@ -141,6 +156,9 @@ class FormItem(_Wire):
     spec: dict[str, Any] | None = None
     drafts: Any = None
     """What was typed before a reload, or None for an untouched form."""
+    named: str = ""
+    """What the fields are, where the title does not say it."""
+    instead: Instead | None = None
     actions: list[Action]
     remember: list[Remember] = Field(default_factory=list)
     """Rules that an approval may add, offered in a menu as long as no field is changed."""
@@ -340,7 +358,7 @@ class Answer(_Wire):
     type: Literal["answer"] = "answer"
     interrupt: str
     submission: str
-    action: Literal["submit", "approve", "reject"]
+    action: ActionName
     drafts: Any = None
     reason: str | None = None
     remember: str | None = None
@@ -353,6 +371,8 @@ class Drafts(_Wire):
     type: Literal["drafts"] = "drafts"
     interrupt: str
     drafts: Any
+    instead: bool = False
+    """Whether they are of ``FormItem.instead``."""
 
 
 class Press(_Wire):

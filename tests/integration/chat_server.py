@@ -24,6 +24,10 @@ from typing import Any, Self
 Body = dict[str, Any]
 
 
+REPEATED = "call_1"
+"""The id of every call of a server that does not care."""
+
+
 @dataclass(frozen=True)
 class Reply:
     """One answer, and what goes wrong with it."""
@@ -37,8 +41,8 @@ class Reply:
     usage: tuple[int, int] | None = (10, 5)
     finish: str | None = None
     """The finish reason; where not given, the one that fits."""
-    ids: bool = True
-    """Whether calls have ids."""
+    ids: bool | None = True
+    """Whether calls have ids; None gives all of them ``REPEATED``."""
     cut: int | None = None
     """After so many events the connection is torn."""
     ends_early: int | None = None
@@ -265,10 +269,16 @@ def _finish(reply: Reply) -> str:
     return reply.finish or ("tool_calls" if reply.calls else "stop")
 
 
+def _id(reply: Reply, usual: str) -> str:
+    if reply.ids is None:
+        return REPEATED
+    return usual if reply.ids else ""
+
+
 def _calls(body: Body, reply: Reply) -> list[dict[str, Any]]:
     return [
         {
-            "id": f"call_{len(body['messages'])}_{index}" if reply.ids else "",
+            "id": _id(reply, f"call_{len(body['messages'])}_{index}"),
             "type": "function",
             "function": {
                 "name": name,
@@ -334,7 +344,8 @@ def _problem_with_message(message: dict[str, Any], waiting: list[str]) -> str:
 
 
 def _problem_with_calls(calls: Sequence[dict[str, Any]], ids: list[str]) -> str:
-    if len(set(ids)) != len(ids) or not all(ids):
+    own = [one for one in ids if one != REPEATED]  # who gives one id twice knows it twice
+    if len(set(own)) != len(own) or not all(ids):
         return f"tool call ids must be unique and not empty: {ids!r}"
     for call in calls:
         try:

@@ -28,6 +28,7 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "Clean. ['allow wipe']",
         "paid 5000.0, approved: True",
         "Sent. mail to ada (logged)",
+        "wood",
         "3 nights at Stella, Rome",
         "['name', 'age']",
         "You are in. False",
@@ -36,5 +37,8 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "office ▸ check ▸ checker ▸ approve",
         "Order 7 is fine.",
         "not signed",
+        "started on 3 rows",
+        "The accuracy is 0.9.",
         "Coal it is.",
+        "Beer.",
     ]

@@ -16,6 +16,7 @@ from typing import Any
 import openai
 import pytest
 
+import nbagent as nb
 from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.messages import Message, message, text_part, user
 from nbagent.core.base.model import (
@@ -496,3 +497,36 @@ def test_importing_models_does_not_load_the_client() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("how", ["live", "json"])
+async def test_c141_a_server_sees_its_own_ids_again_also_where_they_are_not_unique(
+    how: str,
+) -> None:
+    """Two calls with one id, in one turn and in two: told apart here, and sent back as they came."""
+    turn = Reply(calls=[("add", {"a": 1}), ("ask", {})], ids=None)
+    with ChatServer([turn, turn, Reply("done")]) as server:
+        async with model_at(server) as model:
+            agent = nb.Agent(model, tools=[nb.interrupt_tool("ask", output=str)])
+
+            @agent.tool
+            def add(a: int) -> int:
+                return a
+
+            if how == "live":
+                answers = {"ask": ["b", "c"]}
+                messages = (await agent.run("go", answers=answers, attended=False)).messages
+            else:
+                response = await agent.generate("go")
+                for answer in ("b", "c"):
+                    kept = json.loads(json.dumps(response.messages))
+                    replies = [i.respond(answer) for i in agent.interrupts(kept)]
+                    response = await agent.generate(messages=kept, tool_responses=replies)
+                messages = response.messages
+    ids = [p["id"] for m in messages for p in m["content"] if p["type"] == "tool_call"]
+    assert len(set(ids)) == 4
+    sent = server.bodies[-1]["messages"]
+    told = [(m["tool_call_id"], m["content"]) for m in sent if m["role"] == "tool"]
+    assert told == [("call_1", "1"), ("call_1", "b"), ("call_1", "1"), ("call_1", "c")]
+    asked = [call["id"] for m in sent for call in m.get("tool_calls", ())]
+    assert asked == ["call_1"] * 4

@@ -106,6 +106,8 @@ async def asks(ctx: nb.ToolContext) -> None:
     """An answer has the type that was asked for."""
     assert_type(await ctx.ask("how many?", reply=int), int)
     assert_type(ctx.ask_sync("how many?", reply=Transfer), Transfer)
+    assert_type(await ctx.call(look, path="/"), str)
+    assert_type(ctx.call_sync(send, amount=5), int)
 
 
 async def loop() -> None:

@@ -79,6 +79,8 @@ class CallRequested(BaseModel):
     raw: str | None = None
     final: bool = False
     """Whether the tool's answer ends the run."""
+    server_id: str | None = None
+    """The id that the model gave, where another call of the history has it: the model sees it again."""
 
 
 class ModelResponded(Event):
@@ -184,6 +186,8 @@ class Interrupted(Event):
     """What is used up: ``turns``, ``tokens``, ``cost`` or ``seconds``."""
     around: bool = False
     """Whether middleware around the tool paused, and not its body."""
+    asking: Input | None = None
+    """The inputs that ask, by name, of a body that paused without metadata."""
     printed: str = ""
     displays: list[dict[str, Any]] = Field(default_factory=list)
 

@@ -62,10 +62,11 @@ class InPlace(BaseModel):
 T = TypeVar("T")
 A = TypeVar("A", bound="Respond | Restart")
 
-InterruptKind = Literal["tool", "question", "approval", "ask", "lost", "budget"]
+InterruptKind = Literal["tool", "question", "approval", "ask", "later", "lost", "budget"]
 """``tool``: a body paused, or middleware around it, and can be re-run. ``question``: a tool with no body, only an answer settles
 it. ``approval``: the gate asks before a body runs. ``ask``: a body asked with ``ctx.ask`` and goes on
-with the answer at that line. ``lost``: the process that ran a body is gone, and nobody knows what that
+with the answer at that line. ``later``: a call has an interim result, and an outside system gives the final one.
+``lost``: the process that ran a body is gone, and nobody knows what that
 came to. ``budget``: the run reached a limit (no call)."""
 
 Asker: TypeAlias = InterruptKind | Literal["middleware"]
@@ -280,6 +281,8 @@ class PendingInterrupt:
     state: Json = None
     reply_schema: Json = None
     """JSON Schema of an answer, or None where anything goes."""
+    asking: dict[str, Any] | None = None
+    """The inputs that ask, by name, where the body paused without metadata."""
     _tool: Any = field(default=None, compare=False, repr=False)
     """The tool it is bound to in this process, if it is, so that helpers can validate early."""
 

@@ -5,7 +5,8 @@ A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [pa
 - ``{"type": "text", "text": str}``
 - ``{"type": "reasoning", "text": str}``, kept for the person and never sent back
 - ``{"type": "tool_call", "id": str, "name": str, "input": {…}}``, with ``"raw": str`` where the
-  model's arguments were no JSON object
+  model's arguments were no JSON object, and ``"server_id": str`` where the model's own id was no
+  other than an earlier call's; its result has it too
 - ``{"type": "tool_result", "id": str, "name": str, "output": JSON}``, with ``"error": true`` for a failure,
   and with ``"input": {…}`` where the tool was run with another input than was asked for
 
@@ -182,6 +183,8 @@ def _check_part(index: int, part: Json) -> None:
             f"messages[{index}] has the part {part!r:.80}: its 'type' must be one of "
             f"{', '.join(map(repr, _NEEDS))}"
         )
+    if not isinstance(part.get("server_id", ""), str):
+        raise MessagesError(f"messages[{index}]: 'server_id' of a {kind} part is no text")
     for key, type_ in _NEEDS[kind].items():
         if key not in part:
             raise MessagesError(f"messages[{index}]: a {kind} part has no {key!r}")

@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, assert_never, 
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from nbagent.core.hooks import hooks
+
 from .errors import Misuse
 from .interrupts import Expects, InPlace, InterruptKind, to_json, without_init
 from .messages import Json
@@ -178,8 +180,12 @@ def expected(
     reply_schema: Json = None,
     editable: bool | Sequence[str] = False,
     external: bool = False,
+    asking: Mapping[str, Any] | None = None,
 ) -> Expects:
     """What answers a question: decided here, when it is asked, and read off its event by all others.
+
+    Where a body paused, its metadata says whether it asks for leave to go on (``Confirm``, what may be
+    edited, whatever else only informs) or for an answer in its place.
 
     Args:
         kind: who asks.
@@ -187,8 +193,9 @@ def expected(
         reply_schema: JSON Schema of the answer.
         editable: what of the input may be changed.
         external: whether an outside system answers.
+        asking: of a body that paused bare, what ``asking_inputs`` finds; else None.
     """
-    if external:
+    if external or kind == "later":
         return "external"
     choices = _choices(metadata)
     match kind:
@@ -203,11 +210,97 @@ def expected(
         case "question" | "ask":
             return "choice" if choices else "value"
         case "tool":
-            if choices is not None or isinstance(metadata, Ask):  # with nothing offered: any value
-                return "choice" if choices else "value"
-            return "edit" if editable else "approval"
+            return _of_pause(metadata, choices, editable=bool(editable), asking=asking)
         case never:
             assert_never(never)
+
+
+def _of_pause(
+    metadata: Any,
+    choices: Sequence[Any] | None,
+    *,
+    editable: bool,
+    asking: Mapping[str, Any] | None,
+) -> Expects:
+    """What answers the pause of a body, or of middleware around it."""
+    if choices or (asking and "choices" in asking):
+        return "choice"
+    if choices is not None or asking is not None or isinstance(metadata, Ask):
+        return "value"  # any: nothing is offered
+    if editable:
+        return "edit"
+    return "value" if _is_question(metadata) else "approval"
+
+
+def is_bare(metadata: Any) -> bool:
+    """Whether a pause says nothing to the person."""
+    return metadata is None or (isinstance(metadata, Mapping) and not metadata)
+
+
+def asking_inputs(
+    input_: Mapping[str, Any], declared: Mapping[str, Any], reply_schema: Json
+) -> dict[str, Any]:
+    """The inputs with which a body asks that paused bare, as a model wrote them or left them to their default.
+
+    A ``question``, or a ``message`` where the tool takes nothing but what a question has, is what is asked;
+    ``choices`` are what it offers where the tool may return them, with ``multiple`` and ``allow_other``
+    (or ``allowOther``). What the tool does not declare never asks.
+
+    Args:
+        input_: of the call.
+        declared: JSON Schemas of what the tool takes, by name.
+        reply_schema: JSON Schema of the answer.
+    """
+    given: dict[str, Any] = {}
+    for name in (*_ASKED, *_OFFERED):
+        schema = declared.get(name)
+        default = schema.get("default") if isinstance(schema, Mapping) else None
+        given[name] = input_.get(name, default) if name in declared else None
+    texts = [name for name in _ASKED if isinstance(given[name], str) and given[name].strip()]
+    if set(declared) - {*_ASKED, *_OFFERED}:
+        texts = [name for name in texts if name == "question"]
+    asking = {name: given[name] for name in texts[-1:]}
+    choices = _choices(given)
+    several = takes_several(choices, given["multiple"], reply_schema) if choices else None
+    if several is None:
+        return asking
+    others = {name: True for name in ("allow_other", "allowOther") if given[name] is True}
+    return {**asking, "choices": choices, "multiple": several, **others}
+
+
+_ASKED = ("message", "question")
+_OFFERED = ("choices", "multiple", "allow_other", "allowOther")
+_LOOKED_AT = 20
+"""Choices that are tried, of any number."""
+
+
+def takes_several(choices: Sequence[Any], multiple: Any, reply_schema: Json) -> bool | None:
+    """Whether the answer is a list of the choices, or one of them; None where neither is an answer.
+
+    What was said counts where the type of the answer allows both.
+    """
+    values = [
+        one["value"] if isinstance(one, Mapping) and "value" in one else one
+        for one in choices[:_LOOKED_AT]
+    ]
+    for several in (multiple is True, multiple is not True):
+        if any(fits(reply_schema, [value] if several else value) for value in values):
+            return several
+    return None
+
+
+def fits(reply_schema: Json, value: Json) -> bool:
+    """Whether a value is an answer, as far as the schema of the answer tells."""
+    return reply_schema is None or not hooks.schema_errors(reply_schema, value)
+
+
+def _is_question(metadata: Any) -> bool:
+    """Whether the metadata asks something that has an answer, and not whether to go on."""
+    plain = to_json(metadata)
+    if isinstance(metadata, Confirm) or not isinstance(plain, Mapping):
+        return False
+    question = plain.get("question")
+    return isinstance(question, str) and bool(question.strip()) and plain.get("danger") is not True
 
 
 def _choices(metadata: Any) -> Sequence[Any] | None:

@@ -32,7 +32,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import cut, has_lost, plain_json, revealed
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState, RunState
-from nbagent.core.tools.context import Carried, ToolContext
+from nbagent.core.tools.context import Carried, Later, ToolContext
 from nbagent.core.tools.middleware import ToolCall, chain
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Tool, ToolResult
@@ -81,6 +81,8 @@ class Attempt:
         self._questions: Questions | None = None
         self._input = call.input
         """What reached the gate last."""
+        self._later: Later | None = None
+        """What the body promised beside an interim result."""
         self._success: list[Any] = []
         self._over = False
         self._is_left = False
@@ -231,6 +233,8 @@ class Attempt:
             return self._raised(failure)
         try:
             return self._finished(value)
+        except Misuse:
+            raise
         except BaseException as error:  # a result whose own methods break
             told = (
                 f"{self.call.name} ran and returned a {type(value).__name__}, which cannot be told"
@@ -271,7 +275,11 @@ class Attempt:
     def _finished(self, value: Any) -> Ending:
         self.value = value.value if isinstance(value, ToolResult) else value
         self.has_value = True
-        return [self._events.finished(value, self._verdict)]
+        finished = self._events.finished(value, self._verdict)
+        tool = self._setup.spec.tools.get(self.call.name)
+        if self._later is None or tool is None:
+            return [finished]
+        return [self._events.later(tool, self._later, self._input), finished]
 
     def _raised(self, error: BaseException) -> Ending:
         ending = [self._events.raised(error, self._verdict)]
@@ -435,7 +443,8 @@ class Attempt:
     async def _with_runs(
         self, tool: Tool[..., Any], typed: Any, body: Body, started: ToolStarted
     ) -> Any:
-        runs = self._setup.runs(started, tool, self._stop)
+        retries = started.attempt > self.call.attempt + 1
+        runs = self._setup.runs(started, tool, self._stop, retries)
         inside = current_runs.set(runs)
         try:
             value = await self._in_context(tool, typed, body, started, runs)
@@ -473,7 +482,18 @@ class Attempt:
             questions.close()
         questions.check_awaited()
         self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
-        return value
+        self._later = later = ctx.promised_later
+        if later is None and not isinstance(value, Later):
+            return value
+        if value is not later or later is None:
+            raise Misuse(
+                f"in the tool {tool.name!r}: what ctx.later gives is to be returned, as it is"
+            )
+        if self.call.final:
+            raise Misuse(
+                f"the result of {tool.name!r} ends the run (final=True), so it cannot come later"
+            )
+        return later.interim
 
     async def _claim(self) -> ToolStarted:
         """Write that the body starts.

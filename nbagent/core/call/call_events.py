@@ -9,11 +9,12 @@ from pydantic_core import PydanticSerializationError
 from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
 from nbagent.core.base.events import Interrupted, ToolFinished, made
 from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, token_digest
-from nbagent.core.base.messages import Json
-from nbagent.core.base.metadata import Choose, Edit, expected
+from nbagent.core.base.messages import Json, freeze
+from nbagent.core.base.metadata import Choose, Edit, asking_inputs, expected, is_bare
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
+from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState
-from nbagent.core.tools.context import Inquiry
+from nbagent.core.tools.context import Inquiry, Later
 from nbagent.core.tools.output import CallOutput
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.values import MAX_OUTPUT, cut, for_model
@@ -105,6 +106,12 @@ class CallEvents(NamedTuple):
         spec, expiry = self.setup.spec, interrupt.expiry
         now = spec.clock()
         editable = _editable(interrupt)
+        external = interrupt.external is not None
+        bare = pause.asker == "tool" and is_bare(interrupt.metadata)
+        asking = None
+        if bare and not (editable or external):
+            declared = tool.input_schema.get("properties", {})
+            asking = asking_inputs(input_, declared, tool.output_schema)
         fields = {
             "at": now,
             "scope": self.setup.scope,
@@ -113,6 +120,7 @@ class CallEvents(NamedTuple):
             "tool_name": tool.name,
             "kind": kind,
             "around": around,
+            "asking": freeze(asking) if asking else None,
             "input": input_,
             "metadata": stored(interrupt.metadata, "metadata", tool.name),
             "state": stored(interrupt.state, "state", tool.name, comes_back=True),
@@ -121,7 +129,8 @@ class CallEvents(NamedTuple):
                 interrupt.metadata,
                 reply_schema=more.get("reply_schema"),
                 editable=editable,
-                external=interrupt.external is not None,
+                external=external,
+                asking=asking,
             ),
             "editable": editable,
             "digest": digest_of(tool.name, input_, tool.input_schema),
@@ -135,6 +144,23 @@ class CallEvents(NamedTuple):
             fields["on_expire"] = expiry.then
             fields["expire_output"] = stored(expiry.output, "answer", tool.name, comes_back=True)
         return Interrupted(**(fields | more))
+
+    def later(self, tool: Tool[..., Any], later: Later, input_: dict[str, Any]) -> Interrupted:
+        """The event that says that the final result comes from outside.
+
+        Raises:
+            Misuse: the default answer does not fit.
+        """
+        interrupt = Interrupt()
+        interrupt.expiry, interrupt.external = later.expiry, later.token
+        schema = tool.output_schema if later.schema is None else later.schema
+        event = self.paused(tool, Pause("later", interrupt), input_, reply_schema=schema)
+        by_default = event.on_expire == "answer" and schema is not None
+        if by_default and hooks.schema_errors(schema, event.expire_output):
+            raise Misuse(
+                f"in the tool {tool.name!r}: on_expire= is no answer of the type that is awaited"
+            )
+        return event
 
     def asked(self, tool: Tool[..., Any], inquiry: Inquiry, input_: dict[str, Any]) -> Interrupted:
         """The event of a question of ``ctx.ask``.

@@ -62,8 +62,8 @@ class CallSetup(NamedTuple):
     """Whether bodies wait at the line where they ask."""
     inside: Callable[[CallState, Tool[..., Any], Any], Awaitable[Any]]
     """Drives the run inside a call whose tool is an agent; gives its answer, or raises ``SubrunWaits``."""
-    runs: Callable[[ToolStarted, Tool[..., Any], Stop], BodyRuns]
-    """What the body of a call starts, to begin with nothing."""
+    runs: Callable[[ToolStarted, Tool[..., Any], Stop, bool], BodyRuns]
+    """What the body of a call starts, to begin with nothing; the last says whether a middleware tries again."""
     has_room: Callable[[int], bool]
     """Whether so many more questions may wait in the run, and in those around it."""
     hooks: Hooks = Hooks()

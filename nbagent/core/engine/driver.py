@@ -360,7 +360,13 @@ class Driver:
         """What the call needs of its run."""
         return self._setup
 
-    def _runs(self, started: ToolStarted, tool: Tool[..., Any], stop: Stop) -> BodyRuns:
+    def _runs(
+        self,
+        started: ToolStarted,
+        tool: Tool[..., Any],
+        stop: Stop,
+        retries: bool,  # noqa: FBT001 - as CallSetup.runs has it
+    ) -> BodyRuns:
         """What a body starts inside its call."""
         call_id = started.call_id
 
@@ -371,7 +377,8 @@ class Driver:
         def leave() -> None:
             self._inner.pop(call_id, None)
 
-        return StartedRuns(Surroundings(self.journal, self._setup, driver, leave), started, stop)
+        around = Surroundings(self.journal, self._setup, driver, leave)
+        return StartedRuns(around, started, stop, retries=retries)
 
     async def _change(self) -> None:
         """Wait until an attempt ended or an answer came; an attempt's error is raised."""

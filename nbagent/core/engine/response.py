@@ -143,6 +143,7 @@ class Collected:
         seen = set(used_ids)
         requested = []
         for _, (call_id, name, pieces) in sorted(self._calls.items()):
+            own_id = call_id
             if not call_id or call_id in seen:
                 call_id = f"call_{secrets.token_hex(8)}"  # noqa: PLW2901 - made unique here
             seen.add(call_id)
@@ -159,6 +160,7 @@ class Collected:
                     input=freeze(input_ or {}),
                     raw=raw if input_ is None else None,
                     final=tool is not None and tool.options.final,
+                    server_id=own_id if own_id and own_id != call_id else None,
                 )
             )
         return tuple(requested)

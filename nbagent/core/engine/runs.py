@@ -27,6 +27,8 @@ from nbagent.core.base.errors import (
 from nbagent.core.base.events import (
     BodyCalled,
     RunCancelled,
+    RunFailed,
+    RunRetried,
     RunStarted,
     StoredEvent,
     ToolFinished,
@@ -85,6 +87,8 @@ class Started:
         self.is_busy = True
         """Whether something of it is at work, or about to be."""
         self.is_stopping = False
+        self.is_retried = False
+        """Whether it had failed, and is about to go on."""
         self.is_awaited = False
         self.task: asyncio.Task[None] | None = None
         self.broke: BaseException | None = None
@@ -132,8 +136,12 @@ class Surroundings(NamedTuple):
 class StartedRuns:
     """What one body has started. ``start`` is for any thread; the rest happens on the loop of its run."""
 
-    def __init__(self, around: Surroundings, started: ToolStarted, stop: Stop) -> None:
+    def __init__(
+        self, around: Surroundings, started: ToolStarted, stop: Stop, *, retries: bool
+    ) -> None:
         self._around = around
+        self._retries = retries
+        """Whether a middleware tries the body again, so that what failed in it is tried again too."""
         self._started = started
         self._stop = stop
         self._loop = asyncio.get_running_loop()
@@ -185,6 +193,7 @@ class StartedRuns:
             is_new = call_id is None
             call_id = self._around.setup.spec.new_id() if call_id is None else call_id
             made = self._all[call_id] = Started(call_id, request, is_new=is_new)
+            made.is_retried = self._retries and not is_new and _has_failed(self.state(made))
             started_by_bodies[call_id] = request.tool
             self._driver.admit(call_id, request)
         if running_loop() is self._loop:
@@ -223,6 +232,9 @@ class StartedRuns:
         try:
             if made.is_new:
                 await self._write(self._first(made))
+            elif made.is_retried:
+                await self._write([self._again(made)])
+                made.is_retried = False
             while self.state(made).status != "done":
                 made.wake.clear()
                 await self._write([])
@@ -272,6 +284,10 @@ class StartedRuns:
             owner=this_process(),
         )
         return [called, begun]
+
+    def _again(self, made: Started) -> RunRetried:
+        scope = (*self.scope, made.id)
+        return RunRetried(at=self.clock(), scope=scope, by="middleware", owner=this_process())
 
     def _failed(self, made: Started, text: str) -> ToolFinished:
         return ToolFinished(
@@ -369,6 +385,8 @@ class StartedRuns:
         """Whether it has its end, or can have none any more."""
         if made.broke is not None or self.is_over:
             return True
+        if made.is_retried:
+            return False
         try:
             return self.state(made).status == "done"
         except CallTakenOver:
@@ -531,6 +549,10 @@ class StartedRuns:
         self._tell()
         if self._driver is not None:
             self._around.leave()
+
+
+def _has_failed(call: CallState) -> bool:
+    return call.child is not None and isinstance(call.child.outcome, RunFailed)
 
 
 def _call_of(tool: Any, input_: Mapping[str, Any]) -> Request:

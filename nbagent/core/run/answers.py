@@ -46,6 +46,7 @@ def interrupts_of(
         started = started_by_bodies.get(call.id)
         known = tools if started is None else {call.name: started}
         found += [pending_of(e, known, names, original) for e in call.own_pending]
+    found += [pending_of(event, tools, names) for event in state.later.values()]
     if state.budget is not None:
         found.append(pending_of(state.budget, tools, names))
     return found
@@ -74,6 +75,7 @@ def pending_of(
         original_input=original_input,
         state=event.state,
         reply_schema=event.reply_schema,
+        asking=event.asking,
         _tool=tools.get(event.tool_name),
     )
 
@@ -92,16 +94,18 @@ def tool_of(call: CallState, tools: Mapping[str, Tool[..., Any]]) -> Tool[..., A
 def tool_at(
     state: RunState,
     scope: tuple[str, ...],
-    call: CallState | str,
+    call: CallState | Interrupted,
     tools: Mapping[str, Tool[..., Any]],
 ) -> Tool[..., Any] | None:
-    """The tool of a call in the run of this scope, by the call's state or its id; see ``tool_of``."""
+    """The tool of a call in the run of this scope, or of the call that asked something; see ``tool_of``."""
     for call_id in scope:
         around = state.calls[call_id]
         tools = tools_of(tool_of(around, tools))
         state = around.child or RunState()
-    found = state.calls.get(call) if isinstance(call, str) else call
-    return None if found is None else tool_of(found, tools)
+    if isinstance(call, CallState):
+        return tool_of(call, tools)
+    open_ = state.calls.get(call.call_id)
+    return tools.get(call.tool_name) if open_ is None else tool_of(open_, tools)
 
 
 def is_unseen(state: RunState, scope: tuple[str, ...]) -> bool:
@@ -178,7 +182,7 @@ def resolved(
         call_id=event.call_id,
         resolution=checked,
         by=by,
-        remembers=_remembers(event, checked, tool_at(state, event.scope, event.call_id, tools)),
+        remembers=_remembers(event, checked, tool_at(state, event.scope, event, tools)),
     )
 
 
@@ -267,13 +271,15 @@ def _checked(
 ) -> AnyResolution:
     if event.kind == "budget":
         return _checked_budget(event, resolution)
+    if event.kind == "later":
+        return _checked_later(event, resolution)
     if event.kind == "ask":
         return _checked_reply(event, resolution)
     if event.kind == "lost" and isinstance(resolution, Restart) and resolution != Restart():
         raise InvalidAnswer(
             f"a lost call of {event.tool_name!r} runs again as it was: restart it without new input or data"
         )
-    tool = tool_at(state, event.scope, event.call_id, tools)
+    tool = tool_at(state, event.scope, event, tools)
     if tool is None and is_unseen(state, event.scope):
         return _checked_unseen(event, resolution)
     if tool is None:
@@ -353,6 +359,24 @@ def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolut
         case never:
             assert_never(never)
     return resolution
+
+
+def _checked_later(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
+    """The final result of a call that has an interim one; its tool need not be registered any more."""
+    match resolution:
+        case Respond(error=None, output=output):
+            what = f"final result of {event.tool_name!r}"
+            checked = checked_value(output, None, what)
+            if event.reply_schema is not None:
+                _check_schema(event.reply_schema, checked, what)
+            return Respond(output=checked)
+        case Restart():
+            raise InvalidAnswer(
+                f"the call of {event.tool_name!r} has ended with an interim result: give its final one "
+                "with respond(value), or nb.answer_external(token, value)"
+            )
+        case _:
+            return resolution
 
 
 def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResolution:

@@ -33,10 +33,10 @@ _TYPES = {
 
 def asks(interrupt: PendingInterrupt) -> str:
     """What an interrupt asks, in one line: ``asks "Send this money?"``."""
-    metadata = interrupt.metadata
-    if isinstance(metadata, Mapping) and isinstance(metadata.get("message"), str):
-        message = bounded(" ".join(metadata["message"].split()))
-        return f'asks "{message}"'
+    metadata = _said(interrupt)
+    for name in ("message", "question"):
+        if isinstance(metadata, Mapping) and isinstance(metadata.get(name), str):
+            return f'asks "{bounded(" ".join(metadata[name].split()))}"'
     if metadata in (None, {}):
         return "asks for approval" if is_approval(interrupt) else "asks for an answer"
     return f"asks {bounded(repr(metadata))}"
@@ -60,9 +60,15 @@ def wanted(interrupt: PendingInterrupt) -> str:
         case "budget":
             return "answer with a number above 0 to go on"
         case "choice" | "value":
-            return f"answers={{{name!r}: …}} answers it with {_fitting(interrupt)}"
+            told = f"answers={{{name!r}: …}} answers it with {_fitting(interrupt)}"
+            return f"{told}, nb.Restart() runs it" if interrupt.restartable else told
         case never:
             assert_never(never)
+
+
+def _said(interrupt: PendingInterrupt) -> Json:
+    """What asks: the metadata, or the inputs of a body that paused without."""
+    return interrupt.asking or interrupt.metadata
 
 
 def bounded(text: str) -> str:
@@ -71,12 +77,13 @@ def bounded(text: str) -> str:
 
 
 def _fitting(interrupt: PendingInterrupt) -> str:
-    metadata = interrupt.metadata
+    metadata = _said(interrupt)
     if interrupt.expects == "choice" and isinstance(metadata, Mapping):
         choices = metadata.get("choices") or ()
         values = [c.get("value") if isinstance(c, Mapping) else c for c in choices]
         several = "a list of some of" if metadata.get("multiple") is True else "one of"
-        other = ", or another" if metadata.get("allow_other") is True else ""
+        others = (metadata.get("allow_other"), metadata.get("allowOther"))
+        other = ", or another" if True in others else ""
         return f"{several} {bounded(', '.join(map(repr, values)))}{other}"
     schema = interrupt.reply_schema
     if schema in (None, {}, True) or not isinstance(schema, Mapping):

@@ -208,7 +208,8 @@ def say(journal: Journal, spec: RunSpec, prompt: str, pending: Pending) -> None:
             f"a new message while {names} wait: answer first, or give pending='reject' or 'queue'",
             interrupts=open_,
         )
-    journal.append(*rejected(state, spec, ("code", now)))
+    if pending == "reject":
+        journal.append(*rejected(state, spec, ("code", now)))
     if journal.state.calls:
         raise MessagesError("the history's last tool calls were never run: go on without a prompt")
     messages = (*journal.state.messages, user(prompt))
@@ -278,7 +279,7 @@ def _expired(state: RunState, spec: RunSpec, event: Interrupted, now: float) -> 
 
 def _check_left(state: RunState, spec: RunSpec, left: list[Interrupted], *, partial: bool) -> None:
     for event in left:
-        known = tool_at(state, event.scope, event.call_id, spec.tools)
+        known = tool_at(state, event.scope, event, spec.tools)
         if event.call_id and known is None and not is_unseen(state, event.scope):
             raise ToolError(f"the tool {event.tool_name!r} of an open interrupt is not registered")
     if left and not partial:
@@ -295,7 +296,7 @@ def _check_something_to_do(state: RunState, replies: list[AnyResolution]) -> Non
     if replies and not state.pending:
         raise NotPending("no interrupt in these messages waits for an answer")
     last = state.messages[-1]
-    if not replies and not state.calls and last["role"] == "assistant":
+    if not replies and not state.pending and not state.calls and last["role"] == "assistant":
         raise NotPending(
             "nothing is pending in these messages: the model has answered "
             f"({text_of(last)!r:.60}); give a prompt to go on"

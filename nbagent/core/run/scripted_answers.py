@@ -14,6 +14,7 @@ from nbagent.core.base.interrupts import (
     Respond,
     restart_of,
 )
+from nbagent.core.base.metadata import fits, is_bare
 from nbagent.core.tools.tool import Tool
 
 from .answers import AnyResolution, settles, tools_of
@@ -26,7 +27,8 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
     """What a value given in ``answers=`` means for this interrupt.
 
     A resolution is itself, and nothing else says what becomes of a lost call. Where a tool asks whether it may run, or go on, True lets it and False
-    refuses, and nothing else will do. Otherwise it is the answer.
+    refuses, and nothing else will do. Otherwise it is the answer; but of a body that can go on, and is not declared to return a truth value,
+    True and False mean what they mean of an approval.
 
     Raises:
         InvalidAnswer: an approval or a lost call is given something else, or the resolution is another interrupt's.
@@ -38,7 +40,8 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
             f"{interrupt.tool_name!r} was running when its process ended, and answers= has {value!r:.80} "
             "for it: give nb.Restart() to run it again, nb.Respond(value) for its result, or nb.Reject()"
         )
-    if not is_approval(interrupt):
+    goes_on = isinstance(value, bool) and _may_go_on(interrupt) and not _takes_bool(interrupt)
+    if not is_approval(interrupt) and not goes_on:
         return Respond(output=value)
     if not isinstance(value, bool):
         raise InvalidAnswer(
@@ -57,7 +60,7 @@ def approval_of(
     Raises:
         InvalidAnswer: it asks for something else, or is a question that cannot be remembered.
     """
-    if interrupt is not None and not is_approval(interrupt):
+    if interrupt is not None and not (is_approval(interrupt) or _may_go_on(interrupt)):
         raise InvalidAnswer(
             f"{interrupt.tool_name or 'the limit'!r} does not ask whether it may run: answer it with "
             "respond(value)"
@@ -69,6 +72,22 @@ def approval_of(
             f"{interrupt.tool_name!r} asks in its middle: only an approval is remembered"
         )
     return Respond(output=True)
+
+
+def _may_go_on(interrupt: PendingInterrupt) -> bool:
+    """Whether it asks for an answer of a body that code may as well let run, as it does what pauses bare."""
+    if interrupt.kind != "tool" or interrupt.expects not in ("choice", "value"):
+        return False
+    metadata = interrupt.metadata
+    asks = is_bare(metadata) or (isinstance(metadata, Mapping) and "question" in metadata)
+    offers = isinstance(metadata, Mapping) and "choices" in metadata
+    return asks and not offers
+
+
+def _takes_bool(interrupt: PendingInterrupt) -> bool:
+    """Whether a truth value is declared to be an answer."""
+    declared = interrupt.reply_schema not in (None, {}, True)
+    return declared and fits(interrupt.reply_schema, value=True)
 
 
 def is_approval(interrupt: PendingInterrupt) -> bool:

@@ -42,6 +42,7 @@ from nbagent.core.journal.journal import (
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
+from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.retry import check_known, check_none_ran_elsewhere
 from nbagent.core.state.state import RunState, Status, running_calls, status_of, waits_in_body
@@ -576,7 +577,10 @@ class Session:
     def queue(self, text: str, *, by: str = "code") -> bool:
         """Send a message after the open calls' results; False where the run has ended."""
         event = MessageQueued(at=self.spec.clock(), text=text, by=by)
-        return bool(self.journal.commit(lambda state: [] if state.outcome else [event]))
+        sent = bool(self.journal.commit(lambda state: [] if state.outcome else [event]))
+        if sent and isinstance(next_step(self.state), CallModel):  # it waited for an outside system
+            self.go_on()
+        return sent
 
     def dismiss(self, *, by: str = "code") -> None:
         """Refuse all that is asked, and stop: the person wants something else.

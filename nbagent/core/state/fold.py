@@ -155,9 +155,7 @@ def answered(call: CallState, output: Json, *, error: bool = False) -> CallState
     if call.replaced and call.attempt:
         told = output if isinstance(output, str) else dumps(output)
         output = f"{edit_note(call.input)}\n{told}"
-    part: Part = {"type": "tool_result", "id": call.id, "name": call.name, "output": output}
-    if error:
-        part["error"] = True
+    part = call.result_part(output, error=error)
     ran = call.ran
     if _kept(call, ran) is not call.proposed:
         part["input"] = ran
@@ -187,6 +185,22 @@ def loss_text(tool_name: str, reason: str | None) -> str:
         f"What ran this call of {tool_name} stopped while it ran: whether it took effect is not "
         f"known, and it is not run again.{why}"
     )
+
+
+def later_text(asked: Interrupted, resolution: Respond | Restart | Reject) -> str:
+    """What the model is told of a call whose result was an interim one."""
+    call = f"the call {asked.call_id} of {asked.tool_name}"
+    match resolution:
+        case Respond(error=str() as error):
+            return f"T{call[1:]} failed in the end: {error}"
+        case Respond(output=output):
+            told = output if isinstance(output, str) else dumps(output)
+            return f"The final result of {call}: {told}"
+        case Reject(reason=reason):
+            why = f" The reason: {reason}" if reason else ""
+            return f"T{call[1:]} comes to no final result.{why}"
+        case Restart():
+            raise AssertionError(f"{call} cannot be run again")
 
 
 def edit_note(input_: Json) -> str:
@@ -238,6 +252,8 @@ def _inside(state: RunState, event: StoredEvent, depth: int) -> RunState:
     call = state.calls[event.scope[depth]]
     child = apply(call.child or RunState(agent=call.name), event, depth + 1)
     changes: dict[str, Any] = {}
+    if isinstance(event, RunRetried) and call.status == "done":  # a body's: its end is taken back
+        call = evolve(call, result=None, answer=None)
     if isinstance(event, ModelResponded):
         changes["usage"] = state.usage + _usage(event)
     if isinstance(event, Resolved):
@@ -273,8 +289,14 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
         part = {"type": "tool_call", "id": call.id, "name": call.name, "input": frozen}
         if call.raw is not None:
             part["raw"] = call.raw
+        if call.server_id is not None:
+            part["server_id"] = call.server_id
         parts.append(part)
-        calls.append(CallState(call.id, call.name, frozen, frozen, call.raw, final=call.final))
+        calls.append(
+            CallState(
+                call.id, call.name, frozen, frozen, call.raw, call.server_id, final=call.final
+            )
+        )
     said = (*state.messages, message("assistant", *parts))
     told = {} if calls else _queue_sent(state)
     return evolve(
@@ -297,7 +319,17 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
-    return evolve(state, position=state.position + 1, queued=(*state.queued, event.text))
+    return evolve(_said(state, event.text), position=state.position + 1)
+
+
+def _said(state: RunState, text: str) -> RunState:
+    """A message from outside: after the open turn, or at once where the run has nothing else to do."""
+    queued = evolve(state, queued=(*state.queued, text))
+    if not state.is_answered:
+        return queued
+    told = _queue_sent(queued)
+    messages = state.messages + told.pop("messages")
+    return evolve(queued, messages=messages, final=None, **told)
 
 
 def _tool_started(state: RunState, event: ToolStarted) -> RunState:
@@ -325,6 +357,9 @@ def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
 def _interrupted(state: RunState, event: Interrupted) -> RunState:
     if event.kind == "budget":
         return evolve(state, position=state.position + 1, budget=event)
+    if event.kind == "later":
+        later = {**state.later, event.id: event}
+        return evolve(state, position=state.position + 1, later=later)
     return _with_call(state, interrupted(state.calls[event.call_id], event))
 
 
@@ -332,7 +367,16 @@ def _resolved(state: RunState, event: Resolved) -> RunState:
     settled = {**state.settled, event.id: event}
     if state.budget is not None and state.budget.id == event.id:
         return _resolved_budget(state, event, settled)
+    if event.id in state.later:
+        return _resolved_later(state, event, settled)
     return _with_call(state, resolved(state.calls[event.call_id], event), settled=settled)
+
+
+def _resolved_later(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:
+    asked = state.later[event.id]
+    left = {i: e for i, e in state.later.items() if i != event.id}
+    told = _said(state, later_text(asked, event.resolution))
+    return evolve(told, position=state.position + 1, later=left, settled=settled)
 
 
 def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:

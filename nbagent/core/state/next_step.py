@@ -90,7 +90,7 @@ def next_step(state: RunState) -> Step:
     """What a driver does next; a function of the state and of nothing else."""
     if state.outcome is not None:
         return Done()
-    if state.budget is not None:
+    if state.budget is not None or (state.later and state.is_answered):
         return Wait()
     if state.calls:
         return _among_calls(state.calls)

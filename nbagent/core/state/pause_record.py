@@ -5,7 +5,7 @@ Each call of the turn carries the record of where it stands, under its part's ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,7 +15,16 @@ from nbagent.core.base.errors import MessagesError, StoreError
 from nbagent.core.base.events import Input, Interrupted, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.base.interrupts import Resumed
 from nbagent.core.base.memory import Remembered
-from nbagent.core.base.messages import EMPTY, Message, Part, calls_of, canonical, load, message
+from nbagent.core.base.messages import (
+    EMPTY,
+    Message,
+    Part,
+    calls_of,
+    canonical,
+    load,
+    message,
+    results_of,
+)
 from nbagent.core.base.model import Usage
 
 from .state import Answered, Calls, CallState, CallStatus, RunEnd, RunState, evolve
@@ -249,6 +258,7 @@ class CallRecord(_Record):
             proposed=part["input"],
             input=input_,
             raw=part.get("raw"),
+            server_id=part.get("server_id"),
             status=self.status,
             attempt=self.attempt,
             pause=self.pause,
@@ -272,24 +282,80 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
 
     ``stopped`` says that no body runs any more, so that one which had begun may be run again.
     """
+    history = _with_later(state.messages, state.later)
     if not state.calls:
-        return state.messages
+        return history
     failed = state.outcome if isinstance(state.outcome, RunFailed) else None
     if failed is not None:  # where the store failed, a body may have ended, and its result be lost
         stopped = stopped or failed.error != StoreError.__name__
     calls = state.calls.values()
     records = {call.id: CallRecord.of(call, stopped=stopped).dumped() for call in calls}
+    for event in state.later.values():
+        if event.call_id in records:
+            record = records[event.call_id]
+            record["result"] = {**record["result"], "later": _json(event)}
     run = RunRecord.of(state)
     if run is not None:
         records[next(iter(records))]["run"] = run.dumped()
     if state.of_body:
         return (message("assistant", *(_part_of(c) | {"nbagent": records[c.id]} for c in calls)),)
-    last = state.messages[-1]
+    last = history[-1]
     parts = [
         {**part, "nbagent": records[part["id"]]} if part["type"] == "tool_call" else part
         for part in last["content"]
     ]
-    return (*state.messages[:-1], message("assistant", *parts))
+    return (*history[:-1], message("assistant", *parts))
+
+
+def _with_later(
+    messages: tuple[Message, ...], later: Mapping[str, Interrupted]
+) -> tuple[Message, ...]:
+    """The history, in which a result that is an interim one carries what is awaited as ``"later"``."""
+    if not later:
+        return messages
+    awaited = {event.call_id: {"later": _json(event)} for event in later.values()}
+    return tuple(
+        message("tool", *({**part, **awaited.get(part["id"], {})} for part in results_of(item)))
+        if item["role"] == "tool" and any(part["id"] in awaited for part in results_of(item))
+        else item
+        for item in messages
+    )
+
+
+def _later_in(
+    messages: tuple[Message, ...], scope: tuple[str, ...]
+) -> tuple[tuple[Message, ...], dict[str, Interrupted]]:
+    """A history without what its interim results carry, and that by interrupt id.
+
+    Raises:
+        MessagesError: it is malformed.
+    """
+    found: dict[str, Interrupted] = {}
+    bare: list[Message] = []
+    for item in messages:
+        parts = results_of(item) if item["role"] == "tool" else []
+        if any("later" in part for part in parts):
+            told = [_later_of(part, scope) for part in parts]
+            found |= {event.id: event for _, event in told if event is not None}
+            bare.append(message("tool", *(part for part, _ in told)))
+        else:
+            bare.append(item)
+    return tuple(bare), found
+
+
+def _later_of(part: Part, scope: tuple[str, ...]) -> tuple[Part, Interrupted | None]:
+    """A result without what it carries, and that."""
+    if "later" not in part:
+        return part, None
+    told = f"what the result of the call {part['id']!r} ({part['name']!r}) waits for"
+    try:
+        event = Interrupted.model_validate(part["later"])
+    except ValidationError as error:
+        raise MessagesError(f"{told} is malformed: {error.errors()[0]['msg']}") from error
+    own = (event.kind, event.expects, event.scope, event.call_id, event.tool_name)
+    if own != ("later", "external", scope, part["id"], part["name"]):
+        raise MessagesError(f"{told} is malformed: it is of something else")
+    return {key: value for key, value in part.items() if key != "later"}, event
 
 
 def _part_of(call: CallState) -> Part:
@@ -314,13 +380,7 @@ def _left_open(call: CallState) -> Part:
         told = "The run ended while this call waited for a person: it was begun, and not finished."
     else:
         told = "The run ended before this call was run."
-    return {
-        "type": "tool_result",
-        "id": call.id,
-        "name": call.name,
-        "output": told,
-        "error": True,
-    }
+    return call.result_part(told, error=True)
 
 
 def restore(messages: Sequence[Message]) -> RunState:
@@ -340,9 +400,14 @@ def restore(messages: Sequence[Message]) -> RunState:
 
 
 def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
-    history = tuple(messages)
+    history, later = _later_in(tuple(messages), scope)
     open_ = calls_of(history[-1]) if history and history[-1]["role"] == "assistant" else []
     records = [_record_of(part, scope) for part in open_]
+    for number, record in enumerate(records):
+        if record.result is not None:
+            bare, event = _later_of(record.result, scope)
+            records[number] = record.model_copy(update={"result": bare})
+            later |= {} if event is None else {event.id: event}
     calls = {p["id"]: record.state(p, scope) for p, record in zip(open_, records, strict=True)}
     if calls:
         history = (*history[:-1], _without_records(history[-1]))
@@ -353,6 +418,7 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
         turns += item["role"] == "assistant"
     ids = tuple(p["id"] for m in history if m["role"] == "assistant" for p in calls_of(m))
     state = RunState(messages=history, calls=Calls(calls.values()), turns=turns, used_ids=ids)
+    state = evolve(state, later=later) if later else state
     return _put_on(state, records[0].run if records else None)
 
 

@@ -41,6 +41,8 @@ class CallState:
     input: dict[str, Any]
     """What a body gets: ``proposed``, or what a person made of it."""
     raw: str | None = None
+    server_id: str | None = None
+    """The model's own id, where that is not ``id``."""
     status: CallStatus = "ready"
     attempt: int = 0
     """How many bodies were started."""
@@ -77,6 +79,15 @@ class CallState:
     result: Part | None = None
     answer: Json = None
     """The result without a note of changed input, where it ends the run."""
+
+    def result_part(self, output: Json, *, error: bool = False) -> Part:
+        """The part of a message that answers it."""
+        part: Part = {"type": "tool_result", "id": self.id, "name": self.name, "output": output}
+        if self.server_id is not None:
+            part["server_id"] = self.server_id
+        if error:
+            part["error"] = True
+        return part
 
     @property
     def is_paused(self) -> bool:
@@ -253,6 +264,8 @@ class RunState:
     """Tokens and cost of the model responses folded in."""
     queued: tuple[str, ...] = ()
     """Messages of the person that wait for the open turn's results."""
+    later: dict[str, Interrupted] = field(default_factory=_nothing)
+    """What an outside system is to give of calls that have an interim result, by interrupt id."""
     final: Part | None = None
     """The answer of the tool that ends the run, as ``{"output": …}``."""
     outcome: RunEnd | None = None
@@ -267,12 +280,12 @@ class RunState:
     @property
     def asks(self) -> bool:
         """Whether something waits for an answer."""
-        return self.calls.questions > 0 or self.budget is not None
+        return self.questions > 0
 
     @property
     def questions(self) -> int:
         """How many questions wait for an answer."""
-        return self.calls.questions + (self.budget is not None)
+        return self.calls.questions + len(self.later) + (self.budget is not None)
 
     @property
     def pending(self) -> list[Interrupted]:
@@ -280,7 +293,16 @@ class RunState:
         if not self.asks:
             return []
         waiting = [event for call in self.calls.values() for event in call.pending]
-        return waiting + ([self.budget] if self.budget else [])
+        return [*waiting, *self.later.values(), *([self.budget] if self.budget else [])]
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the model or a final tool has answered, so that nothing is left but to end."""
+        if self.calls:
+            return False
+        return self.final is not None or (
+            bool(self.messages) and self.messages[-1]["role"] == "assistant"
+        )
 
     @property
     def open(self) -> list[Interrupted]:
@@ -354,6 +376,8 @@ def _is_busy(state: RunState) -> bool:
     """Whether calls go on; past a budget that is used up, only bodies that run already do."""
     if state.budget is not None:
         return any(not _awaits_runs(call) for call in running_calls(state))
+    if not state.calls:
+        return not state.is_answered
     return state.calls.ready + state.calls.running > 0
 
 

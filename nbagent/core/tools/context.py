@@ -13,7 +13,7 @@ from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, 
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Ask, Choose, Confirm
-from nbagent.core.base.secrets import SecretSchema
+from nbagent.core.base.secrets import SecretSchema, holds_secret
 
 from .json_schema import adapter_of, usable
 from .output import CallOutput
@@ -41,6 +41,16 @@ class Inquiry(NamedTuple):
     """JSON Schema of the answer."""
     prefill: Any = None
     expiry: Expiry | None = None
+
+
+class Later(NamedTuple):
+    """What ``ctx.later`` gives to a body, for it to return."""
+
+    interim: Any
+    token: str
+    schema: Json
+    """JSON Schema of the final result; None is the tool's own."""
+    expiry: Expiry | None
 
 
 class Asker(Protocol):
@@ -103,6 +113,8 @@ class ToolContext:
         self._asker = asker
         self._asked = 0
         self._token: str | None = None
+        self.promised_later: Later | None = None
+        """What ``later`` gave the body last."""
 
     @tells("ctx.interrupt")
     def interrupt(
@@ -135,13 +147,47 @@ class ToolContext:
 
     @property
     def external_token(self) -> str:
-        """The secret that answers this call's ``external=True`` interrupt, once; hand it out before.
+        """The secret that answers this call's ``external=True`` interrupt, or ``later``, once; hand it out before.
 
         ``nb.answer_external(token, value)`` takes it. Only its hash is stored.
         """
         if self._token is None:
             self._token = new_token()
         return self._token
+
+    @tells("ctx.later")
+    def later(
+        self,
+        interim: Any,
+        *,
+        reply: Any = None,
+        expires_in: float | timedelta | None = None,
+        on_expire: Any = "reject",
+    ) -> Any:
+        """What to return where the result comes later: ``return ctx.later(f"started, {job}")``.
+
+        The call ends with ``interim``, and the run goes on. Hand ``ctx.external_token`` to the outside
+        system before. What that says with ``nb.answer_external(token, value)`` reaches the model as
+        a message, after the results of the turn that is open then. A run does not end before.
+
+        Args:
+            interim: what the model is told now.
+            reply: the type of the final result, or its JSON Schema; what the tool returns by default.
+            expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
+            on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
+
+        Raises:
+            Misuse: the final result would hold a secret, which the model would be told.
+        """
+        schema = None
+        if reply is not None:
+            adapter = adapter_of(usable(reply, "reply=", Misuse))
+            schema = adapter.json_schema(schema_generator=SecretSchema)
+        if holds_secret(schema):
+            raise Misuse("the final result would hold a secret, and the model is told the result")
+        expiry = Expiry.of(expires_in, on_expire)
+        self.promised_later = Later(interim, self.external_token, schema, expiry)
+        return self.promised_later
 
     @overload
     def ask(
@@ -248,6 +294,15 @@ class ToolContext:
         """``step`` for sync tools."""
         return self._asker.step_sync(name, work)
 
+    @overload
+    def call(
+        self,
+        tool: Callable[..., Coroutine[Any, Any, T]],
+        /,
+        **input: Any,
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def call(self, tool: Callable[..., T], /, **input: Any) -> Coroutine[Any, Any, T]: ...
     def call(self, tool: Any, /, **input: Any) -> Coroutine[Any, Any, Any]:  # noqa: A002
         """Call a tool (or a plain function) as a model would, and get what it returns.
 
@@ -261,6 +316,10 @@ class ToolContext:
         """
         return self._asker.promised("ctx.call", lambda: self._asker.call(tool, input))
 
+    @overload
+    def call_sync(self, tool: Callable[..., Coroutine[Any, Any, T]], /, **input: Any) -> T: ...
+    @overload
+    def call_sync(self, tool: Callable[..., T], /, **input: Any) -> T: ...
     def call_sync(self, tool: Any, /, **input: Any) -> Any:  # noqa: A002
         """``call`` for sync tools: waits in the tool's own thread."""
         return self._asker.call_sync(tool, input)

@@ -99,7 +99,7 @@ class ToolMaker:
 
         misfit = None if isinstance(approval, bool) else condition_misfit(approval)
         if misfit is not None:
-            raise ToolError(f"approval= is True or False, or {misfit}")
+            raise ToolError(f"approval is True, False or a condition, which {misfit}")
         if isinstance(editable, str):
             raise ToolError(
                 f"editable is True, False or a list of input names, not {editable!r:.80}"

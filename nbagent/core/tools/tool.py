@@ -95,6 +95,8 @@ class ToolOptions(NamedTuple):
 _ANYTHING: tuple[Any, ...] = (
     inspect.Signature.empty,
     Any,
+    None,
+    type(None),
     ToolResult,
     typing.Never,
     typing.NoReturn,
@@ -373,7 +375,7 @@ class Tool(Generic[P, R]):
             InvalidAnswer: it does not fit the tool; the message and ``errors`` say where.
         """
         match resolution:
-            case Respond() if pending.kind == "ask":  # of the question's own type, not the tool's
+            case Respond() if pending.kind in ("ask", "later"):  # of a type of its own
                 return resolution
             case Respond(error=str()):
                 return resolution

@@ -37,7 +37,7 @@ export function actionBar(card, signal, { press, reset }) {
   const end = h("span", {});
   const right = h("span", "nba-right", keys, end);
   const undo = makeButton("nba-link", say("undo_all"));
-  const menu = rememberMenu(card, signal);
+  const menu = moreMenu(card, signal);
   const acts = h("div", "nba-acts", buttons, undo, right, menu.button);
   const hint = h("div", { class: "nba-hint", role: "status" });
   const panel = reasonPanel(card, signal);
@@ -53,10 +53,11 @@ export function actionBar(card, signal, { press, reset }) {
     signal,
   );
 
+  const isApproved = () => made.some(({ action }) => action.primary && action.name === "approve");
   const blocked = (/** @type {Action} */ action) => {
     if (!standing || standing.busy || standing.gone) return true;
     if (action.name === "approve") return standing.unseen;
-    return action.name === "submit" && standing.empty;
+    return standing.empty && (action.primary || action.name === "submit");
   };
   const ask = (/** @type {Action|null} */ action) => {
     asking = action;
@@ -87,10 +88,12 @@ export function actionBar(card, signal, { press, reset }) {
 
   /**
    * @param {Action[]} actions
-   * @param {Rule[]} [rules]
+   * @param {{id: string, label: string}[]} [rules]
    */
   const build = (actions, rules = []) => {
-    const order = [...actions].sort((a, b) => Number(b.primary) - Number(a.primary));
+    const order = actions
+      .filter((action) => !action.menu)
+      .sort((a, b) => Number(b.primary) - Number(a.primary));
     made = order.map((action) => {
       const look = action.primary
         ? "nba-go"
@@ -102,11 +105,16 @@ export function actionBar(card, signal, { press, reset }) {
       return { action, el };
     });
     fill(buttons, ...made.map((one) => one.el));
-    menu.build(rules, (event, el, rule) => {
-      const approve = made.find((one) => one.action.name === "approve")?.action;
-      if (!approve || blocked(approve) || standing?.changed) return;
+    const approve = made.find((one) => one.action.name === "approve")?.action;
+    const more = actions.filter((action) => action.menu).map((action) => ({ action, rule: null }));
+    const always = rules.flatMap((rule) => (approve ? { action: approve, rule } : []));
+    menu.build([...more, ...always], isApproved(), (event, el, { action, rule }) => {
+      if (blocked(action) || (rule && standing?.changed)) return;
       if (event.detail > 0 && !guard.stood(el)) setText(hint, say("moved"));
-      else press(approve, { reason: null, remember: rule.id });
+      else {
+        menu.close();
+        press(action, { reason: null, remember: rule?.id ?? null });
+      }
     });
     asking = null;
     panel.el.hidden = true;
@@ -119,10 +127,10 @@ export function actionBar(card, signal, { press, reset }) {
       setText(el, (next.changed && action.changed_label) || action.label);
       disable(el, blocked(action));
     }
-    menu.update(next.changed || next.busy || next.gone, next.unseen);
+    menu.update(next.busy || next.gone, next.changed, blocked);
     undo.hidden = !next.changed || !made.some((one) => one.action.changed_label);
     disable(panel.confirm, next.busy || next.gone);
-    if (next.unseen) setText(hint, say("see_all_first"));
+    if (next.unseen && isApproved()) setText(hint, say("see_all_first"));
     else if (hint.textContent === say("see_all_first")) setText(hint, "");
     tick();
   };
@@ -153,6 +161,10 @@ export function actionBar(card, signal, { press, reset }) {
       const open = asking !== null;
       if (open) ask(null);
       return open;
+    },
+    /** Puts the focus where an answer instead is chosen. */
+    enter() {
+      (made.find(({ action }) => action.name === "answer")?.el ?? menu.button).focus();
     },
     /** @param {string} message */
     hint: (message) => setText(hint, message),
@@ -189,19 +201,19 @@ function reasonPanel(card, signal) {
   };
 }
 
-/** @typedef {{id: string, label: string}} Rule */
+/** @typedef {{action: Action, rule: {id: string, label: string}|null}} Choice */
 
 /**
- * The menu of what an approval may do beyond this once, never beside the main button.
+ * The menu of further ways to answer, never beside the main button: what an approval may do beyond this
+ * once, and to answer instead of running, or to run instead of answering.
  * @param {CardContext} card
  * @param {AbortSignal} signal
  */
-function rememberMenu(card, signal) {
+function moreMenu(card, signal) {
   const panel = h("div", { class: "nba-menu", id: card.id(), hidden: true });
   const button = makeButton("nba-button nba-more", "⋯");
   attr(button, "aria-controls", panel.id);
-  setLabel(button, card.store.t("more_ways"));
-  /** @type {HTMLButtonElement[]} */
+  /** @type {{choice: Choice, el: HTMLButtonElement}[]} */
   let choices = [];
   const open = (/** @type {boolean} */ wanted) => {
     panel.hidden = !wanted;
@@ -212,28 +224,35 @@ function rememberMenu(card, signal) {
   return {
     button,
     panel,
-    choices: () => choices,
+    choices: () => choices.map(({ el }) => el),
     /**
-     * @param {Rule[]} rules
-     * @param {(event: MouseEvent, el: HTMLElement, rule: Rule) => void} chosen
+     * @param {Choice[]} offered
+     * @param {boolean} approves whether the main button does
+     * @param {(event: MouseEvent, el: HTMLElement, choice: Choice) => void} chosen
      */
-    build(rules, chosen) {
-      choices = rules.map((rule) => {
-        const el = makeButton("nba-button", words("span", "", rule.label));
-        onClick(signal, el, (event) => chosen(event, el, rule));
-        return el;
+    build(offered, approves, chosen) {
+      setLabel(button, card.store.t(approves ? "more_ways" : "more_answers"));
+      choices = offered.map((choice) => {
+        const label = (choice.rule ?? choice.action).label;
+        const el = makeButton("nba-button", words("span", "", label));
+        onClick(signal, el, (event) => chosen(event, el, choice));
+        return { choice, el };
       });
-      fill(panel, ...choices);
+      fill(panel, ...choices.map(({ el }) => el));
       open(false);
     },
     /**
      * @param {boolean} off whether it is not offered now
-     * @param {boolean} unseen
+     * @param {boolean} changed whether no rule is offered
+     * @param {(action: Action) => boolean} blocked
      */
-    update(off, unseen) {
-      button.hidden = off || choices.length === 0;
+    update(off, changed, blocked) {
+      for (const { choice, el } of choices) {
+        el.hidden = changed && choice.rule !== null;
+        disable(el, blocked(choice.action));
+      }
+      button.hidden = off || choices.every(({ el }) => el.hidden);
       if (button.hidden) open(false);
-      for (const choice of choices) disable(choice, unseen);
     },
     /** Whether it was open. */
     close() {

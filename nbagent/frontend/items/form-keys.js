@@ -6,9 +6,11 @@ import { isTyping } from "../fields/inputs.js";
 /**
  * A form, as far as its keys need it.
  * @typedef {object} KeyedForm
- * @property {import("../wire.js").FormItem} item
+ * @property {boolean} approval
+ * @property {import("../fields/spec.js").SpecNode|undefined} root
  * @property {HTMLElement} slot where its fields are
- * @property {{main: () => void, escape: () => boolean}} bar
+ * @property {() => void} main presses the main button
+ * @property {() => boolean} escape goes back, where that is possible
  */
 
 /** Kinds that are one question: Send waits for an answer, digits pick one. */
@@ -30,7 +32,7 @@ export function isPick(root) {
 export function pressKey(event, form) {
   const { key, isComposing, ctrlKey, metaKey, altKey } = event;
   if (isComposing) return;
-  if (key === "Escape" && form.bar.escape()) event.preventDefault();
+  if (key === "Escape" && form.escape()) event.preventDefault();
   if (key === "Enter") pressEnter(event, form);
   if (/^[1-9]$/.test(key) && !ctrlKey && !metaKey && !altKey) pressDigit(event, form);
 }
@@ -40,13 +42,13 @@ export function pressKey(event, form) {
  * @param {KeyboardEvent} event
  * @param {KeyedForm} form
  */
-function pressEnter(event, { item, bar }) {
+function pressEnter(event, { approval, main }) {
   const { target, ctrlKey, metaKey, shiftKey, repeat } = event;
   const meant = ctrlKey || metaKey;
   if (!meant && !(target instanceof HTMLInputElement)) return;
   event.preventDefault();
   const filters = target instanceof Element && target.classList.contains("nba-filter");
-  if (!repeat && (meant || (!item.approval && !shiftKey && !filters))) bar.main();
+  if (!repeat && (meant || (!approval && !shiftKey && !filters))) main();
 }
 
 /**
@@ -54,8 +56,8 @@ function pressEnter(event, { item, bar }) {
  * @param {KeyboardEvent} event
  * @param {KeyedForm} form
  */
-function pressDigit(event, { item, slot }) {
-  if (item.approval || !isPick(item.spec?.root)) return;
+function pressDigit(event, { approval, root, slot }) {
+  if (approval || !isPick(root)) return;
   if (isTyping(/** @type {HTMLElement} */ (event.target))) return;
   const input = slot.querySelector(`[data-option="${Number(event.key) - 1}"]`);
   if (!(input instanceof HTMLInputElement) || input.closest("[hidden]") || input.disabled) return;

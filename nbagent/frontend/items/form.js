@@ -25,11 +25,21 @@ import { nextSubmission, OPEN } from "./submission.js";
  * Who shows a form among others of its kind.
  * @typedef {object} FormOwner
  * @property {() => void} [drawn] it changed
+ * @property {() => void} [opened] its fields must be seen now
  * @property {(cut: boolean) => boolean} [unseen] the same of the owner's own, where `cut` is the form's
  * @property {(errors: import("../wire.js").FieldError[], forAll: boolean) => void} [refused] an answer, or one for all, was not taken, before the form tells why
  * @property {(answer: import("../wire.js").Answer) => boolean} [take] whether it sends the answer itself
  */
 
+/** @type {Action} */
+const ANSWER = {
+  name: "answer",
+  label: "",
+  changed_label: null,
+  primary: false,
+  danger: false,
+  reason: false,
+};
 /** Milliseconds after the last key until drafts go up. */
 const DRAFTS_AFTER = 400;
 /** Milliseconds without a receipt after which the person is told why, and a lost one is asked for. */
@@ -39,14 +49,19 @@ export class FormView {
   /** @type {FormOwner|null} */ owner = null;
   /** @type {FormItem} */ #item;
   /** @type {CardContext} */ #card;
-  /** @type {Field|null} */ #root = null;
+  /** @type {Field|null} Of the question's own fields. */ #own = null;
+  /** @type {Field|null} Of the result that is given instead of running. */ #result = null;
+  #answering = false;
   /** @type {import("./submission.js").Submission} */ #submission = OPEN;
   /** @type {Node|null} */ #lastUsed = null;
   #path = words("div", "nba-path");
   #title = words("h4", { class: "nba-title", tabindex: "-1" });
   #note = words("p", "nba-note");
   #facts = h("div", "nba-facts");
+  #named = words("div", "nba-named");
   #slot = h("div", "nba-fields");
+  #naming = words("div", "nba-named");
+  #instead = h("div", { class: "nba-fields nba-instead", hidden: true });
   #preview = h("div", { class: "nba-outputs nba-preview", hidden: true });
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
   #life;
@@ -65,7 +80,8 @@ export class FormView {
     const { signal } = this.#life;
     this.#draftsDue = makeTimer(signal);
     this.#receiptDue = makeTimer(signal);
-    this.#title.id = card.id();
+    for (const one of [this.#title, this.#named, this.#naming]) one.id = card.id();
+    setText(this.#naming, card.store.t("instead_of", { tool: item.tool }));
     this.summary = errorSummary(card, signal);
     this.bar = actionBar(card, signal, {
       press: (action, said) => this.#submit(action, said),
@@ -83,8 +99,10 @@ export class FormView {
       this.#facts,
       this.summary.el,
       this.summary.said,
+      this.#named,
       this.#slot,
       this.#preview,
+      this.#instead,
       this.#gone,
       ...this.bar.els,
     );
@@ -94,18 +112,26 @@ export class FormView {
       this.#lastUsed = /** @type {Node} */ (event.target);
     };
     for (const type of /** @type {const} */ (["input", "change", "click", "keydown"]))
-      on(signal, this.#slot, type, used, true);
+      for (const slot of [this.#slot, this.#instead]) on(signal, slot, type, used, true);
     on(signal, this.el, "submit", (event) => event.preventDefault());
     on(signal, this.el, "keydown", (event) =>
-      pressKey(event, { item: this.#item, slot: this.#slot, bar: this.bar }),
+      pressKey(event, {
+        approval: this.#shown.approval,
+        root: this.#root?.node,
+        slot: this.#answering ? this.#instead : this.#slot,
+        main: this.bar.main,
+        escape: () => this.bar.escape() || (this.#answering && this.#turn(false)),
+      }),
     );
     card.store.listen((event) => {
       if (event.type === "receipt") this.#judged(event.receipt);
       else if (event.type === "gone") this.draw();
     }, signal);
     this.#build(item.drafts);
+    if (item.instead?.drafts) this.#buildResult(item.instead.drafts);
+    this.#answering = this.#result?.draft(true) != null;
     this.#drawPreview();
-    this.bar.build(item.actions, item.remember);
+    this.#buildBar();
     this.draw();
   }
 
@@ -121,8 +147,10 @@ export class FormView {
     if (!isEqual(previewed(old), previewed(item))) this.#drawPreview();
     const shown = (/** @type {FormItem} */ one) => [one.facts, one.spec, one.approval];
     // What is shown is what is approved: another question is drawn anew, with what was typed.
-    if (!isEqual(shown(old), shown(item))) this.#build(this.#drafts(true));
-    if (!isEqual(old.actions, item.actions)) this.bar.build(item.actions, item.remember);
+    if (!isEqual(shown(old), shown(item))) this.#build(draftOf(this.#own, true));
+    if (this.#result && !isEqual(old.instead?.spec, item.instead?.spec))
+      this.#buildResult(draftOf(this.#result, true));
+    if (!isEqual(old.actions, item.actions) && !this.#answering) this.#buildBar();
     this.draw();
   }
 
@@ -145,9 +173,30 @@ export class FormView {
     return this.#submission.state !== "open";
   }
 
+  /** Whether the call's result is being given, instead of running it. */
+  get answering() {
+    return this.#answering;
+  }
+
+  /** What is filled in now. */
+  get #root() {
+    return this.#answering ? this.#result : this.#own;
+  }
+
+  /** The question as it is asked now: with the call's result to fill in, it is no approval. */
+  get #shown() {
+    const { t } = this.#card.store;
+    if (!this.#answering) return this.#item;
+    const send = { ...ANSWER, label: t("send"), primary: true };
+    const actions = [send, { ...ANSWER, label: t("cancel") }];
+    return { ...this.#item, approval: false, actions, remember: [] };
+  }
+
   /** Whether something to approve was not shown whole yet. */
   get unseen() {
-    const cut = this.#item.approval && this.#unseen.any();
+    const { approval, actions } = this.#shown;
+    const runs = approval || actions.some((action) => action.name === "approve");
+    const cut = runs && this.#unseen.any();
     return this.owner?.unseen?.(cut) ?? cut;
   }
 
@@ -156,8 +205,8 @@ export class FormView {
    * @returns {[import("../fields/spec.js").SpecNode, import("../fields/spec.js").DraftParts][]}
    */
   changes() {
-    const inside = this.#root?.children().map(([, field]) => field) ?? [];
-    const fields = inside.length > 0 || !this.#root ? inside : [this.#root];
+    const inside = this.#own?.children().map(([, field]) => field) ?? [];
+    const fields = inside.length > 0 || !this.#own ? inside : [this.#own];
     return fields.flatMap((field) => {
       const draft = field.draft(true);
       return draft === null ? [] : [[field.node, draft]];
@@ -192,7 +241,8 @@ export class FormView {
 
   /** For a person who asked to go to the question: its first control, never a button that decides. */
   enter() {
-    const controls = [...this.#slot.querySelectorAll("input, textarea, select")];
+    const slot = this.#answering ? this.#instead : this.#slot;
+    const controls = [...slot.querySelectorAll("input, textarea, select")];
     const first = controls.find((control) => control.closest("[hidden]") === null);
     (first instanceof HTMLElement ? first : this.#title).focus();
   }
@@ -202,24 +252,69 @@ export class FormView {
    * @param {Draft} saved
    */
   #build(saved) {
+    const { facts, spec, approval, named } = this.#item;
+    const ctx = this.#context(spec?.root, approval, named ? this.#named : this.#title);
+    setText(this.#named, named ?? "");
+    fill(this.#facts, factList(facts, ctx));
+    this.#own = spec ? makeField(ctx, spec.root, saved, { depth: 0 }) : null;
+    fill(this.#slot, this.#own?.el);
+  }
+
+  /**
+   * Makes the fields of the result that may be given instead.
+   * @param {Draft} saved
+   */
+  #buildResult(saved) {
+    const root = this.#item.instead?.spec.root;
+    const ctx = { ...this.#context(root, false, this.#naming), hold: () => () => {} };
+    this.#result = root ? makeField(ctx, root, saved, { depth: 0 }) : null;
+    fill(this.#instead, this.#naming, this.#result?.el);
+  }
+
+  /**
+   * What fields need of the form.
+   * @param {import("../fields/spec.js").SpecNode|undefined} root
+   * @param {boolean} approval
+   * @param {HTMLElement} title
+   * @returns {import("../fields/field.js").Context}
+   */
+  #context(root = { id: "", key: "", kind: "object", label: "" }, approval, title) {
     const { store, id } = this.#card;
-    const { facts, spec, approval } = this.#item;
-    /** @type {import("../fields/field.js").Context} */
-    const ctx = {
+    return {
       t: store.t,
       tn: store.tn,
       id,
       signal: this.#life.signal,
-      titleId: this.#title.id,
+      titleId: title.id,
       approval,
-      root: spec?.root ?? { id: "", key: "", kind: "object", label: "" },
+      root,
       touched: () => this.#touched(),
       hold: this.#unseen.hold,
       make: makeField,
     };
-    fill(this.#facts, factList(facts, ctx));
-    this.#root = spec ? makeField(ctx, spec.root, saved, { depth: 0 }) : null;
-    fill(this.#slot, this.#root?.el);
+  }
+
+  #buildBar() {
+    const { actions, remember } = this.#shown;
+    this.bar.build(actions, remember);
+  }
+
+  /**
+   * Turns to the call's result, or back to the question.
+   * @param {boolean} answering
+   */
+  #turn(answering) {
+    this.summary.show([], this.#root);
+    if (!this.#result) this.#buildResult(null);
+    this.#answering = answering;
+    this.#buildBar();
+    if (answering) this.owner?.opened?.();
+    // What is left unsent is no draft that another page should open.
+    else this.#sendDrafts(true, null);
+    this.draw();
+    if (answering) this.enter();
+    else this.bar.enter();
+    return true;
   }
 
   /** Shows what approving would do. */
@@ -231,16 +326,18 @@ export class FormView {
 
   /** Draws all around the fields as things stand. */
   draw() {
-    const item = this.#item;
+    const item = this.#shown;
     const { store } = this.#card;
-    const changed = this.#drafts(true) !== null;
+    const changed = draftOf(this.#root, true) !== null;
     const root = this.#root?.node;
     const belongsToNone = item.interrupt === "";
     setText(this.#title, item.title);
     setText(this.#path, [item.path, item.tool].filter(Boolean).join(" ▸ "));
     setText(this.#note, item.note ?? "");
-    for (const part of [this.#path, this.#note, this.#facts, this.#slot])
+    for (const part of [this.#path, this.#note, this.#facts, this.#named, this.#slot])
       part.hidden = !part.firstChild;
+    this.#instead.hidden = !this.#answering;
+    this.#slot.inert = this.#answering;
     const { busy } = this;
     attr(this.el, "aria-busy", busy ? "true" : null);
     attr(this.el, "data-approval", item.approval);
@@ -249,7 +346,8 @@ export class FormView {
       "data-danger",
       item.actions.some((action) => action.danger && action.primary),
     );
-    if (store.gone || !this.#gone.hidden) freeze(this.#slot, store.gone);
+    if (store.gone || !this.#gone.hidden)
+      for (const slot of [this.#slot, this.#instead]) freeze(slot, store.gone);
     showText(this.#gone, store.gone ? store.t("gone", { run: store.view?.head.run ?? "" }) : "");
     this.bar.update({
       busy,
@@ -257,7 +355,7 @@ export class FormView {
       changed,
       unseen: this.unseen,
       empty: isPick(root) && !root?.initial && !changed,
-      enter: item.approval ? belongsToNone && null : this.#slot.querySelector("textarea") === null,
+      enter: item.approval ? belongsToNone && null : !this.#root?.el.querySelector("textarea"),
       expires: item.expires_at,
     });
     this.owner?.drawn?.();
@@ -266,19 +364,21 @@ export class FormView {
   #touched() {
     if (this.#lastUsed) this.summary.edited(this.#lastUsed);
     this.draw();
-    this.#draftsDue.start(DRAFTS_AFTER, () => {
-      const drafts = this.#drafts(false);
-      this.#card.store.send({ type: "drafts", interrupt: this.#item.interrupt, drafts });
-    });
+    const answering = this.#answering;
+    this.#draftsDue.start(DRAFTS_AFTER, () =>
+      this.#sendDrafts(answering, draftOf(answering ? this.#result : this.#own, false)),
+    );
   }
 
   /**
-   * What the person changed; null for nothing.
-   * @param {boolean} secrets whether secrets are among it: in a submission only
-   * @returns {Draft}
+   * Sends what is typed so far, for a reload.
+   * @param {boolean} instead
+   * @param {Draft} drafts
    */
-  #drafts(secrets) {
-    return this.#root?.draft(secrets) ?? null;
+  #sendDrafts(instead, drafts) {
+    const { interrupt } = this.#item;
+    this.#draftsDue.stop();
+    this.#card.store.send({ type: "drafts", interrupt, drafts, ...(instead && { instead }) });
   }
 
   #reset() {
@@ -295,7 +395,12 @@ export class FormView {
    * @param {boolean} [forAll]
    */
   #submit(action, { reason, remember }, forAll = false) {
-    const open = this.#root && action.name !== "reject" ? unfinishedFields(this.#root) : [];
+    if (action.name === "answer" && !action.primary) {
+      this.#turn(!this.#answering);
+      return;
+    }
+    const sent = this.#sentBy(action);
+    const open = sent ? unfinishedFields(sent) : [];
     if (open.length > 0) {
       this.owner?.refused?.([], forAll);
       this.summary.show(open, this.#root);
@@ -307,7 +412,7 @@ export class FormView {
       interrupt: this.#item.interrupt,
       submission: randomId(),
       action: action.name,
-      drafts: action.name === "reject" ? null : this.#drafts(true),
+      drafts: draftOf(sent, true),
       reason,
       remember,
     };
@@ -315,6 +420,15 @@ export class FormView {
     this.#draftsDue.stop();
     if (this.#card.store.send(answer)) this.#move({ type: "sent", id: answer.submission, forAll });
     this.draw();
+  }
+
+  /**
+   * The fields that a button sends.
+   * @param {Action} action
+   */
+  #sentBy({ name }) {
+    if (name === "answer") return this.#result;
+    return name === "submit" || (name === "approve" && this.#item.approval) ? this.#own : null;
   }
 
   /**
@@ -364,4 +478,14 @@ export class FormView {
     if (!ok) this.owner?.refused?.(errors, sent.forAll);
     this.fail(ok ? [] : errors);
   }
+}
+
+/**
+ * What the person changed; null for nothing.
+ * @param {Field|null} root
+ * @param {boolean} secrets whether secrets are among it: in a submission only
+ * @returns {Draft}
+ */
+function draftOf(root, secrets) {
+  return root?.draft(secrets) ?? null;
 }

@@ -414,3 +414,98 @@ test("a preview stands above the buttons, is drawn anew, and leaves what is type
   patch({ op: "put", index: 0, item: edit({ preview: [], preview_error: null }) });
   expect($(".nba-preview").hidden).toBe(true);
 });
+
+const INSTEAD = [...GATE, action("answer", "Answer instead…", { menu: true })];
+const result = (root = { kind: "text" }, drafts = null) => ({
+  spec: { root: { id: "", key: "", label: "", required: true, ...root } },
+  drafts,
+});
+const instead = (more = {}) => edit({ actions: INSTEAD, instead: result(), ...more });
+
+test("a call's result is given in its place: by keyboard, and no approval goes with it", () => {
+  const { $, el, model, button, judge } = open([instead()]);
+  type($(".nba-number"), "150");
+  $(".nba-more").click();
+  button("Answer instead…").click();
+  const line = $(".nba-instead input");
+  expect(document.activeElement).toBe(line);
+  expect(el.ownerDocument.getElementById(line.getAttribute("aria-labelledby")).textContent).toBe(
+    "Its result: transfer does not run",
+  );
+  expect($(".nba-fields").inert).toBe(true);
+  expect(
+    [...el.querySelectorAll(".nba-acts .nba-buttons button")].map((b) => b.textContent),
+  ).toEqual(["Send", "Cancel"]);
+  type(line, "by hand");
+  press(line, "Enter");
+  const [answer] = model.said("answer");
+  expect([answer.action, answer.drafts, answer.remember]).toEqual([
+    "answer",
+    { text: "by hand" },
+    null,
+  ]);
+  judge({ ok: false, errors: [{ field: "", message: "too short" }] });
+  expect($(".nba-instead .nba-err").textContent).toBe("too short");
+  expect(line.value).toBe("by hand");
+});
+
+test("Cancel and Escape bring the approval back, with what was typed in both", () => {
+  const { $, model, button } = open([instead()]);
+  type($(".nba-number"), "150");
+  for (const back of [
+    () => button("Cancel").click(),
+    () => press($(".nba-instead input"), "Escape"),
+  ]) {
+    $(".nba-more").click();
+    button("Answer instead…").click();
+    type($(".nba-instead input"), "by hand");
+    back();
+    expect($(".nba-instead").hidden).toBe(true);
+    expect(document.activeElement).toBe($(".nba-more"));
+  }
+  button("Approve with changes").click();
+  const [answer] = model.said("answer");
+  expect([answer.action, answer.drafts]).toEqual([
+    "approve",
+    { fields: { amount: { text: "150" } } },
+  ]);
+});
+
+test("what is typed as a result is kept for a reload, and opens there; Cancel forgets it", () => {
+  const { $, model, button } = open([instead()]);
+  $(".nba-more").click();
+  button("Answer instead…").click();
+  type($(".nba-instead input"), "by hand");
+  vi.advanceTimersByTime(500);
+  expect(model.said("drafts").at(-1)).toEqual({
+    type: "drafts",
+    interrupt: "i1",
+    drafts: { text: "by hand" },
+    instead: true,
+  });
+  const again = open([instead({ instead: result(undefined, { text: "by hand" }) })]);
+  expect(again.$(".nba-instead").hidden).toBe(false);
+  expect(again.$(".nba-instead input").value).toBe("by hand");
+  again.button("Cancel").click();
+  expect(again.model.said("drafts").at(-1).drafts).toBe(null);
+});
+
+test("a question that asks for an answer runs its call by the menu alone, and with no drafts", () => {
+  const actions = [
+    action("submit", "Send", { primary: true }),
+    action("approve", "Run ask", { menu: true }),
+  ];
+  const { $, model, button } = open([form({ kind: "text" }, { actions })]);
+  type($("input"), "typed");
+  expect($(".nba-more").getAttribute("aria-label")).toBe("More ways to answer");
+  $(".nba-more").click();
+  button("Run ask").click();
+  const [answer] = model.said("answer");
+  expect([answer.action, answer.drafts]).toEqual(["approve", null]);
+});
+
+test("what the fields are is said above them where the title does not say it", () => {
+  const { $ } = open([form({ kind: "text" }, { named: "Its result" })]);
+  const label = $(`[id="${$("input").getAttribute("aria-labelledby")}"]`);
+  expect([label.textContent, label.hidden]).toEqual(["Its result", false]);
+});

@@ -21,10 +21,20 @@ const USUAL = ["approve", "reject", "send", "decline"];
 export function drawAnswerAll(item, card, waiting) {
   const t = card.store.t;
   const { approval } = item;
-  const actions = item.actions.map((action) => ({ ...action, changed_label: null }));
-  const labels = item.actions.map(({ label }) => label);
+  // What is answered instead, or run instead, is so one by one.
+  const shared = item.actions.filter(({ menu, name }) => !menu && name !== "answer");
+  const actions = shared.map((action) => ({ ...action, changed_label: null }));
+  const labels = shared.map(({ label }) => label);
   const own = approval ? { spec: null, actions } : { actions };
-  const none = { interrupt: "", tool: "", path: "", note: null, facts: [], remember: [] };
+  const none = {
+    interrupt: "",
+    tool: "",
+    path: "",
+    note: null,
+    facts: [],
+    remember: [],
+    instead: null,
+  };
   const title = t("same_for_all");
   const shown = { ...item, ...none, ...own, preview: [], drafts: null, title };
   const form = new FormView(shown, card);
@@ -39,8 +49,9 @@ export function drawAnswerAll(item, card, waiting) {
   };
   return {
     form,
-    /** @param {Row[]} open */
-    draw(open) {
+    /** @param {Row[]} all */
+    draw(all) {
+      const open = all.filter((row) => !row.form.answering);
       const n = open.length;
       const m = open.filter((row) => row.form.changes().length > 0).length;
       for (const [at, action] of actions.entries()) {

@@ -102,6 +102,7 @@ export function drawRow(first, card, table) {
 
   form.owner = {
     drawn: draw,
+    opened: () => unfold(true),
     unseen: (cut) => {
       const here = table.unseen() || unseen.any();
       // Once it was unfolded, what is long was on offer there.
@@ -188,7 +189,7 @@ export function drawRow(first, card, table) {
      * @param {import("../fields/spec.js").Draft} [drafts]
      */
     press(name, reason, drafts) {
-      if (!form.busy) form.press(name, reason, drafts);
+      if (!form.busy && !form.answering) form.press(name, reason, drafts);
     },
   };
 }

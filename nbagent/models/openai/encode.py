@@ -98,7 +98,7 @@ def _content(message: Message) -> str | list[dict[str, str]]:
 def _assistant(message: Message) -> dict[str, Any]:
     calls = [
         {
-            "id": part["id"],
+            "id": _own_id(part),
             "type": "function",
             # arguments that were no JSON object would make the server refuse the whole history
             "function": {
@@ -114,10 +114,16 @@ def _assistant(message: Message) -> dict[str, Any]:
     return {"role": "assistant", "content": text or None, "tool_calls": calls}
 
 
+def _own_id(part: Mapping[str, Any]) -> str:
+    """The id of a call as the server gave it, though it may have given it twice."""
+    own: str = part.get("server_id", part["id"])
+    return own
+
+
 def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     output = part["output"]
     text = output if isinstance(output, str) else dumps(output)
-    return {"role": "tool", "tool_call_id": part["id"], "content": text}
+    return {"role": "tool", "tool_call_id": _own_id(part), "content": text}
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

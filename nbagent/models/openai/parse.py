@@ -111,7 +111,8 @@ class ChatParser:
             reason = choice.get("finish_reason")
             if reason:
                 self._reason = reason
-            delta = choice.get("delta") or choice.get("message")
+            whole = choice.get("message")
+            delta = choice.get("delta") or (whole and _numbered(whole))
             if delta:
                 self._take_delta(delta, batch)
 
@@ -200,6 +201,12 @@ class _Calls:
             arguments = dumps(arguments)
         call.arguments.append(arguments)
         return ToolCallDelta(call.index, arguments, new_id, new_name)
+
+
+def _numbered(whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message that came in one piece: what it lists are calls, whatever their ids, and no pieces of one."""
+    calls = [{"index": n, **call} for n, call in enumerate(whole.get("tool_calls") or ())]
+    return {**whole, "tool_calls": calls}
 
 
 def _starts_another(call: _Call, key: Any, call_id: str | None, name: str | None) -> bool:

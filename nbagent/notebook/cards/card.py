@@ -132,11 +132,8 @@ class Card(anywidget.AnyWidget):
             controls.close()
 
     def _drafts_of(self, message: Answer) -> Any:
-        """A submission's drafts, with what stands in the widgets of its question."""
-        rejected = message.action == "reject"
-        return (
-            message.drafts if rejected else self._with_controls(message.interrupt, message.drafts)
-        )
+        """The drafts of a submission of a question's own form, with what stands in its widgets."""
+        return self._with_controls(message.interrupt, message.drafts)
 
     def _with_controls(self, interrupt: str, drafts: Any) -> Any:
         """A page's drafts, with what stands in the widgets of their question."""

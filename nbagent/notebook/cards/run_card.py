@@ -238,7 +238,10 @@ class RunCard(Card):
         with self._lock:
             question = self.view.question(message.interrupt)
             if question is not None:
-                self.view.set_drafts(message.interrupt, question.keepable(message.drafts))
+                kept = question.keepable(message.drafts, instead=message.instead)
+                self.view.set_drafts(message.interrupt, kept, instead=message.instead)
+        if message.instead:
+            return
         if message.interrupt in self._previews:
             self._drafts[message.interrupt] = message.drafts
         self._update_preview(message.interrupt)
@@ -256,9 +259,9 @@ class RunCard(Card):
             question = self.view.question(message.interrupt)
         if question is None:
             return self._late(message.interrupt)
-        resolution = question.resolve(
-            message.action, self._drafts_of(message), message.reason, message.remember
-        )
+        fills = question.fills(message.action)
+        drafts = self._drafts_of(message) if fills else message.drafts
+        resolution = question.resolve(message.action, drafts, message.reason, message.remember)
         if isinstance(resolution, list):
             return resolution
         try:

@@ -183,13 +183,7 @@ class Fold:
             agent.live_turn = None
         self._end_calls(event)
         for drawn in self.questions.values():
-            unanswered = RecordItem(
-                key=f"a:{drawn.event.id}",
-                title=drawn.question.title,
-                decision=TEXTS["unanswered"],
-                tone="plain",
-            )
-            self._record(drawn, unanswered)
+            self._record_unanswered(drawn)
         last = _last_item(self._shown_end(event), self.state.text, self._name_of)
         if last is not None:
             self._board.add(root.entries, last)
@@ -359,6 +353,25 @@ class Fold:
         self._board.drop_steps(call)
         self._touch(call)
         self._strip.stop(call.key, event.at)
+        self._end_inside((*event.scope, event.call_id), event.at)
+
+    def _end_inside(self, inside: Scope, at: float) -> None:
+        """A call is over, and so is what was open inside it: its runs were stopped, its questions are void."""
+        depth = len(inside)
+        for scope, agent in self._board.agents.items():
+            if scope[:depth] != inside:
+                continue
+            for call in agent.open_calls.values():
+                call.ended_as = "cancelled"
+                if call.state == "running":
+                    call.stopped(at, "preparing")
+                self._touch(call)
+                self._strip.stop(call.key, at)
+            agent.open_calls.clear()
+        for drawn in [q for q in self.questions.values() if q.event.scope[:depth] == inside]:
+            del self.questions[drawn.event.id]
+            self._strip.stop(drawn.node.key, at)
+            self._record_unanswered(drawn)
 
     def _touch(self, call: Call) -> None:
         call.touch()
@@ -395,6 +408,11 @@ class Fold:
             self._settle_call(drawn, drawn.call, event)
 
     def _settle_call(self, drawn: DrawnQuestion, call: Call, event: Resolved) -> None:
+        if drawn.event.kind == "later":  # its row has an interim result
+            if isinstance(event.resolution, Respond):
+                call.answered(event.resolution.output, event.resolution.error)
+                self._touch(call)
+            return
         known = self._known(event)
         if known is not None and known.status != "done":  # a body goes on with the answer
             call.state = "waiting" if known.status == "waiting" else "preparing"
@@ -405,6 +423,15 @@ class Fold:
         else:
             call.state = "rejected"
         self._close_call(event)
+
+    def _record_unanswered(self, drawn: DrawnQuestion) -> None:
+        unanswered = RecordItem(
+            key=f"a:{drawn.event.id}",
+            title=drawn.question.title,
+            decision=TEXTS["unanswered"],
+            tone="plain",
+        )
+        self._record(drawn, unanswered)
 
     def _record(self, drawn: DrawnQuestion, item: RecordItem) -> None:
         """Put the record where the form stands."""

@@ -42,7 +42,8 @@ def grouped(item: FormItem, question: Question) -> FormItem:
         None if spec is None else _unfilled(spec["root"]),
     ]
     text = json.dumps(alike, sort_keys=True)
-    given = question.public(question.input) if question.expects == "edit" else question.input
+    given = question.public_input
+    given = {name: each for name, each in given.items() if name not in question.asking}
     return item.model_copy(
         update={
             "group": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16],

@@ -20,16 +20,31 @@ class Metadata:
 
     def __init__(self, waiting: Waiting) -> None:
         value = waiting.metadata
+        self.asking = waiting.asking or {}
+        """The inputs that ask, where the body paused without metadata: a model wrote them."""
         if value is None and waiting.kind == "question":
             value = waiting.input
+        elif waiting.asking:
+            value = waiting.asking
         self.approves = waiting.expects in ("approval", "edit", "confirmation")
         self.values: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
         self.whole = value
-        self.by_model = waiting.kind == "question" and facts.same(value, waiting.input)
-        """Whether the model wrote it, as the input of a tool without a body."""
+        without_body = waiting.kind == "question" and facts.same(value, waiting.input)
+        self.by_model = without_body or bool(waiting.asking)
+        """Whether the model wrote it, as the input of a tool without a body, or with one that paused bare."""
         self.choices = _choices(self.values.get("choices"))
         self.danger = self.values.get("danger") is True
         """Whether approving cannot be undone."""
+        self.multiple = self.values.get("multiple") is True
+        others = (self.values.get("allow_other"), self.values.get("allowOther"))
+        self.allow_other = True in others
+        """Whether an answer may be written in."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Inputs that are seen as the question and what it offers; a choice that stands for another value is not."""
+        renamed = any(label != facts.shown(value) for value, label, _ in self.choices or ())
+        return tuple(n for n in self.asking if not (renamed and n == "choices"))
 
     @property
     def title(self) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from nbagent.core.base.events import Interrupted
-from nbagent.core.base.interrupts import SECRET_GONE
+from nbagent.core.base.interrupts import ASKED_AGAIN, SECRET_GONE
 from nbagent.core.base.secrets import SecretPlaces, prefilled
 from nbagent.core.call.questions import reply_types
 from nbagent.core.tools.json_schema import form_type
@@ -43,8 +43,11 @@ def budget_buttons() -> tuple[Action, ...]:
     )
 
 
-def approving_buttons(*, danger: bool, changes: bool) -> tuple[Action, ...]:
-    """The buttons of a call that waits to be approved."""
+def approving_buttons(
+    *, danger: bool, changes: bool, waiting: Waiting | None = None
+) -> tuple[Action, ...]:
+    """The buttons of a call that waits to be approved; of a pause also the one that answers instead."""
+    instead = () if waiting is None else (_instead(waiting),)
     changed = TEXTS["approve_changed"] if changes else None
     return (
         Action(
@@ -55,7 +58,28 @@ def approving_buttons(*, danger: bool, changes: bool) -> tuple[Action, ...]:
             danger=danger,
         ),
         Action(name="reject", label=TEXTS["reject"], reason=True),
+        *instead,
     )
+
+
+def _instead(waiting: Waiting) -> Action:
+    """The button that gives a call's result; where running led to the same question, it is not in the menu."""
+    at_once = waiting.note == ASKED_AGAIN
+    return Action(name="answer", label=TEXTS["answer_instead"], menu=not at_once)
+
+
+def going_on(waiting: Waiting) -> tuple[Action, ...]:
+    """The button that runs a body which asks for an answer in its place."""
+    if waiting.kind != "tool":
+        return ()
+    label = TEXTS["run_anyway"].format(tool=reveal(waiting.tool_name))
+    return (Action(name="approve", label=label, menu=True),)
+
+
+def instead(waiting: Waiting, known: Types) -> Form:
+    """The form of a call's result, given in its place."""
+    reply = _reply_type(waiting, known)
+    return _built(Form, _FREE_TEXT if reply is None else reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +106,8 @@ def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
     form = _built(
         lambda output: Form.choose(
             choices,
-            multiple=metadata.values.get("multiple") is True,
-            allow_other=metadata.values.get("allow_other") is True,
+            multiple=metadata.multiple,
+            allow_other=metadata.allow_other,
             selected=selected if isinstance(selected, Sequence) else (),
             output=output,
         ),
@@ -92,8 +116,9 @@ def choice(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
     return {
         "title": title,
         "form": form,
-        "facts": long + metadata.facts("choices", "multiple", "allow_other", "selected"),
-        "actions": answering_buttons(),
+        "facts": long + _with_input(waiting, metadata, known, *_OFFER),
+        "warning": _unseen(waiting),
+        "actions": (*answering_buttons(), *going_on(waiting)),
         "labels": tuple((value, label or facts.shown(value)) for value, label, _ in choices),
     }
 
@@ -106,23 +131,52 @@ def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
     return {
         "title": title,
         "form": form,
-        "warning": "" if waiting.kind == "ask" else form.warning,  # code here wrote what it asks
-        "facts": long + metadata.facts(),
-        "actions": budget_buttons() if waiting.expects == "budget" else answering_buttons(),
+        # code here wrote what ctx.ask asks
+        "warning": _unseen(waiting) or ("" if waiting.kind == "ask" else form.warning),
+        "facts": long + _with_input(waiting, metadata, known, *_OFFER[1:]),
+        "actions": budget_buttons()
+        if waiting.expects == "budget"
+        else (*answering_buttons(), *going_on(waiting)),
     }
+
+
+_OFFER = ("choices", "multiple", "allow_other", "allowOther", "selected")
+
+
+def _with_input(waiting: Waiting, metadata: Metadata, known: Types, *used: str) -> list[Fact]:
+    """What the metadata says beside its question, and of a body that may go on the exact input that runs."""
+    if waiting.kind != "tool":
+        return metadata.facts(*used)
+    rest = {name: each for name, each in waiting.input.items() if name not in metadata.shown}
+    seen = {**dict.fromkeys(metadata.shown), **waiting.input}
+    exact = facts.facts_of(rest, approved=True) + _defaults(seen, known)
+    said = [] if metadata.asking else metadata.facts(*used)
+    return _apart(said, exact) + exact
+
+
+def _apart(said: list[Fact], exact: list[Fact]) -> list[Fact]:
+    """What is said and does not stand in the input, word for word."""
+    shown_below = {(fact.label, fact.value) for fact in exact}
+    return [fact for fact in said if (fact.label, fact.value) not in shown_below]
+
+
+def _unseen(waiting: Waiting) -> str:
+    """What to know of an input that can run, and is not shown whole."""
+    runs = waiting.kind in ("tool", "approval")
+    return TEXTS["not_whole"] if runs and not facts.is_whole(waiting.input) else ""
 
 
 def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
     """Whether a call runs, with its exact input and the defaults that it leaves to the tool."""
     title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     exact = facts.facts_of(waiting.input, approved=True)
-    shown_below = {(fact.label, fact.value) for fact in exact}
-    said = [f for f in metadata.facts("danger") if (f.label, f.value) not in shown_below]
+    said = _apart(metadata.facts("danger"), exact)
     return {
         "title": title,
         "facts": long + said + exact + _defaults(waiting.input, known),
-        "warning": "" if facts.is_whole(waiting.input) else TEXTS["not_whole"],
-        "actions": approving_buttons(danger=metadata.danger, changes=False),
+        "instead": instead(waiting, known),
+        "warning": _unseen(waiting),
+        "actions": approving_buttons(danger=metadata.danger, changes=False, waiting=waiting),
     }
 
 
@@ -143,7 +197,8 @@ def edit(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
         "warning": " ".join(filter(None, (warning, _odd(waiting)))),
         "facts": long + metadata.facts("danger", "fields"),
         "editable": editable,
-        "actions": approving_buttons(danger=metadata.danger, changes=True),
+        "instead": instead(waiting, known),
+        "actions": approving_buttons(danger=metadata.danger, changes=True, waiting=waiting),
     }
 
 
@@ -159,10 +214,10 @@ def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
 
 def outcome(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
     """What becomes of a call whose process is gone: it runs again, its result is given, or it fails."""
-    reply = _reply_type(waiting, known)
     return {
         "title": TEXTS["took_effect"].format(tool=reveal(waiting.tool_name)),
-        "form": _built(Form, _FREE_TEXT if reply is None else reply),
+        "form": instead(waiting, known),
+        "named": TEXTS["its_result"],
         "warning": metadata.title or "",
         "facts": metadata.facts() + facts.facts_of(waiting.input),
         "actions": (
@@ -226,7 +281,7 @@ def _built(build: Callable[[Any], Form], type_: Any) -> Form:
 
 def _reply_type(waiting: Waiting, known: Types) -> Any:
     """The type of the answer, or None where anything goes."""
-    schema = waiting.reply_schema if isinstance(waiting, Interrupted) else None
+    schema = waiting.reply_schema
     if waiting.expects == "budget":
         return schema or {"type": "integer", "minimum": 1, "title": TEXTS["more_turns"]}
     if waiting.kind == "ask":  # the type itself, where the body waits in this process: it has hints

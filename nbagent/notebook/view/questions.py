@@ -20,7 +20,7 @@ from nbagent.notebook import wire
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Action, Fact, FieldError, FormItem, RecordItem
+from nbagent.notebook.wire import Action, Fact, FieldError, FormItem, Instead, RecordItem
 
 from . import question_kinds
 from .metadata import Metadata, Waiting
@@ -45,6 +45,12 @@ class Question:
     """Of what is shown: an approval counts for this and nothing else."""
     facts: list[Fact] = field(default_factory=list)
     form: Form | None = None
+    named: str = ""
+    """What the form's fields are, where the title does not say it."""
+    instead: Form | None = None
+    """The form of the call's result, for an approval that is answered in its place."""
+    asking: tuple[str, ...] = ()
+    """The inputs that are shown as the question itself."""
     actions: tuple[Action, ...] = ()
     editable: bool | tuple[str, ...] = False
     note: str | None = None
@@ -58,7 +64,7 @@ class Question:
 
     @property
     def approval(self) -> bool:
-        """Whether a press lets something run."""
+        """Whether the main press lets something run."""
         return self.expects in ("approval", "edit", "confirmation", "outcome")
 
     @property
@@ -80,9 +86,11 @@ class Question:
             "note": None if waiting.note is None else facts.shown(waiting.note, facts.MAX_TEXT),
             "expires_at": waiting.expires_at,
             "memorable": waiting.kind == "approval",
+            "asking": metadata.shown,
         }
         expects = waiting.expects
-        if expects == "approval" and known.lost(waiting):
+        runs = expects == "approval" or (expects in ("choice", "value") and waiting.kind == "tool")
+        if runs and known.lost(waiting):  # it can run once they are given again
             common["expects"] = expects = "edit"
         match expects:
             case "external":
@@ -116,8 +124,10 @@ class Question:
             return refused
         if action == "reject":
             return Reject(reason=(reason or "").strip()[:MAX_REASON] or None)
-        if action == "submit":
-            return self._answer_from(drafts)
+        if action in ("submit", "answer"):
+            return self._answer_from(drafts, instead=action == "answer")
+        if not self.approval:  # it goes on as it was asked about
+            return Restart() if drafts is None and remember is None else _refused("not_editable")
         if self.expects == "outcome":  # what was typed is for the other button
             return Restart() if remember is None else _refused("not_memorable")
         approved = self._approval_from(drafts)
@@ -133,17 +143,21 @@ class Question:
             return _refused("bad_reason")
         return []
 
-    def keepable(self, drafts: Any) -> Any:
-        """The drafts as they may be kept for other pages: without secrets; None where they are too large."""
-        if self.form is None or not _is_small(drafts):
-            return None
-        return self.form.keepable(drafts)
+    def fills(self, action: str) -> bool:
+        """Whether a press of this button sends what stands in the question's own form."""
+        return action == "submit" or (action == "approve" and self.approval)
 
-    def submitted(self, drafts: Any) -> Submission | list[FieldError]:
+    def keepable(self, drafts: Any, *, instead: bool = False) -> Any:
+        """The drafts as they may be kept for other pages: without secrets; None where they are too large."""
+        form = self.instead if instead else self.form
+        return None if form is None or not _is_small(drafts) else form.keepable(drafts)
+
+    def submitted(self, drafts: Any, *, instead: bool = False) -> Submission | list[FieldError]:
         """The drafts read and validated by this question's form, or what is wrong with them."""
-        if self.form is None:
+        form = self.instead if instead else self.form
+        if form is None:
             return _refused("no_form")
-        submission = self.form.submit(drafts)
+        submission = form.submit(drafts)
         if not submission.ok or submission.json_text is None:
             return _errors(submission)
         return submission
@@ -172,6 +186,8 @@ class Question:
             facts=self.facts,
             spec=None if self.form is None else _without_widgets(self.form.spec()),
             drafts=drafts,
+            named=self.named,
+            instead=None if self.instead is None else Instead(spec=self.instead.spec()),
             approval=self.approval,
             **self.offered(changed=False),
             expires_at=self.expires_at,
@@ -212,10 +228,19 @@ class Question:
 
     def public(self, answer: Any) -> Any:
         """An answer as it may be shown: without what was typed into secret fields."""
-        return answer if self.form is None else self.form.showable(answer, TEXTS["provided"])
+        form = self.instead or self.form
+        return answer if form is None else form.showable(answer, TEXTS["provided"])
 
-    def _answer_from(self, drafts: Any) -> Respond | list[FieldError]:
-        submission = self.submitted(drafts)
+    @property
+    def public_input(self) -> dict[str, Any]:
+        """The input as it may be shown: what its form knows to be secret is not."""
+        if self.expects != "edit" or self.form is None:
+            return self.input
+        shown: dict[str, Any] = self.form.showable(self.input, TEXTS["provided"])
+        return shown
+
+    def _answer_from(self, drafts: Any, *, instead: bool) -> Respond | list[FieldError]:
+        submission = self.submitted(drafts, instead=instead)
         if isinstance(submission, list):
             return submission
         return Respond(output=submission.document)
@@ -250,8 +275,8 @@ class Question:
     ) -> tuple[str, Literal["good", "bad", "plain"], list[Fact]]:
         if self.confirms and isinstance(resolution, Respond):
             resolution = Restart() if resolution.output else Reject()
-        if self.expects == "outcome" and isinstance(resolution, Restart):
-            return TEXTS["ran_again"], "good", []
+        if isinstance(resolution, Restart) and (self.expects == "outcome" or not self.approval):
+            return TEXTS["ran_again" if self.approval else "let_run"], "good", []
         match resolution:
             case Reject(reason=None):
                 return TEXTS["rejected" if self.approval else "declined"], "bad", []

@@ -78,10 +78,15 @@ class RunView:
             drawn = self._fold.questions.get(interrupt)
             return None if drawn is None or drawn.record is not None else drawn.question
 
-    def set_drafts(self, interrupt: str, drafts: Any) -> None:
+    def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool = False) -> None:
         """Keep what is typed for pages that are drawn later; those that are open know it."""
         with self._lock:
-            self._update_form(interrupt, {"drafts": drafts}, send=False)
+            update: dict[str, Any] = {"drafts": drafts}
+            if instead:
+                item = self._form(interrupt)
+                form = None if item is None else item.instead
+                update = {"instead": form and form.model_copy(update=update)}
+            self._update_form(interrupt, update, send=False)
 
     def set_preview(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
         """Show what approving would do, or why that cannot be shown."""
@@ -125,11 +130,16 @@ class RunView:
         entries = self._board.root.entries
         return next((n for n in entries if isinstance(n, FixedNode) and n.key == key), None)
 
-    def _update_form(self, interrupt: str, update: dict[str, Any], *, send: bool) -> None:
+    def _form(self, interrupt: str) -> FormItem | None:
         drawn = self._fold.questions.get(interrupt)
-        if drawn is None or not isinstance(drawn.node.item, FormItem):
+        item = None if drawn is None else drawn.node.item
+        return item if isinstance(item, FormItem) else None
+
+    def _update_form(self, interrupt: str, update: dict[str, Any], *, send: bool) -> None:
+        drawn, form = self._fold.questions.get(interrupt), self._form(interrupt)
+        if drawn is None or form is None:
             return
-        item = drawn.node.item.model_copy(update=update)
+        item = form.model_copy(update=update)
         if send:
             drawn.node.replace(item)
             self._board.touch(drawn.node)

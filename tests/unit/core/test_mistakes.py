@@ -80,8 +80,8 @@ def test_c155_an_unknown_keyword_in_a_tool_is_told_too():
 
 def test_what_a_call_raises_itself_is_its_own_error():
     """A ``TypeError`` from inside, and a missing argument, are what they were."""
-    with pytest.raises(TypeError, match=r"^Agent.run\(\) missing 1 required positional"):
-        AGENT.run()
+    with pytest.raises(TypeError, match=r"^Agent.__init__\(\) missing 1 required positional"):
+        nb.Agent()  # type: ignore[call-arg]
 
     class Broken:
         """A list that breaks."""

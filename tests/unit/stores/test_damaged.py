@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import sqlite3
@@ -221,8 +222,11 @@ def test_a_token_is_found_beside_a_damaged_run(path: Path) -> None:
         ctx.interrupt(external=True)
 
     with nb.SQLiteStore(path) as store:
-        with pytest.raises(nb.errors.HumanInputRequired):
-            agent.run_sync("go", store=store)
+
+        async def begin() -> None:
+            await agent.run("go", store=store).settled()
+
+        asyncio.run(begin())
         [run_id] = set(store.run_ids()) - set(RUNS)
         [asked] = [e for e in store.read(run_id) if isinstance(e, Interrupted)]
         assert asked.external == token_digest(tokens[0])

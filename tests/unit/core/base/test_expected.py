@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.core.base.interrupts import Expects, InterruptKind
-from nbagent.core.base.metadata import expected
+from nbagent.core.base.metadata import asking_inputs, expected
 
 
 class Offer(BaseModel):
@@ -21,7 +21,13 @@ WRITE = nb.Choose("Which?", [], allow_other=True)
 
 TABLE: list[tuple[InterruptKind, Any, dict[str, Any], Expects]] = [
     # who asks, what it says, what else there is, what answers it
-    ("tool", None, {}, "approval"),
+    ("tool", None, {}, "approval"),  # of middleware, which knows no answer
+    ("tool", None, {"asking": {}}, "value"),
+    ("tool", {}, {"asking": {"question": "Q"}}, "value"),
+    ("tool", None, {"asking": {"question": "Q", "choices": ["a"]}}, "choice"),
+    ("tool", {"question": "Coal or gas?"}, {}, "value"),
+    ("tool", {"question": "Wipe it?", "danger": True}, {}, "approval"),
+    ("tool", {"question": "Coal or gas?"}, {"editable": True}, "edit"),
     ("tool", "Sure?", {}, "approval"),
     ("tool", nb.Confirm("Sure?"), {}, "approval"),
     ("tool", {"message": "Sure?", "danger": True}, {}, "approval"),
@@ -61,3 +67,43 @@ def test_what_answers_a_question_follows_from_who_asks_and_what_it_says(
     """A choice, a value, a yes or no: everybody after this reads it off the event."""
     kind, metadata, more, answer = row
     assert expected(kind, metadata, **more) == answer
+
+
+TEXT, TEXTS, NUMBER = (
+    {"type": "string"},
+    {"type": "array", "items": {"type": "string"}},
+    {"type": "integer"},
+)
+ASK = {"question": "Which?", "choices": ["a", "b"]}
+MANY = {**ASK, "multiple": True, "allowOther": True}
+ONE = {**ASK, "multiple": False}
+USUAL = {"allow_other": {"type": "boolean", "default": True}}
+
+INPUTS: list[tuple[dict[str, Any], set[str] | dict[str, Any], Any, dict[str, Any]]] = [
+    # the input, what the tool takes, the schema of an answer, what asks
+    (ASK, {"question", "choices"}, TEXT, ONE),
+    (ASK, {"question", "choices"}, None, ONE),
+    (ASK, {"question", "choices"}, TEXTS, {**ONE, "multiple": True}),
+    (ASK, {"question", "choices"}, NUMBER, {"question": "Which?"}),
+    (ASK, {"question"}, TEXT, {"question": "Which?"}),
+    (ASK, {"path"}, TEXT, {}),
+    (MANY, set(MANY), TEXTS, MANY),
+    (MANY, set(MANY), TEXT, {**MANY, "multiple": False}),
+    ({**ASK, "selected": ["a"]}, {"question", "choices", "selected"}, TEXT, ONE),
+    (ASK, {"question": {}, "choices": {}, **USUAL}, TEXT, {**ONE, "allow_other": True}),
+    ({"choices": "ab", "question": " "}, {"choices", "question"}, TEXT, {}),
+    ({"choices": []}, {"choices"}, TEXT, {}),
+    ({"message": "Well?"}, {"message"}, TEXT, {"message": "Well?"}),
+    ({"message": "Hi", "to": "ada"}, {"message", "to"}, TEXT, {}),
+    ({"message": "Hi", "question": "Q"}, {"message", "question"}, TEXT, {"question": "Q"}),
+]
+
+
+@pytest.mark.parametrize("row", INPUTS)
+def test_the_inputs_that_ask_are_those_that_the_tool_takes_and_may_return(
+    row: tuple[dict[str, Any], set[str] | dict[str, Any], Any, dict[str, Any]],
+) -> None:
+    """A model asks with nothing that the tool does not declare, and offers nothing that is no answer."""
+    input_, declared, schema, asking = row
+    names = declared if isinstance(declared, dict) else {name: {} for name in declared}
+    assert asking_inputs(input_, names, schema) == asking

@@ -216,7 +216,7 @@ async def test_a_second_round_that_means_something_goes_on(differs):
             str,
             "asks \"Send this money?\"; answers={'t': True",
         ),
-        (None, str, "asks for approval; answers={'t': True} approves it"),
+        (None, str, "asks for an answer; answers={'t': …} answers it with a text"),
         (nb.Choose(message="Which?", choices=["a", "b"]), str, "with one of 'a', 'b'"),
     ],
 )

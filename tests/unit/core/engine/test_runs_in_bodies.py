@@ -750,3 +750,86 @@ async def test_c140_a_secret_of_a_run_inside_reaches_its_body_alone():
     assert (await asyncio.wait_for(run, 20)).text == "done"
     assert got == ["hunter2"]
     assert "hunter2" not in repr(run.journal)
+
+
+async def test_c150_a_middleware_that_tries_again_goes_on_with_the_run_that_failed():
+    """``nb.Retry`` of a tool that may be repeated: what failed inside is tried again too."""
+    model = nb.ScriptedModel([nb.errors.ModelError("down"), "in"])
+    inner = nb.Agent(model, name="inner")
+
+    @nb.tool(idempotent=True)
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    run = giving(body, call("body"), "done", middleware=[nb.Retry(2)]).run("go")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert run.calls["body"][0].output == "in"
+
+
+@pytest.mark.parametrize("sync", [False, True])
+async def test_c151_a_time_limit_ends_what_the_body_started(sync):
+    """The inner run has no time of its own; while a person is asked none passes."""
+
+    class Slow(nb.ScriptedModel):
+        async def stream(self, request: Any) -> Any:
+            await asyncio.Event().wait()
+            yield
+
+    inner = nb.Agent(Slow([]), name="inner")
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    def body_sync() -> str:
+        return inner.run_sync("p").text
+
+    tool = nb.tool(body_sync if sync else body, name="body")
+    run = giving(tool, call("body"), "done", middleware=[nb.Timeout(0.2)]).run("go")
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert "0.2" in run.calls["body"][0].output
+
+
+@pytest.mark.parametrize("agent_outside", [True, False])
+async def test_c140_bodies_and_agents_as_tools_in_each_other(play, agent_outside):
+    """A body in an agent that is a tool, and an agent that is a tool in a body: one path, nothing twice."""
+    model = nb.ScriptedModel([call("ask"), "in"])
+    middles = nb.ScriptedModel(
+        [call("starts") if agent_outside else call("inner", prompt="y"), "mid"]
+    )
+
+    def define(agent: nb.Agent) -> None:
+        inner = nb.Agent(model, name="inner", tools=[nb.interrupt_tool("ask", output=str)])
+        middle = nb.Agent(middles, name="middle")
+
+        async def starts() -> str:
+            return (await (inner if agent_outside else middle).run("p")).text
+
+        middle.add(nb.tool(starts) if agent_outside else inner.as_tool())
+        agent.add(middle.as_tool() if agent_outside else nb.tool(starts))
+
+    first = call("middle", prompt="x") if agent_outside else call("starts")
+    s = await play([first, "done"], define, policy=[nb.review("*")])
+    await s.answer(restart={0: {}})
+    between = ("middle", "starts") if agent_outside else ("starts", "middle")
+    assert s.interrupts[0].path == ("agent", *between, "inner", "ask")
+    await s.answer(respond={0: "x"})
+    assert (s.results, len(model.requests), len(middles.requests)) == (["mid"], 2, 2)
+
+
+async def test_c140_a_new_message_refuses_what_a_body_asks():
+    """``pending="reject"``: as with any open question."""
+    inner = nb.Agent(
+        nb.ScriptedModel([call("ask"), call("ask")]),
+        name="inner",
+        tools=[nb.interrupt_tool("ask", output=str)],
+    )
+
+    async def body() -> str:
+        return (await inner.run("p")).text
+
+    agent = giving(body, call("body"), "new", call("body"), "newer")
+    paused = await agent.generate("go")
+    after = await agent.generate("other", messages=paused.messages, pending="reject")
+    assert after.text == "new"
+    run = await agent.run("go").settled()
+    assert (await asyncio.wait_for(agent.run("b", after=run, pending="reject"), 20)).text == "newer"

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.view.view import RunView
+from tests.until import until
 
 call = nb.ScriptedModel.call
 OPEN = [call("ask"), call("gate", n=1), call("plain", n=2), call("helper", prompt="p")]
@@ -175,3 +177,26 @@ async def test_c167_a_fork_of_such_a_run_asks_with_ids_of_its_own():
     desk.answer(late)
     assert (await late).text == "done"
     assert desk.log.count("act") == 1
+
+
+async def test_c167_its_card_shows_what_approving_does_for_what_was_open_already():
+    """The preview of a question that the run did not ask itself, but begins with."""
+    seen: list[int] = []
+
+    def preview(given: Any) -> str:
+        seen.append(given.rows)
+        return f"{given.rows} rows"
+
+    agent = nb.Agent(nb.ScriptedModel([call("delete", rows=214), "done"]))
+
+    @agent.tool(approval=True, preview=preview)
+    def delete(rows: int) -> str:
+        return f"deleted {rows}"
+
+    messages = (await agent.generate("go")).messages
+    run = agent.run(messages=messages, attended=True, show=False)
+    card = RunCard(run)
+    await until(lambda: seen == [214])
+    run.approve(run.interrupts[0])
+    await run
+    card.detach()

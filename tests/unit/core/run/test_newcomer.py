@@ -62,7 +62,7 @@ def test_options_that_cannot_be_meant_are_refused():
         nb.Agent(nb.ScriptedModel(["x"]), on_tool_error="rais")
     with pytest.raises(UsageError, match="a model is a name"):
         nb.Agent(None)
-    with pytest.raises(ToolError, match="approval= is True or False"):
+    with pytest.raises(ToolError, match="approval is True, False or a condition"):
         nb.tool(approval="yes")(lambda: None)
     with pytest.raises(ToolError, match="no input 'y'"):
         banker()[0].tool(name="other", approval=True, editable=["y"])(_takes_x)

@@ -183,7 +183,7 @@ def test_c156_what_cannot_be_a_condition_is_refused_at_the_door(make, when, said
     """What is always true as a condition would let everything run."""
     with pytest.raises(nb.errors.UsageError, match=f"when= .*{said}"):
         make("send", when=when)
-    with pytest.raises(nb.errors.ToolError, match="approval= is True or False"):
+    with pytest.raises(nb.errors.ToolError, match="approval is True, False or a condition"):
         nb.tool(approval="yes")  # type: ignore[call-overload]
 
 

@@ -70,7 +70,7 @@ async def test_a_tool_that_interrupts_with_ask_is_answered_in_its_place() -> Non
     (waiting,) = run.interrupts
     question = Question.of(session_of(run).state.open[0])
     assert (question.expects, question.title) == ("value", "How good was Ran?")
-    assert [each.name for each in question.actions] == ["submit", "reject"]
+    assert [each.name for each in question.actions] == ["submit", "reject", "approve"]
     assert question.resolve("submit", {"text": "5"}) == nb.Respond(output=5)
     assert waiting.restartable
     await run.resolve(waiting, nb.Respond(output=5))

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, SecretStr, TypeAdapter
 
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
+    ASKED_AGAIN,
     SECRET_GONE,
     PendingInterrupt,
     Reject,
@@ -17,7 +18,16 @@ from nbagent.core.base.interrupts import (
     Restart,
     to_json,
 )
-from nbagent.core.base.metadata import Ask, Choose, Confirm, Edit, Option, expected
+from nbagent.core.base.metadata import (
+    Ask,
+    Choose,
+    Confirm,
+    Edit,
+    Option,
+    asking_inputs,
+    expected,
+    is_bare,
+)
 from nbagent.core.base.secrets import SecretPlaces
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
@@ -40,8 +50,11 @@ def waiting(kind="tool", metadata=None, **more):
     more = {"input": INPUT, "digest": "d1", **more}
     said = more["input"] if kind == "question" and metadata is None else metadata
     schema, editable = more.get("reply_schema"), more.get("editable", False)
-    expects = expected(kind, said, reply_schema=schema, editable=editable)
-    more = {"expects": expects, **more}
+    bare = kind == "tool" and is_bare(metadata) and not editable
+    declared = dict.fromkeys(more["input"], True)
+    asking = asking_inputs(more["input"], declared, schema) if bare else None
+    expects = expected(kind, said, reply_schema=schema, editable=editable, asking=asking)
+    more = {"expects": expects, "asking": asking or None, **more}
     return PendingInterrupt(
         id="i1", tool_name="transfer", call_id="c1", kind=kind, metadata=to_json(metadata), **more
     )
@@ -74,13 +87,20 @@ def test_c136_a_lost_call_runs_again_gets_its_result_or_fails_as_the_button_says
 
 EXACT = {"to": "ABC", "amount": "200", "note": "null"}
 CHOICES = {"choices": ["a", "b"]}
+WHY = {"reason": "why", **EXACT}
+OTHER_WAY = {
+    # what runs a body or answers in its place: the button that does the other thing
+    ("tool", "submit"): ["approve"],
+    ("tool", "approve"): ["answer"],
+    ("approval", "approve"): ["answer"],
+}
 
 TABLE = [
     # kind, metadata, interrupt's other fields, buttons, title, facts, whether there is a form
     ("question", Choose(message="Which?", choices=["a", "b"]), {}, "submit", "Which?", {}, True),
-    ("tool", Choose(message="Which?", choices=["a", "b"]), {}, "submit", "Which?", {}, True),
+    ("tool", Choose(message="Which?", choices=["a", "b"]), {}, "submit", "Which?", EXACT, True),
     ("question", {"question": "Which?", **CHOICES}, {}, "submit", "Which?", {}, True),
-    ("tool", {"reason": "why", **CHOICES}, {}, "submit", "transfer asks", {"reason": "why"}, True),
+    ("tool", {"reason": "why", **CHOICES}, {}, "submit", "transfer asks", WHY, True),
     ("question", None, {"input": {"question": "Q", **CHOICES}}, "submit", "Q", {}, True),
     (
         "approval",
@@ -92,7 +112,10 @@ TABLE = [
         False,
     ),
     ("approval", None, {}, "approve", "Run transfer?", EXACT, False),
-    ("tool", None, {}, "approve", "Run transfer?", EXACT, False),
+    ("tool", None, {}, "submit", "transfer asks", EXACT, True),
+    ("tool", None, {"input": {"question": "Q", **CHOICES}}, "submit", "Q", {}, True),
+    ("tool", None, {"input": {"question": "Q", "why": "w"}}, "submit", "Q", {"why": "w"}, True),
+    ("tool", {"question": "Q", "why": "w"}, {}, "submit", "Q", {"why": "w", **EXACT}, True),
     ("tool", Confirm(message="Sure?"), {}, "approve", "Sure?", EXACT, False),
     ("tool", "Sure?", {}, "approve", "Sure?", EXACT, False),
     ("tool", {"limit": 5}, {}, "approve", "Run transfer?", {"limit": "5", **EXACT}, False),
@@ -122,7 +145,7 @@ def test_each_kind_of_interrupt_asks_its_own_question(row):
     kind, metadata, more, main, title, shown, form = row
     pending = waiting(kind, metadata, **more)
     question = Question.of(pending)
-    assert names(question) == [main, "reject"]
+    assert names(question) == [main, "reject", *OTHER_WAY.get((kind, main), [])]
     assert question.title == title
     assert facts(question) == shown
     assert (question.form is not None) == form
@@ -182,7 +205,8 @@ def test_a_model_cannot_choose_for_the_person():
 
 def test_approving_without_edits_runs_the_original_input():
     """A bare restart: nothing that was typed or rounded replaces the model's own input."""
-    assert Question.of(waiting("tool")).resolve("approve") == Restart()
+    for asked in (waiting("tool"), waiting("tool", "Sure?"), waiting("approval")):
+        assert Question.of(asked).resolve("approve") == Restart()
     question = Question.of(waiting("tool", editable=True), Types(input=Transfer))
     assert question.resolve("approve", None) == Restart()
     same = {"fields": {"amount": {"text": "200"}}}
@@ -211,7 +235,7 @@ def test_an_editable_input_works_without_the_tool_at_hand():
 
 def test_a_form_never_replaces_input_that_is_not_editable():
     """C93: ``editable`` decides, not the page; a draft for any other field is an error."""
-    fixed = Question.of(waiting("tool"))
+    fixed = Question.of(waiting("tool", "Sure?"))
     part = Question.of(waiting("tool", editable=("amount",)), Types(input=Transfer))
     drafts = {"fields": {"to": {"text": "EVIL"}}}
     for question in (fixed, part):
@@ -245,7 +269,8 @@ JUNK = st.recursive(
     max_leaves=8,
 )
 QUESTIONS = [
-    (Question.of(waiting("tool")), "approve"),
+    (Question.of(waiting("tool", "Sure?")), "approve"),
+    (Question.of(waiting("tool")), "submit"),
     (Question.of(waiting("approval", editable=("amount",)), Types(input=Transfer)), "approve"),
     (Question.of(waiting("tool", Choose(message="?", choices=["a"]))), "submit"),
     (Question.of(waiting("question", Ask(message="?")), Types(output=Transfer)), "submit"),
@@ -255,21 +280,25 @@ QUESTIONS = [
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.sampled_from(QUESTIONS), JUNK | st.sampled_from(["approve", "submit", "reject"]), JUNK, JUNK
+    st.sampled_from(QUESTIONS),
+    JUNK | st.sampled_from(["approve", "submit", "answer", "reject"]),
+    JUNK,
+    JUNK,
 )
 def test_junk_never_approves_and_never_raises(asked, action, drafts, reason):
     """C80: an unknown action, or drafts of a wrong type, is an error; input that is fixed stays."""
     question, main = asked
     outcome = question.resolve(action, drafts, reason)
     if isinstance(outcome, Restart):
-        assert action == main == "approve"
+        assert action == "approve"
+        assert main == "approve" or drafts is None
         assert reason is None or isinstance(reason, str)
         assert drafts is None or isinstance(drafts, dict)
         if outcome.input is not None:
             fixed = {k: v for k, v in outcome.input.items() if k != "amount"}
             assert fixed == {"to": "ABC", "note": None}
     elif isinstance(outcome, Respond):
-        assert action == main == "submit"
+        assert action == ("answer" if main == "approve" else "submit")
         assert isinstance(drafts, dict)
     elif isinstance(outcome, Reject):
         assert action == "reject"
@@ -278,8 +307,51 @@ def test_junk_never_approves_and_never_raises(asked, action, drafts, reason):
         assert all(error.message for error in outcome)
 
 
+def test_c139_a_call_is_answered_in_its_place_by_a_form_of_its_type():
+    """The answer's own form validates it, and neither it nor the approval takes what was typed for the other."""
+    known = Types(input=Transfer, output=TypeAdapter(int))
+    for asked in (waiting("approval"), waiting("tool", Confirm("Sure?"), editable=True)):
+        question = Question.of(asked, known)
+        assert question.resolve("answer", {"text": "7"}) == Respond(7)
+        for wrong in (None, {"text": "many"}, {"fields": {"amount": {"text": "7"}}}, True):
+            (error,) = question.resolve("answer", wrong)
+            assert error.message
+        assert isinstance(question.resolve("answer", None, None, "tool"), list)
+        assert isinstance(question.resolve("approve", {"text": "7"}), list)
+        record = decided(question, Respond(7))
+        assert (record.title, record.decision) == ("transfer", "you answered 7")
+        (menu,) = [action for action in question.actions if action.menu]
+        assert (menu.name, menu.label) == ("answer", "Answer instead…")
+
+
+def test_c139_what_is_asked_again_after_it_ran_is_answered_without_a_menu():
+    """Running it led to the same question, so the other way stands beside it."""
+    question = Question.of(waiting("tool", "Sure?", note=ASKED_AGAIN))
+    assert [action.name for action in question.actions if not action.menu] == [
+        "approve",
+        "reject",
+        "answer",
+    ]
+
+
+def test_c138_a_bare_pause_runs_its_call_by_the_menu_and_shows_all_that_runs():
+    """Its main button answers; the menu runs it as it was asked about, never with what was typed."""
+    many = {"choices": [{"value": "rm", "label": "Look"}, "b"], "allowOther": True, "path": "/"}
+    question = Question.of(waiting("tool", input=many), Types(output=TypeAdapter(str)))
+    assert question.resolve("submit", {"option": 0}) == Respond("rm")
+    assert question.resolve("submit", {"other": "me"}) == Respond("me")
+    assert question.resolve("approve") == Restart()
+    assert isinstance(question.resolve("approve", {"option": 0}), list)
+    assert isinstance(question.resolve("approve", None, None, "tool"), list)
+    assert {"choices", "path"} <= set(
+        facts(question)
+    )  # a label that stands for another value hides it
+    assert [(a.name, a.label) for a in question.actions if a.menu] == [("approve", "Run transfer")]
+    assert decided(question, Restart()).decision == "you let it run"
+
+
 @pytest.mark.parametrize(
-    "action", [None, "", {}, [], True, "true", "false", "APPROVE", "submit", 1]
+    "action", [None, "", {}, [], True, "true", "false", "APPROVE", "submit", "answer", 1]
 )
 def test_an_approval_is_given_by_its_own_button_alone(action):
     """C80: whatever else arrives in place of the decision leaves the call waiting."""

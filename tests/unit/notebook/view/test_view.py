@@ -426,6 +426,27 @@ def test_an_interrupt_for_an_outside_system_has_nothing_to_press():
         assert isinstance(view.question("i").resolve(action), list)
 
 
+def test_a_row_shows_its_interim_result_and_what_is_awaited_then_the_final_one():
+    """Nothing is to be pressed; a failure outside is the row's own, and a refusal leaves what it said."""
+    awaited = asked(external="digest", expects="external", kind="later")
+    interim = ToolFinished(at=102.0, call_id="c", output="started, job 7")
+    for resolution, row in [
+        (Respond(output=7), ("done", "7")),
+        (Respond(error="disk full"), ("failed", "disk full")),
+        (Reject(reason="late"), ("done", "started, job 7")),
+    ]:
+        view = view_of(started(), responded(call()), awaited, interim)
+        now, form = view.snapshot().items
+        assert (now.state, now.result, form.actions) == ("done", "started, job 7", [])
+        assert view.status == "running"  # the model goes on
+        view.apply(ModelResponded(at=103.0, text="It runs."))
+        assert view.status == "interrupted"
+        view.apply(Resolved(at=110.0, id="i", call_id="c", resolution=resolution, by="external"))
+        then, record, *_ = view.snapshot().items
+        assert (then.state, then.result) == row
+        assert "by external" in record.decision
+
+
 def test_a_saved_history_with_an_open_pause_is_drawn_with_its_question():
     """A run that starts from paused messages shows the calls and the forms it starts with."""
     pause = asked().model_dump(mode="json")

@@ -1,0 +1,210 @@
+"""What the tutorials begin with, live and by keyboard alone: a question, a confirmation, an edited restart."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+
+SETUP = """
+import nbagent as nb
+from pydantic import BaseModel, Field
+
+call = nb.ScriptedModel.call
+ran = []
+
+class Questions(BaseModel):
+    question: str = Field(description="what to ask")
+    choices: list[str] = Field(description="what to choose from")
+    allow_other: bool = True
+
+def agent(*steps):
+    made = nb.Agent(nb.ScriptedModel(list(steps)), name="planner")
+
+    @made.tool
+    def ask_question(input: Questions, ctx: nb.ToolContext) -> str:
+        "Ask the person."
+        ran.append("asked")
+        ctx.interrupt()
+
+    @made.tool
+    def wipe(disk: str, ctx: nb.ToolContext) -> str:
+        "Wipe a disk."
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm("Wipe it?", danger=True))
+        ran.append(disk)
+        return f"wiped {disk}"
+
+    @made.tool
+    def send(to: str, amount: int, ctx: nb.ToolContext) -> str:
+        "Send money."
+        if not ctx.resumed:
+            ctx.interrupt({"message": "Send it?"}, editable=["amount"])
+        ran.append([to, amount])
+        return f"sent {amount} to {to}"
+
+    return made
+"""
+ASK = """run = agent(
+    [call("ask_question", question="What do we cook with?", choices=["coal", "gas"])], "Fine."
+).run("Plan a barbecue")"""
+SEND = 'run = agent([call("send", to="Ada", amount=200)], "Done.").run("Send it")'
+WIPE = 'run = agent([call("wipe", disk="/dev/sda")], "Done.").run("Make room")'
+THREE = """run = agent(
+    [call("wipe", disk="/dev/sda"), call("wipe", disk="/dev/sdb"), call("wipe", disk="/dev/sdc")],
+    "Done.",
+).run("Make room")"""
+RESULT = "Its result: wipe does not run"
+OUT = "print(ran, [one[-1].output for one in run.calls.values()])"
+
+
+@pytest.fixture
+def asked(server, open_lab):
+    """``asked(cell)`` opens a notebook and runs this cell after the set-up, and one that tells what ran."""
+
+    def asked(cell):
+        notebook = open_lab(server.write("tutorial-questions.ipynb", SETUP, cell, OUT))
+        notebook.run_all()
+        return notebook, Card(notebook.output(1))
+
+    return asked
+
+
+def told(notebook, text):
+    """Run the last cell again, and wait until it prints this."""
+    notebook.run_cell(2)
+    expect(notebook.output(2)).to_contain_text(text)
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def test_c138_a_question_is_answered_with_a_write_in_by_keyboard(asked):
+    """A bare pause offers the choices of its input; what is written in is the tool's result."""
+    notebook, card = asked(ASK)
+    form = card.wait_for_question("What do we cook with?")
+    keyboard = notebook.page.keyboard
+    form.get_by_label("coal").focus()
+    notebook.shot("answer-question", card.root)
+    keyboard.press("1")
+    expect(form.get_by_label("coal")).to_be_checked()
+    keyboard.press("ArrowDown")
+    keyboard.press("ArrowDown")
+    keyboard.press("Tab")
+    keyboard.type("wood")
+    keyboard.press("Enter")
+    card.wait_until("completed")
+    expect(card.records).to_contain_text("you chose wood")
+    told(notebook, "['asked'] ['wood']")
+
+
+def test_c138_a_question_is_run_again_from_its_menu_and_asks_once_more(asked):
+    """The documented dialect restarts bare pauses: the form can, too."""
+    notebook, card = asked(ASK)
+    form = card.wait_for_question("What do we cook with?")
+    form.get_by_label("gas").check()
+    form.get_by_role("button", name="More ways to answer").focus()
+    notebook.page.keyboard.press("Enter")
+    card.button("Run ask_question").focus()
+    notebook.page.keyboard.press("Enter")
+    expect(card.records.first).to_contain_text("you let it run")
+    card.wait_for_question("asked again")
+    told(notebook, "['asked', 'asked']")
+
+
+def test_c139_a_confirmation_is_answered_in_its_place_by_keyboard(asked):
+    """Its facts stay, the focus is in the answer's field, Cancel brings the approval back; nothing runs."""
+    notebook, card = asked(WIPE)
+    form = card.wait_for_question("Wipe it?")
+    keyboard = notebook.page.keyboard
+    more = form.get_by_role("button", name="More ways to approve")
+    for end in ("Escape", "send"):
+        more.focus()
+        keyboard.press("Enter")
+        keyboard.press("Tab")
+        expect(card.button("Answer instead…")).to_be_focused()
+        keyboard.press("Enter")
+        field = form.get_by_label(RESULT)
+        expect(field).to_be_focused()
+        expect(form.locator(".nba-facts")).to_contain_text("/dev/sda")
+        expect(card.button("Approve")).to_have_count(0)
+        if end == "Escape":
+            keyboard.press("Escape")
+            expect(more).to_be_focused()
+            expect(card.button("Approve")).to_be_visible()
+    keyboard.type("wiped by hand")
+    keyboard.press("Enter")
+    card.wait_until("completed")
+    expect(card.records).to_contain_text("you answered wiped by hand")
+    told(notebook, "[] ['wiped by hand']")
+
+
+def test_c139_what_was_typed_as_an_answer_is_there_after_a_reload(asked):
+    """As every other draft is."""
+    notebook, card = asked(WIPE)
+    card.wait_for_question("Wipe it?")
+    card.press("More ways to approve")
+    card.press("Answer instead…")
+    with notebook.sending('"instead"'):
+        card.fill(RESULT, "half of it")
+    notebook.save()
+    notebook.reload()
+    card.wait_for_question("Wipe it?")
+    expect(card.root.get_by_label(RESULT)).to_have_value("half of it")
+    card.press("Cancel")
+    card.press("Approve")
+    card.wait_until("completed")
+    told(notebook, "['/dev/sda'] ['wiped /dev/sda']")
+
+
+def test_c139_one_row_of_a_table_is_answered_and_the_others_are_approved(asked):
+    """What is being answered is not approved with the rest."""
+    notebook, card = asked(THREE)
+    card.root.get_by_role("heading", name="3 calls of wipe wait").wait_for()
+    card.press_still(card.root.get_by_role("button", name="Open:").first)
+    card.press("More ways to approve")
+    card.press("Answer instead…")
+    field = card.root.get_by_label(RESULT)
+    expect(field).to_be_focused()
+    notebook.shot("answer-instead-in-a-table", card.root)
+    card.press("Approve all 2")
+    expect(card.records).to_have_count(2)
+    field.fill("kept")
+    field.press("Enter")
+    card.wait_until("completed")
+    told(notebook, "['/dev/sdb', '/dev/sdc']")
+
+
+def test_c43_an_edited_restart_by_keyboard(asked):
+    """The smaller sum is sent, and told."""
+    notebook, card = asked(SEND)
+    form = card.wait_for_question("Send it?")
+    form.get_by_label("amount").focus()
+    notebook.page.keyboard.press("Control+a")
+    notebook.page.keyboard.type("150")
+    notebook.page.keyboard.press("Control+Enter")
+    card.wait_until("completed")
+    expect(card.records).to_contain_text("approved with changes")
+    told(notebook, "sent 150 to Ada")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1100, 460])
+def test_an_answer_instead_stands_below_what_would_run(asked, theme, width):
+    """Looked at in both themes, wide and narrow: facts, then the answer, then its buttons."""
+    notebook, card = asked(WIPE)
+    getattr(notebook, theme)()
+    notebook.style(f".nbagent {{ max-width: {width}px }}")
+    form = card.wait_for_question("Wipe it?")
+    notebook.shot(f"answer-approval-{theme}-{width}", card.root)
+    card.press("More ways to approve")
+    notebook.shot(f"answer-menu-{theme}-{width}", card.root)
+    card.press("Answer instead…")
+    notebook.shot(f"answer-instead-{theme}-{width}", card.root)
+    places = [
+        form.locator(part).bounding_box()["y"]
+        for part in (".nba-facts", ".nba-instead", ".nba-acts")
+    ]
+    assert places == sorted(places)
+    card.press("Cancel")
+    card.press("Approve")
+    card.wait_until("completed")

@@ -1,0 +1,371 @@
+"""``ctx.later``: an interim result now, and the final one as a message when it comes from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import InvalidAnswer, MessagesError, Misuse
+from tests.until import turns, until
+
+call = nb.ScriptedModel.call
+
+
+def starting(tokens: list[str] | None = None, **options: Any) -> Any:
+    """What adds a tool that starts a job outside."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        def start(n: int, ctx: nb.ToolContext) -> int:
+            if tokens is not None:
+                tokens.append(ctx.external_token)
+            return ctx.later(f"started, job {n}", **options)  # type: ignore[no-any-return]
+
+        @agent.tool
+        def plain() -> str:
+            return "plain"
+
+        agent.add(nb.interrupt_tool("ask", output=str))
+
+    return define
+
+
+def agent_of(script: Any, tokens: list[str] | None = None, **options: Any) -> nb.Agent:
+    """An agent with that tool."""
+    agent = nb.Agent(nb.ScriptedModel(script))
+    starting(tokens, **options)(agent)
+    return agent
+
+
+def texts(messages: Any) -> list[Any]:
+    """The history in short: texts, and the results of calls."""
+    return [
+        part.get("text", part.get("output"))
+        for item in messages
+        for part in item["content"]
+        if part["type"] != "tool_call"
+    ]
+
+
+FINAL = "The final result of the call {} of start: 7"
+
+
+async def test_c159_the_model_is_told_the_interim_result_now_and_the_final_one_when_it_comes(play):
+    """The run does not end before; then it is a new turn of it, with both in the history."""
+    s = await play([call("start", n=3), "It runs.", "It gave 7."], starting())
+    (i,) = s.interrupts
+    assert (i.kind, i.expects, i.tool_name) == ("later", "external", "start")
+    with pytest.raises(InvalidAnswer):
+        await s.answer(respond={0: "no number"})
+    await s.answer(respond={0: 7})
+    told = FINAL.format(i.call_id)
+    assert texts(s.messages)[1:] == ["started, job 3", "It runs.", told, "It gave 7."]
+    assert [m["role"] for m in s.messages][-2:] == ["user", "assistant"]
+    assert (s.text, s.interrupts) == ("It gave 7.", [])
+
+
+async def test_c159_what_comes_while_a_turn_is_open_is_told_after_its_results(play):
+    """As a person's message is; and what is still asked stays open meanwhile."""
+    steps = [[call("start", n=1), call("ask")], "It gave 7."]
+    s = await play(steps, starting())
+    assert [i.tool_name for i in s.interrupts] == ["ask", "start"]
+    later = s.interrupts[1]
+    await s.answer(respond={1: 7})
+    assert [i.tool_name for i in s.interrupts] == ["ask"]
+    await s.answer(respond={0: "b"})
+    told = FINAL.format(later.call_id)
+    assert texts(s.messages)[1:] == ["started, job 1", "b", told, "It gave 7."]
+
+
+async def test_c159_several_are_awaited_one_by_one(play):
+    """The run goes on with each, and ends when the last has come."""
+    steps = [[call("start", n=1), call("start", n=2)], "Both run.", "One.", "Two."]
+    s = await play(steps, starting())
+    await s.answer(respond={1: 20})
+    assert (texts(s.messages)[-1], [i.kind for i in s.interrupts]) == ("One.", ["later"])
+    await s.answer(respond={0: 10})
+    assert (s.text, s.interrupts) == ("Two.", [])
+
+
+async def test_c159_a_failure_or_a_refusal_is_told_too(play):
+    """Just what is said of it, and that it comes to nothing."""
+    steps = [[call("start", n=1), call("start", n=2)], "Both run.", "One.", "Two."]
+    s = await play(steps, starting())
+    first, second = s.interrupts
+    await s.answer(reject={1: "no money"})
+    await s.decide(nb.Respond(error="disk full", interrupt=s.interrupts[0].id))
+    assert s.text == "Two."
+    said = texts(s.messages)
+    assert f"The call {first.call_id} of start failed in the end: disk full" in said
+    why = f"The call {second.call_id} of start comes to no final result. The reason: no money"
+    assert why in said
+
+
+async def test_c159_the_final_result_has_a_type_of_its_own(play):
+    """``reply=``, or what the tool returns; it cannot be run again."""
+    s = await play([call("start", n=1), "Runs.", "Done."], starting(reply=list[str]))
+    assert s.interrupts[0].reply_schema == {"type": "array", "items": {"type": "string"}}
+    with pytest.raises(InvalidAnswer):
+        await s.answer(restart={0: {}})
+    with pytest.raises(InvalidAnswer):
+        await s.answer(respond={0: [7]})
+    await s.answer(respond={0: ["a"]})
+    assert s.text == "Done."
+
+
+async def test_c159_what_an_inner_agent_started_is_awaited_by_its_run():
+    """The outer call waits with it; through JSON and live."""
+    inner = nb.Agent(nb.ScriptedModel([call("start", n=1), "Runs.", "Got 7."] * 2), name="inner")
+    starting()(inner)
+    script = nb.ScriptedModel([call("inner", prompt="go"), "done"] * 2)
+    agent = nb.Agent(script, tools=[inner.as_tool()])
+    response = await agent.generate("go")
+    (i,) = response.interrupts
+    assert (i.kind, i.path) == ("later", ("agent", "inner", "start"))
+    messages = json.loads(json.dumps(response.messages))
+    response = await agent.generate(messages=messages, tool_responses=[i.respond(7)])
+    assert (response.text, texts(response.messages)[1]) == ("done", "Got 7.")
+    run = await agent.run("go").settled()
+    assert run.status == "interrupted"
+    run.respond(run.interrupts[0], 7)
+    assert (await run).text == "done"
+    assert run.calls["inner"][0].output == "Got 7."
+
+
+async def test_c159_a_token_gives_the_final_result_once():
+    """Awaiting waits for it with nobody attached; of two, one wins."""
+    tokens: list[str] = []
+    run = agent_of([call("start", n=1), "Runs.", "Done."], tokens).run("go")
+    waiting = asyncio.ensure_future(run)
+    await until(lambda: run.status == "interrupted")
+    await turns()
+    assert not waiting.done()
+    outcomes: list[str] = []
+
+    def hook() -> None:
+        try:
+            nb.answer_external(tokens[0], 7)
+        except nb.Conflict:
+            outcomes.append("told")
+        else:
+            outcomes.append("took")
+
+    threads = [threading.Thread(target=hook) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    assert (await waiting).text == "Done."
+    assert sorted(outcomes) == ["told"] * 7 + ["took"]
+    assert [e.by for e in run.journal if e.type == "resolved"] == ["external"]
+    assert tokens[0] not in repr(run.journal)
+
+
+class Slow:
+    """A model that answers when it is told to."""
+
+    name = "slow"
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.go, self.asked = inner, asyncio.Event(), 0
+
+    async def stream(self, request: Any) -> Any:
+        """Answer the first request at once."""
+        self.asked += 1
+        if self.asked > 1:
+            await self.go.wait()
+        async for delta in self.inner.stream(request):
+            yield delta
+
+
+async def test_c159_what_comes_while_the_model_speaks_comes_after_that():
+    """It breaks into nothing, and a run that is busy says so."""
+    tokens: list[str] = []
+    model = Slow(nb.ScriptedModel([call("start", n=1), "Runs.", "Done."]))
+    agent = nb.Agent(model)
+    starting(tokens)(agent)
+    run = agent.run("go")
+    await until(lambda: model.asked == 2)
+    assert run.status == "running"
+    nb.answer_external(tokens[0], 7)
+    model.go.set()
+    assert (await run).text == "Done."
+    told = FINAL.format(run.calls["start"][0].id)
+    assert texts(run.messages)[1:] == ["started, job 1", "Runs.", told, "Done."]
+
+
+async def test_c159_a_new_message_may_come_meanwhile():
+    """Live in the same run, and step by step; what is awaited stays."""
+    tokens: list[str] = []
+    agent = agent_of([call("start", n=1), "Runs.", "Hello.", "Done."], tokens)
+    run = await agent.run("go").settled()
+    with pytest.raises(nb.errors.UnansweredInterrupts):
+        agent.run("and?", after=run)
+    assert agent.run("and?", after=run, pending="queue") is run
+    await until(lambda: run.status == "interrupted" and texts(run.messages)[-1] == "Hello.")
+    nb.answer_external(tokens[0], 7)
+    assert (await run).text == "Done."
+
+    agent = agent_of([call("start", n=1), "Runs.", "Hello.", "Done."])
+    first = await agent.generate("go")
+    second = await agent.generate("and?", messages=first.messages)
+    assert (second.text, len(second.interrupts)) == ("Hello.", 1)
+    with pytest.raises(nb.errors.UnansweredInterrupts):
+        await agent.generate(messages=second.messages)
+    (i,) = second.interrupts
+    third = await agent.generate(messages=second.messages, tool_responses=[i.respond(7)])
+    assert third.text == "Done."
+
+
+@pytest.mark.parametrize(
+    ("on_expire", "said"),
+    [("reject", "comes to no final result"), (nb.Respond(9), "of start: 9"), ("fail", None)],
+)
+async def test_c159_its_time_ends_as_that_of_any_outside_answer(on_expire, said):
+    """Once; a failure is that of the run."""
+    options = {"expires_in": 0.05, "on_expire": on_expire}
+    run = agent_of([call("start", n=1), "Runs.", "Done."], **options).run("go")
+    if said is None:
+        with pytest.raises(nb.errors.Expired):
+            await run
+        return
+    assert (await run).text == "Done."
+    assert said in texts(run.messages)[3]
+    assert [e.by for e in run.journal if e.type == "resolved"] == ["expiry"]
+
+
+WORKER = """
+import asyncio, sys
+import nbagent as nb
+
+path, run_id, token = sys.argv[1:]
+agent = nb.Agent(nb.ScriptedModel(["Done elsewhere."]))
+
+async def main():
+    with nb.SQLiteStore(path) as store:
+        if not token:
+            return
+        run = await nb.open_run(run_id, agent=agent, store=store)
+        nb.answer_external(token, 7)
+        print((await run).text)
+
+asyncio.run(main())
+"""
+
+BEGIN = """
+import asyncio, os, sys
+import nbagent as nb
+
+call = nb.ScriptedModel.call
+agent = nb.Agent(nb.ScriptedModel([call("start"), "Runs."]))
+
+@agent.tool
+def start(ctx: nb.ToolContext) -> int:
+    print(ctx.external_token)
+    return ctx.later("started")
+
+async def main():
+    run = await agent.run("go", store=nb.SQLiteStore(sys.argv[1])).settled()
+    print(run.id, flush=True)
+    os._exit(9)
+
+asyncio.run(main())
+"""
+
+
+def test_c159_it_is_awaited_over_the_death_of_its_process(tmp_path: Path):
+    """Whoever opens the run waits for it, without the tool."""
+    path = str(tmp_path / "runs.db")
+    begun = subprocess.run(
+        [sys.executable, "-c", BEGIN, path], capture_output=True, text=True, check=False
+    )
+    token, run_id = begun.stdout.split()
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, path, run_id, token],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "Done elsewhere.", done.stderr
+
+
+async def test_c159_a_fork_awaits_it_for_itself():
+    """The token is the original's; what the run did with the interim result is taken over."""
+    tokens: list[str] = []
+    run = (
+        await agent_of([call("start", n=1), "Runs.", "Done.", "Done."], tokens).run("go").settled()
+    )
+    fork = await run.fork(at=run.interrupts[0]).settled()
+    assert (fork.status, texts(fork.messages)[-1]) == ("interrupted", "Runs.")
+    nb.answer_external(tokens[0], 7)
+    assert (await run).text == "Done."
+    again = await run.fork(at=next(e.id for e in run.journal if e.type == "interrupted")).settled()
+    fork.respond(fork.interrupts[0], 8)
+    assert (await fork).text == "Done."
+    assert (again.status, len(again.interrupts)) == ("interrupted", 1)
+
+
+async def test_c159_a_cancelled_run_awaits_nothing_more():
+    """Nor does a conversation that goes on with it."""
+    tokens: list[str] = []
+    agent = agent_of([call("start", n=1), "Runs.", "Hello."], tokens)
+    run = await agent.run("go").settled()
+    await run.cancel()
+    with pytest.raises((nb.Conflict, nb.errors.NotPending)):
+        nb.answer_external(tokens[0], 7)
+    assert (await agent.run("and?", after=run)).text == "Hello."
+
+
+@pytest.mark.parametrize("how", ["forgets", "wraps", "final", "default"])
+async def test_c159_what_is_promised_and_not_returned_fails_the_run(how):
+    """Nobody would ever hear of it."""
+    agent = nb.Agent(nb.ScriptedModel([call("start"), "Runs."]))
+
+    @agent.tool(final=how == "final")
+    def start(ctx: nb.ToolContext) -> int:
+        on_expire = nb.Respond("x") if how == "default" else "reject"
+        promised = ctx.later("started", expires_in=60, on_expire=on_expire)
+        return {"forgets": 0, "wraps": nb.ToolResult(promised)}.get(how, promised)  # type: ignore[return-value]
+
+    with pytest.raises(Misuse, match=r"in the tool 'start'|final=True"):
+        await agent.run("go")
+
+
+async def test_c159_middleware_gets_the_interim_result():
+    """And may make another of it."""
+
+    async def loud(call_: nb.ToolCall, next_: Any) -> Any:
+        return (await next_(call_)).upper()
+
+    agent = nb.Agent(nb.ScriptedModel([call("start", n=1), "Runs."]), middleware=[loud])
+    starting()(agent)
+    response = await agent.generate("go")
+    assert texts(response.messages)[1] == "STARTED, JOB 1"
+    assert [i.kind for i in response.interrupts] == ["later"]
+
+
+async def test_c159_a_history_that_lies_of_it_is_refused():
+    """Of another call, or of another kind."""
+    response = await agent_of([call("start", n=1), "Runs."]).generate("go")
+    agent = agent_of(["x"])
+    for change in ({"call_id": "other"}, {"kind": "tool"}, {"at": "x"}, {"expects": "value"}):
+        messages = [
+            {
+                **item,
+                "content": [
+                    {**part, "later": {**part["later"], **change}} if "later" in part else part
+                    for part in item["content"]
+                ],
+            }
+            for item in response.messages
+        ]
+        with pytest.raises(MessagesError, match="is malformed"):
+            await agent.generate("on", messages=messages)

@@ -1,0 +1,83 @@
+"""What a tool's body starts, as it is drawn: rows below the call's, with their path, live and from the journal."""
+
+from __future__ import annotations
+
+import asyncio
+
+import nbagent as nb
+from nbagent.notebook.render import plain
+from nbagent.notebook.view.view import RunView
+
+call = nb.ScriptedModel.call
+
+
+def shown(run: nb.Run) -> RunView:
+    """The view of a run, which goes on following it."""
+    view = RunView(run.id)
+    for event in run.subscribe(view.apply):
+        view.apply(event)
+    return view
+
+
+def rows(view: RunView) -> list[tuple[str, ...]]:
+    return [
+        (i.path, i.name, i.state) if i.type == "call" else (i.type,) for i in view.snapshot().items
+    ]
+
+
+def checker() -> nb.Agent:
+    model = nb.ScriptedModel([call("approve", order=7), "fine"])
+    return nb.Agent(model, name="checker", tools=[nb.interrupt_tool("approve", output=bool)])
+
+
+async def test_what_a_body_starts_is_rows_below_its_call():
+    """A run and a call of a tool each have one; the form says where it comes from; drawn again it is the same."""
+    inner = checker()
+
+    def price(order: int) -> int:
+        return order
+
+    async def check(order: int, ctx: nb.ToolContext) -> str:
+        await ctx.call(price, order=order)
+        return (await inner.run("p")).text
+
+    office = nb.Agent(
+        nb.ScriptedModel([call("check", order=7), "done"]), name="office", tools=[check]
+    )
+    run = office.run("go")
+    view = shown(run)
+    await run.settled()
+    inside = "office ▸ check ▸ checker"
+    assert rows(view) == [
+        ("", "check", "running"),
+        ("office ▸ check", "price", "done"),
+        ("office ▸ check", "checker", "running"),
+        (inside, "approve", "waiting"),
+        ("form",),
+    ]
+    assert [i.path for i in view.snapshot().items if i.type == "form"] == [inside]
+    run.respond(run.interrupts[0], True)
+    await run
+    assert [row[-1] for row in rows(view)][:4] == ["done"] * 4
+    again = RunView(run.id)
+    for event in run.journal:
+        again.apply(event)
+    assert rows(again) == rows(view)
+    assert "office ▸ check ▸ checker ▸ approve" in plain.render(view.snapshot())
+
+
+async def test_what_was_open_in_a_call_that_is_over_is_drawn_as_over():
+    """A body that fails takes its runs with it: no form is left that would take an answer."""
+    inner = checker()
+
+    async def check() -> str:
+        await inner.run("p").settled()
+        raise ValueError("broken")
+
+    office = nb.Agent(nb.ScriptedModel([call("check"), "done"]), tools=[check])
+    run = office.run("go")
+    view = shown(run)
+    await asyncio.wait_for(run, 20)
+    states = [row[-1] for row in rows(view)]
+    assert "form" not in states
+    assert states[:3] == ["failed", "cancelled", "cancelled"]

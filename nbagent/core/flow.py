@@ -49,6 +49,7 @@ class RunOptions(TypedDict, total=False):
     show: bool
     on_rerun: Literal["cancel", "keep"]
     context: Any
+    nested: bool
 
 
 class Flow(Generic[P, R]):
@@ -121,7 +122,7 @@ class Flow(Generic[P, R]):
 
         Args:
             options: ``store``, ``answers``, ``attended``, ``show``, ``on_rerun``, ``context``, as for
-                ``Agent.run``.
+                ``Agent.run``; ``nested=False`` makes what a tool's body starts a run of its own.
         """
         known = RunOptions.__optional_keys__
         odd = [name for name in options if name not in known]

@@ -71,11 +71,14 @@ def launch(
         spec: the agent's; its store is the options'.
         prompt: what to do; None goes on with the options' messages.
         options: the rest of what it was asked for.
-        tool: makes the agent a tool, for a run that a tool's body starts; without it that is a run of its own.
+        tool: makes the agent a tool, for a run that a tool's body starts; a flow has none.
+
+    Raises:
+        UsageError: a body starts a flow, or asks for what only a run of its own has.
     """
     runs = runs_here(nested=options.nested)
-    if runs is not None and tool is not None:
-        return _launched_inside(runs, spec, prompt, options, tool())
+    if runs is not None:
+        return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool))
     run, begin = _prepared(spec, prompt, options, blocking=False)
     begin()
     return run
@@ -86,13 +89,28 @@ def launch_and_wait(
 ) -> Result:
     """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
     runs = runs_here(nested=options.nested)
-    if runs is not None and tool is not None:
+    if runs is not None:
         check_waitable(runs, "run_sync")
-        return _launched_inside(runs, spec, prompt, options, tool()).wait()
+        return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool)).wait()
     run, begin = _prepared(spec, prompt, options, blocking=True)
     with session_of(run).stopped_by_keyboard():
         begin()
         return run.wait()
+
+
+def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
+    """What a body starts, as a tool.
+
+    Raises:
+        UsageError: it is a flow.
+    """
+    if tool is None:
+        name = spec.agent
+        raise UsageError(
+            f"inside a tool's body a flow is called: `await ctx.call({name}.as_tool(), …)`, so that its steps "
+            f"and questions belong to that call; {name}.with_options(nested=False) makes it a run of its own"
+        )
+    return tool()
 
 
 def _launched_inside(

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 import nbagent as nb
+from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import RunStarted, StepFinished
 from tests.until import until
 
@@ -371,3 +372,25 @@ async def test_c164_a_flow_is_a_tool_of_an_agent():
     run = agent.run("Tidy up", answers=["ada"])
     assert (await run).text == "Tidied."
     assert run.calls["tidy"][0].value == [4, "ada"]
+
+
+@pytest.mark.parametrize("way", ["run", "run_sync"])
+async def test_c151_a_flow_inside_a_body_is_called(way: str) -> None:
+    """Started there it would ask where nobody looks; called, or on purpose a run of its own, it works."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("tidy"), "Done."]))
+
+    @nb.flow
+    def halve(number: int) -> float:
+        return number / 2
+
+    own = halve.with_options(nested=False, show=False)
+
+    @agent.tool
+    def tidy(ctx: nb.ToolContext) -> list[float]:
+        with pytest.raises(UsageError, match=r"ctx\.call\(halve\.as_tool\(\), …\)"):
+            getattr(halve, way)(4)
+        return [ctx.call_sync(halve.as_tool(), number=4), own.run_sync(6).output]
+
+    run = agent.run("go", show=False)
+    await run
+    assert run.calls["tidy"][0].output == [2, 3]

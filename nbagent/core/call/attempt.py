@@ -490,8 +490,11 @@ class Attempt:
                 f"in the tool {tool.name!r}: what ctx.later gives is to be returned, as it is"
             )
         if self.call.final:
+            why = "ends the run (final=True)"
+            if self._journal.state.of_body:
+                why = "is for the body that called it, and no model would hear of it later"
             raise Misuse(
-                f"the result of {tool.name!r} ends the run (final=True), so it cannot come later"
+                f"the result of {tool.name!r} {why}: wait for it with ctx.interrupt(external=True)"
             )
         return later.interim
 

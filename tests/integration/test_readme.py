@@ -31,10 +31,10 @@ async def execute(block: str, names: dict) -> object:
 async def test_every_python_block_of_the_readme_does_what_the_text_says(
     capsys, monkeypatch, tmp_path
 ):
-    """Hello world pauses in its tool; approving in code and answers given beforehand both end it."""
+    """Hello world pauses in its tool; approving in code and answers given beforehand both end it; a flow asks."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.chdir(tmp_path)
-    hello, in_code, headless, stored, opened, local = BLOCKS
+    hello, in_code, headless, stored, opened, flow, local = BLOCKS
     names: dict = {}
 
     run = await execute(hello, names)
@@ -55,6 +55,15 @@ async def test_every_python_block_of_the_readme_does_what_the_text_says(
     await execute(opened, names)
     assert names["run"].id == names["run_id"]
     assert names["run"].status == "completed"
+
+    await execute(flow, names)
+    asked = ["Keep which?", "Drop 2 for good?"]
+    for message, answer in zip(asked, (["ada"], True), strict=True):
+        await names["run"].settled()
+        question = names["run"].interrupts[0]
+        assert question.metadata["message"] == message
+        await names["run"].respond(question, answer)
+    assert (await names["run"]).output == ["ada"]
 
     await execute(local, names)
     assert isinstance(names["agent"], nb.Agent)

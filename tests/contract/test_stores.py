@@ -66,6 +66,8 @@ def valued(type_: Any) -> st.SearchStrategy[Any]:
     origin, inside = typing.get_origin(type_), typing.get_args(type_)
     if type_ in SCALARS:
         return SCALARS[type_]
+    if origin is typing.Annotated:
+        return valued(inside[0])
     if origin is typing.Literal:
         return st.sampled_from(inside)
     if origin in (typing.Union, types.UnionType):

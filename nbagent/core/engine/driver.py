@@ -369,9 +369,10 @@ class Driver:
     ) -> BodyRuns:
         """What a body starts inside its call."""
         call_id = started.call_id
+        spec = self._setup_of(call_id).spec
 
         def driver() -> BodyDriver:
-            made = self._inner[call_id] = BodyDriver(self, self._spec, call_id, tool)
+            made = self._inner[call_id] = BodyDriver(self, spec, call_id, tool)
             return made
 
         def leave() -> None:

@@ -215,6 +215,7 @@ class Session:
     def why_not_pending(self, interrupt_id: str) -> str:
         """What became of an interrupt that takes no answer (any more): who answered, and when."""
         try:
+            check_takes_answers(self.state, interrupt_id)
             check_open(self.state, interrupt_id)
         except (NotPending, Conflict) as error:
             return str(error)

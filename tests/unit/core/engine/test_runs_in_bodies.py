@@ -884,3 +884,45 @@ async def test_c153_a_secret_that_a_call_came_to_is_never_a_mask():
     with pytest.raises(nb.errors.ToolFailed, match="no secret is kept"):
         await run
     assert got == ["hunter2"]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("is_flow", [False, True])
+async def test_c153_rules_and_middleware_reach_what_is_called_at_any_depth(depth, is_flow):
+    """A tool that a called tool calls is asked about, and surrounded, as one that the model calls."""
+    ran: list[str] = []
+    saw: list[str] = []
+
+    async def sees(called: nb.ToolCall, next_: Any) -> Any:
+        saw.append(called.tool_name)
+        return await next_(called)
+
+    @nb.tool
+    def drop() -> str:
+        ran.append("drop")
+        return "dropped"
+
+    def around(inner: Any, number: int) -> Any:
+        async def body(ctx: nb.ToolContext) -> str:
+            return str(await ctx.call(inner))
+
+        name = f"around_{number}"
+        return nb.flow(name=name)(body).as_tool() if is_flow else nb.tool(name=name)(body)
+
+    outermost: Any = drop
+    for number in range(depth):
+        outermost = around(outermost, number)
+    script = [call(outermost.name), "done"]
+    agent = nb.Agent(
+        nb.ScriptedModel(script),
+        tools=[drop, outermost],
+        policy=[nb.review("drop")],
+        middleware=[sees],
+    )
+    run = await agent.run("go", attended=True, show=False).settled()
+    path = [f"around_{number}" for number in reversed(range(depth))]
+    assert [one.path for one in run.interrupts] == [("agent", *path, "drop")]
+    assert (ran, saw) == ([], [*path, "drop"])
+    run.approve(run.interrupts[0])
+    assert (await run).text == "done"
+    assert ran == ["drop"]

@@ -32,7 +32,7 @@ from .run.start import Options, launch, launch_and_wait, take_up
 from .tools.define import as_tool, flow_tool
 from .tools.middleware import Middleware
 from .tools.policy import Rule
-from .tools.spec import Budget, RunSpec, new_id
+from .tools.spec import Budget, OfBody, RunSpec, new_id
 from .tools.tool import Tool
 from .tools.values import describe
 
@@ -138,9 +138,14 @@ class Flow(Generic[P, R]):
         )
 
     def as_tool(self) -> Tool[P, R]:
-        """This flow as a tool of an agent, or for ``ctx.call``: its steps and questions belong to that call."""
+        """This flow as a tool of an agent, or for ``ctx.call``: its steps and questions belong to that call.
+
+        Its rules, middleware and budget go on to count for what it calls. The agent's rules come after its
+        own, which can allow nothing that the agent denies.
+        """
         made = copy(self._tool)
-        made.options = made.options._replace(flow=False, final=False)
+        own = OfBody(self.policy, self.middleware, self.budget)
+        made.options = made.options._replace(flow=False, final=False, of_body=own)
         return made
 
     # --- inside

@@ -105,7 +105,9 @@ def _refusal(sessions: list[Session], stored: list[Journal], digest: str) -> Not
     for session in sessions:
         used = _waiting(_asked(session.journal), digest)
         if used is not None:
-            return Conflict(f"this token was used: {session.why_not_pending(used.id)}")
+            return Conflict(
+                f"this token was used, or takes no answer any more: {session.why_not_pending(used.id)}"
+            )
     for journal in stored:
         if _waiting(_interrupts(journal.read()), digest) is not None:
             return Conflict("this token was used, or its interrupt was settled otherwise")

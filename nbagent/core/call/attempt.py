@@ -399,7 +399,7 @@ class Attempt:
         return value
 
     async def _behind_gate(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
-        review = await self._gate.stops(tool, typed, input_)
+        review = await self._gate.stops(tool, partial(_parsed, tool, input_), input_)
         if review is not None:
             self._stop.by(Pause("approval", review))
             raise review
@@ -560,7 +560,7 @@ def _same_question(earlier: Interrupted | None, event: Interrupted) -> bool:
 
 
 def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
-    """What middleware made of the input, typed.
+    """An input, maybe one that middleware has changed, typed anew.
 
     Raises:
         ValueError: it does not fit; pydantic's own error would tell the secrets in it.
@@ -571,7 +571,7 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
         if tool.secrets is None:
             raise
         why = cut(describe(error), sealed)
-    raise ValueError(f"what middleware made of the input does not fit {tool.name}: {why}")
+    raise ValueError(f"the input does not fit {tool.name}: {why}")
 
 
 def _told(carried: Carried) -> Carried:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from nbagent.core.base.interrupts import CODE_CHANGED, SCHEMA_CHANGED, Interrupt
@@ -27,8 +28,15 @@ class Gate:
         self._journal = journal
         self._judged: dict[str, Judgement | None] = {}
 
-    async def stops(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Interrupt | None:
+    async def stops(
+        self, tool: Tool[..., Any], typed: Callable[[], Any], input_: Json
+    ) -> Interrupt | None:
         """The question that a person must answer first; None lets the call pass.
+
+        Args:
+            tool: that is called.
+            typed: makes the input, typed, for conditions: what they do to theirs reaches no body.
+            input_: as JSON.
 
         Raises:
             CallDenied: a rule refuses the call.
@@ -40,7 +48,7 @@ class Gate:
             return None
         key = canonical(input_)
         if key not in self._judged:
-            self._judged[key] = await self._judge(tool, typed, input_)
+            self._judged[key] = await self._judge(tool, typed(), input_)
         judgement = self._judged[key]
         if judgement is None:
             return None
@@ -57,7 +65,7 @@ class Gate:
         cleared = self._is(input_, self._call.cleared)
         if cleared and self._is(input_, self._call.judged):
             return None
-        call = CallView(self._call.id, tool.name, self._journal.state.messages, self._spec.context)
+        call = CallView(self._call.id, tool.name, self._journal.history, self._spec.context)
         for rules, path in self._spec.above:
             names = (tool.name, f"{path}/{tool.name}")
             refused = await denial(rules, names, typed, call, reviewed=False)

@@ -11,6 +11,7 @@ from nbagent.core.base.errors import Misuse, StoreError
 from nbagent.core.base.events import Interrupted, StoredEvent, ToolStarted
 from nbagent.core.base.interrupts import Asker, Interrupt
 from nbagent.core.base.memory import Remembered
+from nbagent.core.base.messages import Message
 from nbagent.core.journal.journal import AnyJournal, Decide
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.spec import RunSpec
@@ -153,6 +154,11 @@ class CallJournal:
     def state(self) -> RunState:
         """The run's state."""
         return self._journal.state
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """What was said up to the call."""
+        return self._journal.history
 
     @property
     def remembered(self) -> Sequence[Remembered]:

@@ -57,7 +57,7 @@ from nbagent.core.state.next_step import (
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls, status_of
 from nbagent.core.tools.json_schema import adapter_of
-from nbagent.core.tools.spec import Budget, Inner, RunSpec
+from nbagent.core.tools.spec import Inner, OfBody, RunSpec
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.values import describe
 
@@ -369,9 +369,10 @@ class Driver:
     ) -> BodyRuns:
         """What a body starts inside its call."""
         call_id = started.call_id
+        spec = self._setup_of(call_id).spec
 
         def driver() -> BodyDriver:
-            made = self._inner[call_id] = BodyDriver(self, self._spec, call_id, tool)
+            made = self._inner[call_id] = BodyDriver(self, spec, call_id, tool)
             return made
 
         def leave() -> None:
@@ -551,6 +552,7 @@ class BodyDriver(Driver):
     """Drives what one body starts: each by itself, when the body starts it or an answer lets it go on."""
 
     def __init__(self, outer: Driver, around: RunSpec, call_id: str, tool: Tool[..., Any]) -> None:
+        own = tool.options.of_body or OfBody()
         bare = replace(
             around,
             agent=tool.name,
@@ -559,11 +561,12 @@ class BodyDriver(Driver):
             raise_errors=False,
             policy=(),
             middleware=(),
-            budget=Budget(),
+            budget=own.budget,
             specs={},
         )
+        spec = inside_of(around, tool, bare)
         super().__init__(
-            inside_of(around, tool, bare),
+            replace(spec, above=((own.policy, tool.name), *spec.above)) if own.policy else spec,
             InnerJournal(outer.journal, call_id),
             live=outer.live,
             hooks=outer.hooks,
@@ -575,7 +578,11 @@ class BodyDriver(Driver):
         """What runs failed with, by call id."""
         self.values_of: dict[str, dict[str, Any]] = {}
         """Python results of the runs' calls, by the run's call id."""
-        self._around = around
+        self._around = replace(
+            around,
+            policy=(*own.policy, *around.policy),
+            middleware=(*around.middleware, *own.middleware),
+        )
         self._setups: dict[str, CallSetup] = {}
 
     def admit(self, call_id: str, request: Request) -> None:

@@ -37,6 +37,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import input_json
 from nbagent.core.base.messages import Message, canonical, dumps
 from nbagent.core.base.process import this_process
+from nbagent.core.base.secrets import holds_secret
 from nbagent.core.call.setup import (
     CallSetup,
     CallTakenOver,
@@ -99,6 +100,11 @@ class Started:
         """How it stood when it was looked at last."""
         self.wake = asyncio.Event()
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something of it may change without an answer."""
+        return self.is_busy or bool(self.undecided)
+
 
 class BodyDriver(Protocol):
     """Drives what one body starts."""
@@ -148,6 +154,10 @@ class StartedRuns:
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self._all: dict[str, Started] = {}
+        self._live: dict[str, Started] = {}
+        """Those of which something may still come; a body may start thousands, one after the other."""
+        self._left: dict[str, CallState] | None = None
+        """What an earlier start of the body had started, and this one has not yet; None until it is looked at."""
         self._waiters: set[asyncio.Event] = set()
         self._awaiting = 0
         """How many places of the body wait for the end of something."""
@@ -193,6 +203,7 @@ class StartedRuns:
             is_new = call_id is None
             call_id = self._around.setup.spec.new_id() if call_id is None else call_id
             made = self._all[call_id] = Started(call_id, request, is_new=is_new)
+            self._live[call_id] = made
             made.is_retried = self._retries and not is_new and _has_failed(self.state(made))
             started_by_bodies[call_id] = request.tool
             self._driver.admit(call_id, request)
@@ -204,17 +215,19 @@ class StartedRuns:
 
     def _earlier(self, request: Request) -> str | None:
         call = self._call
-        known = [] if call.child is None else list(call.child.calls.values())
-        left = [one for one in known if one.id not in self._all]
-        if not left:
+        if self._left is None:
+            self._left = {} if call.child is None else dict(call.child.calls)
+        if not self._left:
             return None
-        for one in left:
+        for one in self._left.values():
             if request.is_of(one):
+                del self._left[one.id]
                 return one.id
+        first = next(iter(self._left.values()))
         misuse = Misuse(
             f"the body of {call.name!r} was run again, and starts {request.tool.name!r} with "
-            f"{canonical(request.input)[:MAX_TOLD]} where it had started {left[0].name!r} with "
-            f"{canonical(left[0].proposed)[:MAX_TOLD]}: nothing of it is repeated. Start the same again: take "
+            f"{canonical(request.input)[:MAX_TOLD]} where it had started {first.name!r} with "
+            f"{canonical(first.proposed)[:MAX_TOLD]}: nothing of it is repeated. Start the same again: take "
             "what changes (the time, a random number, what was read) from `await ctx.step(…)`"
         )
         self._stop.by(misuse)
@@ -311,7 +324,7 @@ class StartedRuns:
 
     def wake(self) -> None:
         """Look at the state again; on the loop of the run."""
-        for made in self._all.values():
+        for made in self._at_hand():
             made.wake.set()
         if self._all and not self.is_over:
             self._claim = self._loop.create_task(self._go_on(), context=self._context.copy())
@@ -379,7 +392,15 @@ class StartedRuns:
         )
 
     def _open(self) -> list[Started]:
-        return [one for one in self._all.values() if not self.is_ended(one)]
+        return [one for one in self._at_hand() if not self.is_ended(one)]
+
+    def _at_hand(self) -> list[Started]:
+        """Those of which something may still come; the rest is not looked at again."""
+        live = list(self._live.values())
+        over = [one for one in live if not one.is_at_work and self.is_ended(one)]
+        for one in over:
+            self._live.pop(one.id, None)
+        return [one for one in live if one.id in self._live] if over else live
 
     def is_ended(self, made: Started) -> bool:
         """Whether it has its end, or can have none any more."""
@@ -421,6 +442,11 @@ class StartedRuns:
             raise Rejected(told) if answers[-1:] == ["reject"] else ToolFailed(told)
         if made.id in self._values:
             return self._values[made.id]
+        if holds_secret(request.tool.output_schema):
+            raise ToolFailed(
+                f"what {call.name} came to has a secret in it, and no secret is kept: it is gone, as the body "
+                "was run again, or a person answered in the tool's place. Take it in the body itself"
+            )
         adapter = request.tool.output_adapter
         return call.answer if adapter is None else adapter.validate_json(dumps(call.answer))
 
@@ -462,7 +488,7 @@ class StartedRuns:
 
     def _check_waits(self) -> None:
         """End the body where all that it started waits for answers that nobody waits for."""
-        at_work = any(one.is_busy or one.undecided for one in self._all.values())
+        at_work = any(one.is_at_work for one in self._at_hand())
         if at_work or self._around.setup.bodies_wait():
             return
         waits = SubrunWaits()

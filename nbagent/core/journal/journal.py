@@ -26,6 +26,7 @@ from nbagent.core.base.events import (
     slim,
 )
 from nbagent.core.base.memory import Remembered
+from nbagent.core.base.messages import Message
 from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.secrets import release
 from nbagent.core.state.fold import apply
@@ -175,6 +176,11 @@ class Journal:
     def remembered(self) -> Sequence[Remembered]:
         """Approvals that a person said to remember in this run."""
         return self.state.remembered
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """What was said up to now."""
+        return self.state.messages
 
     @property
     def root(self) -> Journal:
@@ -527,6 +533,12 @@ class InnerJournal:
     def remembered(self) -> Sequence[Remembered]:
         """Those of the outermost run."""
         return self._outer.remembered
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """What was said in the inner run; of what a body calls, in the run that the body belongs to."""
+        state = self.state
+        return self._outer.history if state.of_body else state.messages
 
     @property
     def root(self) -> Journal:

@@ -27,7 +27,7 @@ from nbagent.core.base.secrets import SecretPlaces, cut, has_secret, plain_json
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
-from nbagent.core.state.state import CallState, RunState
+from nbagent.core.state.state import CallState, RunState, status_of
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.values import checked_value
 
@@ -365,11 +365,7 @@ def _checked_later(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
     """The final result of a call that has an interim one; its tool need not be registered any more."""
     match resolution:
         case Respond(error=None, output=output):
-            what = f"final result of {event.tool_name!r}"
-            checked = checked_value(output, None, what)
-            if event.reply_schema is not None:
-                _check_schema(event.reply_schema, checked, what)
-            return Respond(output=checked)
+            return Respond(output=_reply(event, output, f"final result of {event.tool_name!r}"))
         case Restart():
             raise InvalidAnswer(
                 f"the call of {event.tool_name!r} has ended with an interim result: give its final one "
@@ -387,15 +383,7 @@ def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
                 f"{event.tool_name!r} asks a question in its middle, which no error answers: reject it"
             )
         case Respond(output=output):
-            adapter = reply_types.get(event.id)
-            what = f"answer for {event.tool_name!r}"
-            places = SecretPlaces.of(event.reply_schema)
-            if places is not None:
-                return Respond(output=_sealed_reply(event, output, places, what))
-            checked = checked_value(output, adapter, what)
-            if adapter is None and event.reply_schema is not None:
-                _check_schema(event.reply_schema, checked, what)
-            return Respond(output=checked)
+            return Respond(output=_reply(event, output, f"answer for {event.tool_name!r}"))
         case Restart():
             raise InvalidAnswer(
                 f"{event.tool_name!r} asks a question in its middle: answer it with respond(value)"
@@ -404,6 +392,18 @@ def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
             return resolution
         case never:
             assert_never(never)
+
+
+def _reply(event: Interrupted, output: Any, what: str) -> Json:
+    """An answer of the type that is waited for, as far as that is known here; a mask for each secret in it."""
+    places = SecretPlaces.of(event.reply_schema)
+    if places is not None:
+        return _sealed_reply(event, output, places, what)
+    adapter = reply_types.get(event.id)
+    checked = checked_value(output, adapter, what)
+    if adapter is None and event.reply_schema is not None:
+        _check_schema(event.reply_schema, checked, what)
+    return checked
 
 
 def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: str) -> Json:
@@ -441,6 +441,18 @@ def expiry_of(event: Interrupted) -> AnyResolution:
     if event.on_expire == "answer":
         return Respond(output=event.expire_output)
     return Reject(reason="Nobody answered in time.")
+
+
+def check_takes_answers(state: RunState, interrupt_id: str, *, is_stopping: bool = False) -> None:
+    """Refuse an answer to what waits in a run that has ended, or is being cancelled.
+
+    Raises:
+        Conflict: it has.
+    """
+    ended = state.outcome is not None
+    if (ended or is_stopping) and any(event.id == interrupt_id for event in state.pending):
+        now = status_of(state) if ended else "being cancelled"
+        raise Conflict(f"the run is {now}: it takes no answers any more")
 
 
 def check_in_time(state: RunState, interrupt_id: str, stamp: tuple[str, float]) -> None:

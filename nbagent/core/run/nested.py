@@ -21,7 +21,14 @@ from nbagent.core.tools.output import OutputDelta
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
-from .answers import AnyResolution, interrupts_of, remember, resolved
+from .answers import (
+    AnyResolution,
+    check_in_time,
+    check_takes_answers,
+    interrupts_of,
+    remember,
+    resolved,
+)
 from .describe import result_of
 from .generate import Response, response_of
 from .result import Result
@@ -211,7 +218,10 @@ class NestedSession:
         asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:
-            event = resolved(state, interrupt_id, resolution, {}, (by, self.spec.clock()))
+            stamp = (by, self.spec.clock())
+            check_takes_answers(state, interrupt_id)
+            check_in_time(state, interrupt_id, stamp)
+            event = resolved(state, interrupt_id, resolution, {}, stamp)
             if event.scope[: len(self.scope)] != self.scope:
                 raise NotPending(f"this run has no interrupt {interrupt_id!r}")
             asked_in.append(state)

@@ -54,6 +54,7 @@ from .answers import (
     AnyResolution,
     check_in_time,
     check_open,
+    check_takes_answers,
     expiry_of,
     interrupts_of,
     remember,
@@ -214,6 +215,7 @@ class Session:
     def why_not_pending(self, interrupt_id: str) -> str:
         """What became of an interrupt that takes no answer (any more): who answered, and when."""
         try:
+            check_takes_answers(self.state, interrupt_id)
             check_open(self.state, interrupt_id)
         except (NotPending, Conflict) as error:
             return str(error)
@@ -540,7 +542,7 @@ class Session:
         asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:
-            self._check_takes_answers(state, interrupt_id)
+            check_takes_answers(state, interrupt_id, is_stopping=self._is_stopping)
             check_in_time(state, interrupt_id, stamp)
             event = resolved(state, interrupt_id, resolution, self.spec.tools, stamp)
             asked_in.append(state)
@@ -567,12 +569,6 @@ class Session:
         else:
             self.follow()
         return answer
-
-    def _check_takes_answers(self, state: RunState, interrupt_id: str) -> None:
-        ended = state.outcome is not None
-        if (ended or self._is_stopping) and any(e.id == interrupt_id for e in state.pending):
-            now = status_of(state) if ended else "being cancelled"
-            raise Conflict(f"the run is {now}: it takes no answers any more")
 
     def queue(self, text: str, *, by: str = "code") -> bool:
         """Send a message after the open calls' results; False where the run has ended."""

@@ -90,7 +90,13 @@ def _with_questions(event: StoredEvent, anew: Anew) -> StoredEvent:
 
 def _state_anew(state: RunState, anew: Anew) -> RunState:
     calls = Calls(_call_anew(call, anew) for call in state.calls.values())
-    return evolve(state, calls=calls, budget=None if state.budget is None else anew(state.budget))
+    later = [anew(event) for event in state.later.values()]
+    return evolve(
+        state,
+        calls=calls,
+        later={event.id: event for event in later},
+        budget=None if state.budget is None else anew(state.budget),
+    )
 
 
 def _call_anew(call: CallState, anew: Anew) -> CallState:

@@ -198,8 +198,18 @@ class Calls(Mapping[str, CallState]):
         return self.places[call_id]
 
     def with_new(self, call: CallState) -> Calls:
-        """These calls and one more."""
-        return Calls([*self.values(), call])
+        """These calls and one more; at the end, unless it has its place already."""
+        if call.id in self.places:
+            return self.with_call(call)
+        more = Calls.__new__(Calls)
+        more.places = {**self.places, call.id: len(self.places)}
+        more.ready, more.running = self.ready, self.running
+        more.left, more.questions = self.left, self.questions
+        is_full = not self.rows or len(self.rows[-1]) == ROW
+        more.rows = [*self.rows, [call]] if is_full else [*self.rows[:-1], [*self.rows[-1], call]]
+        more.ready_in = [*self.ready_in, 0] if is_full else self.ready_in.copy()
+        _count(more, call, len(more.rows) - 1, 1)
+        return more
 
     def with_call(self, call: CallState) -> Calls:
         """These calls with one of them in the place of what it was."""

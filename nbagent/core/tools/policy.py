@@ -24,7 +24,7 @@ class CallView:
     id: str
     tool_name: str
     messages: tuple[Message, ...]
-    """The history up to the call, whose last message asks for it."""
+    """The history up to the call, whose last message asks for it; or, of a ``ctx.call``, for the call around it."""
     context: Any = None
     """What the run was given as ``context=``."""
 

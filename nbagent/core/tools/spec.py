@@ -60,6 +60,14 @@ class Inner(NamedTuple):
     remembered: list[Remembered]
 
 
+class OfBody(NamedTuple):
+    """What a flow that is a tool brings along for what its body starts, beside what its agent has."""
+
+    policy: Sequence[Rule] = ()
+    middleware: Sequence[Middleware] = ()
+    budget: Budget = Budget()
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """What a driver needs to know of its agent; the engine below never sees an ``Agent``."""

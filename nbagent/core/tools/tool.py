@@ -84,6 +84,8 @@ class ToolOptions(NamedTuple):
     """Whether it is a flow's function, which a person starts: no rule judges it, no middleware is around it."""
     inner: Any = None
     """For an agent as a tool: what runs inside (see ``spec.Inner``)."""
+    of_body: Any = None
+    """For a flow as a tool: what stands around all that its body starts (see ``spec.OfBody``)."""
     metadata: Any = None
     """For a tool with no body: what its question says, or a (maybe async) function of the input."""
     preview: Callable[[Any], Any] | None = None

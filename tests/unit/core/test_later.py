@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, SecretStr
 
 import nbagent as nb
 from nbagent.core.base.errors import InvalidAnswer, MessagesError, Misuse
@@ -369,3 +370,45 @@ async def test_c159_a_history_that_lies_of_it_is_refused():
         ]
         with pytest.raises(MessagesError, match="is malformed"):
             await agent.generate("on", messages=messages)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+async def test_c159_a_fork_of_a_run_from_messages_awaits_it_for_itself(inside):
+    """The token is that of the run: its fork neither has the question nor takes the answer."""
+    tokens: list[str] = []
+    agent = agent_of([call("start", n=1), "Runs.", "Done.", "Done."], tokens)
+    if inside:
+        outer = [call("agent", prompt="go"), "Done.", "Done."]
+        agent = nb.Agent(nb.ScriptedModel(outer), name="outer", tools=[agent.as_tool()])
+    response = await agent.generate("go")
+    messages = json.loads(json.dumps(response.messages))
+    run = await agent.run(messages=messages, attended=True, show=False).settled()
+    fork = await run.fork().settled()
+    assert run.interrupts[0].id != fork.interrupts[0].id
+    await nb.answer_external(tokens[0], 7)
+    assert (await run).text == "Done."
+    assert fork.status == "interrupted"
+
+
+async def test_c159_a_secret_in_the_final_result_is_kept_nowhere():
+    """The model is told a mask."""
+
+    class Key(BaseModel):
+        value: SecretStr
+
+    tokens: list[str] = []
+    agent = nb.Agent(nb.ScriptedModel([call("start"), "Runs.", "Done."]))
+
+    @agent.tool
+    def start(ctx: nb.ToolContext) -> Key:
+        tokens.append(ctx.external_token)
+        return ctx.later("started")  # type: ignore[no-any-return]
+
+    run = await agent.run("go", attended=True, show=False).settled()
+    with pytest.raises(InvalidAnswer):
+        nb.answer_external(tokens[0], {"value": 7})
+    await nb.answer_external(tokens[0], {"value": "hunter2"})
+    await run
+    kept = json.dumps(run.messages) + "".join(event.model_dump_json() for event in run.journal)
+    assert "final result" in kept
+    assert "hunter2" not in kept

@@ -10,6 +10,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.model import Usage
+from nbagent.core.engine.runs import StartedRuns
 
 call = nb.ScriptedModel.call
 
@@ -833,3 +834,95 @@ async def test_c140_a_new_message_refuses_what_a_body_asks():
     assert after.text == "new"
     run = await agent.run("go").settled()
     assert (await asyncio.wait_for(agent.run("b", after=run, pending="reject"), 20)).text == "newer"
+
+
+async def test_c153_what_thousands_of_calls_cost_grows_with_their_number(monkeypatch):
+    """One more call of a body is no look at all that came before: not here, and not in the fold."""
+    looks = 0
+    state = StartedRuns.state
+
+    def counted(self: StartedRuns, made: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return state(self, made)
+
+    monkeypatch.setattr(StartedRuns, "state", counted)
+    small = nb.tool(name="small")(lambda i: i)
+    agent = nb.Agent(nb.ScriptedModel([call("many", n=n) for n in (30, 300)] + ["done"]))
+    cost: list[int] = []
+
+    @agent.tool
+    async def many(n: int, ctx: nb.ToolContext) -> int:
+        before = looks
+        for i in range(n):
+            await ctx.call(small, i=i)
+        cost.append(looks - before)
+        return n
+
+    await agent.run("go")
+    assert cost[1] < 15 * cost[0]
+
+
+async def test_c153_a_secret_that_a_call_came_to_is_never_a_mask():
+    """Where the body is run again, or a person answered, it is gone, and the body is told so."""
+    got: list[str] = []
+
+    @nb.tool
+    def key(ctx: nb.ToolContext, ask: bool) -> pydantic.SecretStr:
+        if ask:
+            ctx.interrupt()
+        return pydantic.SecretStr("hunter2")
+
+    @nb.flow
+    async def use(ask: bool, ctx: nb.ToolContext) -> str:
+        got.append((await ctx.call(key, ask=ask)).get_secret_value())
+        return "used"
+
+    assert (await use.run(ask=False)).text == "used"
+    run = await use.with_options(attended=True, show=False).run(ask=True).settled()
+    await run.respond(run.interrupts[0], "hunter3")
+    with pytest.raises(nb.errors.ToolFailed, match="no secret is kept"):
+        await run
+    assert got == ["hunter2"]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("is_flow", [False, True])
+async def test_c153_rules_and_middleware_reach_what_is_called_at_any_depth(depth, is_flow):
+    """A tool that a called tool calls is asked about, and surrounded, as one that the model calls."""
+    ran: list[str] = []
+    saw: list[str] = []
+
+    async def sees(called: nb.ToolCall, next_: Any) -> Any:
+        saw.append(called.tool_name)
+        return await next_(called)
+
+    @nb.tool
+    def drop() -> str:
+        ran.append("drop")
+        return "dropped"
+
+    def around(inner: Any, number: int) -> Any:
+        async def body(ctx: nb.ToolContext) -> str:
+            return str(await ctx.call(inner))
+
+        name = f"around_{number}"
+        return nb.flow(name=name)(body).as_tool() if is_flow else nb.tool(name=name)(body)
+
+    outermost: Any = drop
+    for number in range(depth):
+        outermost = around(outermost, number)
+    script = [call(outermost.name), "done"]
+    agent = nb.Agent(
+        nb.ScriptedModel(script),
+        tools=[drop, outermost],
+        policy=[nb.review("drop")],
+        middleware=[sees],
+    )
+    run = await agent.run("go", attended=True, show=False).settled()
+    path = [f"around_{number}" for number in reversed(range(depth))]
+    assert [one.path for one in run.interrupts] == [("agent", *path, "drop")]
+    assert (ran, saw) == ([], [*path, "drop"])
+    run.approve(run.interrupts[0])
+    assert (await run).text == "done"
+    assert ran == ["drop"]

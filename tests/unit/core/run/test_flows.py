@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr
 import nbagent as nb
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import RunStarted, StepFinished
+from nbagent.core.base.model import Usage
 from tests.until import until
 
 
@@ -394,3 +395,50 @@ async def test_c151_a_flow_inside_a_body_is_called(way: str) -> None:
     run = agent.run("go", show=False)
     await run
     assert run.calls["tidy"][0].output == [2, 3]
+
+
+@pytest.mark.parametrize("verdict", [nb.deny, nb.review])
+async def test_c164_a_flow_as_a_tool_keeps_its_rules_and_middleware(verdict):
+    """What they refuse, ask about and surround in the flow alone, they do in an agent's call of it."""
+    shop, own, around = Shop(), Counting(), Counting()
+    flow = shop.flow(policy=[verdict("drop")], middleware=[own])
+    model = nb.ScriptedModel([nb.ScriptedModel.call("tidy", table="logs"), "Tidied."])
+    agent = nb.Agent(model, tools=[flow.as_tool()], middleware=[around])
+    run = agent.run("Tidy up", attended=True, show=False)
+    await run.settled()
+    asked = [one.path for one in run.interrupts]
+    assert asked == ([] if verdict is nb.deny else [("agent", "tidy", "drop")])
+    assert shop.did == ["look"]
+    assert (set(own.saw), set(around.saw)) == ({"drop"}, {"tidy", "drop"})
+    await run.cancel()
+
+
+async def test_c164_a_flow_as_a_tool_allows_nothing_that_its_agent_denies():
+    """Its own rule that allows comes first, and stands for a question alone."""
+    shop = Shop()
+    flow = shop.flow(policy=[nb.allow("drop")])
+    model = nb.ScriptedModel([nb.ScriptedModel.call("tidy", table="logs"), "Tidied."])
+    agent = nb.Agent(model, tools=[flow.as_tool()], policy=[nb.deny("dro?"), nb.allow("*")])
+    assert (await agent.run("Tidy up")).text == "Tidied."
+    assert shop.did == ["look"]
+
+
+@pytest.mark.parametrize("is_tool", [False, True])
+async def test_c164_the_budget_of_a_flow_holds_where_it_is_a_tool(is_tool):
+    """Agents that it runs share it; past it a person is asked, and the run goes on with what they grant."""
+    call, used = nb.ScriptedModel.call, Usage(100, 1)
+    script = [call("look", n=1), call("look", n=2), "Looked."]
+    inner = nb.Agent(nb.ScriptedModel(script, usage=used), name="inner")
+    inner.tool(name="look")(lambda n: "ok")
+
+    @nb.flow(budget=nb.Budget(tokens=150))
+    async def tidy() -> str:
+        return (await inner.run("go")).text
+
+    outer = nb.Agent(nb.ScriptedModel([call("tidy"), "Looked."]), tools=[tidy.as_tool()])
+    plain = tidy.with_options(attended=True, show=False)
+    run = outer.run("go", attended=True, show=False) if is_tool else plain.run()
+    await run.settled()
+    assert [one.kind for one in run.interrupts] == ["budget"]
+    run.respond(run.interrupts[0], 1_000)
+    assert (await run).text == "Looked."

@@ -844,3 +844,47 @@ def test_a_rule_names_tools_by_a_text(pattern):
     for rule in (nb.allow, nb.review, nb.deny):
         with pytest.raises(nb.errors.UsageError, match="names tools by a text"):
             rule(pattern)
+
+
+async def test_what_a_condition_does_to_its_input_reaches_no_body():
+    """It judges an input of its own: what runs is what was asked for, shown and stored."""
+    ran: list[list[str]] = []
+
+    async def adds(input_: Any) -> bool:
+        input_.paths.append("/etc")
+        return False
+
+    script = [nb.ScriptedModel.call("remove", paths=["a"]), "done"]
+    agent = nb.Agent(nb.ScriptedModel(script), policy=[nb.review("remove", when=adds)])
+
+    @agent.tool
+    def remove(paths: list[str]) -> str:
+        ran.append(paths)
+        return "ok"
+
+    await agent.run("go")
+    assert ran == [["a"]]
+
+
+async def test_a_condition_sees_the_history_of_what_a_body_calls():
+    """That of the run whose model asked for the call around it."""
+    seen: list[Any] = []
+
+    def looks(_input: Any, call: nb.CallView) -> bool:
+        seen.append([part["name"] for part in call.messages[-1]["content"]])
+        return False
+
+    remove = nb.tool(name="remove")(lambda: "ok")
+    script = [nb.ScriptedModel.call("tidy"), "done"]
+    rules = [nb.deny("remove", when=looks)]
+    agent = nb.Agent(nb.ScriptedModel(script), tools=[remove], policy=rules)
+
+    @agent.tool
+    async def tidy(ctx: nb.ToolContext) -> str:
+        return str(await ctx.call(remove))
+
+    run = agent.run("go")
+    await run
+    assert run.calls["tidy"][0].value == "ok"
+    assert seen
+    assert all(names == ["tidy"] for names in seen)

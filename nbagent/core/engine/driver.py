@@ -182,6 +182,8 @@ class Driver:
         self.hooks = hooks
         self.scope = scope
         self._spec = spec
+        self.judging = spec
+        """Whose rules and middleware are around what a body calls: the run's that it is in, at any depth."""
         self._outer = outer
         self._inner: dict[str, Driver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -575,12 +577,12 @@ class BodyDriver(Driver):
         """What runs failed with, by call id."""
         self.values_of: dict[str, dict[str, Any]] = {}
         """Python results of the runs' calls, by the run's call id."""
-        self._around = around
+        self.judging = outer.judging
         self._setups: dict[str, CallSetup] = {}
 
     def admit(self, call_id: str, request: Request) -> None:
         """Know what the call is: a run has no rules but its own, a tool those of the run around it."""
-        around = self._spec if request.spec is not None else self._around
+        around = self._spec if request.spec is not None else self.judging
         spec = replace(
             self._spec,
             tools={request.tool.name: request.tool},

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from nbagent.core.base.events import (
+    BodyCalled,
     Interrupted,
     Resolved,
     RunRetried,
@@ -154,8 +155,14 @@ TOOLS = [
     *("plain", "thread", "streaming", "steady", "approved", "secretive", "denied"),
     *("question", "gate", "hurried", "asks", "asks_in_thread", "asks_secret"),
 ]
+NESTS = ("calls", "calls")
+INSIDE = {"calls": {"a": "called", "b": "called_approved", "g": "gate", "p": "plain"}}
+"""What a body calls, by what its token ends with."""
 NEVER = "denied"
-ONCE = {"asks": ("step", "asks")}
+ONCE = {
+    "asks": ("step", "asks"),
+    "calls": ("calls_step", "calls_after_0", "calls_after_1", "calls"),
+}
 """What a body does once, where that is not called like its tool."""
 
 
@@ -171,8 +178,9 @@ def calls_of_round(chance: random.Random, name: str, *, deep: bool = True) -> tu
                 calls.append(["banker", {"prompt": json.dumps(inside)}])
                 tools |= told
                 continue
-            tool = chance.choice(TOOLS)
+            tool = chance.choice([*TOOLS, *NESTS] if deep else TOOLS)
             tools[token] = tool
+            tools |= {f"{token}.{end}": each for end, each in INSIDE.get(tool, {}).items()}
             more = {"secretive": {"password": f"$SECRET-{token}"}, "approved": {"amount": 1}}
             calls.append([tool, {"token": token, **more.get(tool, {})}])
         turns.append(calls)
@@ -258,7 +266,10 @@ def check_run(attack: Attack, run_id: str, tools: dict[str, str], end: Any) -> N
             assert kept is not None, f"the answer of {by} to {interrupt} is lost"
             assert (kept.by, kept.resolution.type) == (by, kind), (kept, by, kind)
     for token, tool in tools.items():
-        check_call(attack, events, by_id, token, tool, is_over=end["status"] == "completed")
+        body = token.rpartition(".")[0]
+        ran_through = body not in tools or _returned(events, body)
+        is_over = end["status"] == "completed" and ran_through
+        check_call(attack, events, by_id, token, tool, is_over=is_over)
 
 
 def check_call(
@@ -294,7 +305,7 @@ def check_call(
     for what in ONCE.get(tool, (tool,)):
         assert done[what] <= 1 + again, told
     assert done[tool] <= len(started), told
-    if tool in ("approved", "secretive", "gate", "hurried"):
+    if tool in ("approved", "called_approved", "secretive", "gate", "hurried"):
         kind = "tool" if tool in ("gate", "hurried") else "approval"
         own = started if kind == "approval" else started[1:]
         if done[tool] or (own and kind == "approval"):
@@ -331,12 +342,18 @@ def _restarts(answer: Resolved | None) -> bool:
     return answer is not None and isinstance(answer.resolution, Restart)
 
 
+def _returned(events: list[StoredEvent], token: str) -> bool:
+    """Whether the body of this call came to its end, and no person ended the call."""
+    return any(isinstance(e, ToolFinished) and not e.error for e in _of_call(events, token))
+
+
 def _of_call(events: list[StoredEvent], token: str) -> list[StoredEvent]:
-    """The events of the call that has this token in its input."""
+    """The events of the call that has this token in its input, whether a model or a body made it."""
     for event in events:
-        for call in getattr(event, "calls", ()):
+        by_body = [event] if isinstance(event, BodyCalled) else []
+        for call in (*getattr(event, "calls", ()), *by_body):
             if call.input.get("token") == token:
-                where = (event.scope, call.id)
+                where = (event.scope, call.call_id if by_body else call.id)
                 return [e for e in events if (e.scope, getattr(e, "call_id", "")) == where]
     return []
 

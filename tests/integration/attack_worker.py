@@ -86,6 +86,7 @@ def make_agent(store: nb.SQLiteStore, folder: Path) -> nb.Agent:
         one.policy = [nb.deny("denied")]
         add_tools(one, tell)
         add_asking_tools(one, tell)
+    add_calling(agent, banker, tell)
     fragile(agent, tell, folder)
     return agent
 
@@ -181,6 +182,39 @@ def add_asking_tools(agent: nb.Agent, tell: Tell) -> None:
         assert secret.get_secret_value() == f"{SECRET}-{token}"
         tell("asks_secret", token)
         return f"did {token}"
+
+
+def add_calling(agent: nb.Agent, banker: nb.Agent, tell: Tell) -> None:
+    """A body with steps that calls two tools, one of which needs leave, and runs an agent that asks."""
+
+    @nb.tool
+    async def called(token: str) -> str:
+        tell("called", token)
+        await _while()
+        return f"did {token}"
+
+    @nb.tool(approval=True)
+    async def called_approved(token: str) -> str:
+        await _while()
+        tell("called_approved", token)
+        return f"did {token}"
+
+    @agent.tool
+    async def calls(token: str, ctx: nb.ToolContext) -> str:
+        await ctx.step("first", lambda: tell("calls_step", token))
+        told = []
+        for n, (tool, kind) in enumerate(((called, "a"), (called_approved, "b"))):
+            try:
+                told.append(await ctx.call(tool, token=f"{token}.{kind}"))
+            except (nb.Rejected, nb.errors.ToolFailed):
+                told.append("refused")
+            await ctx.step(f"after {n}", lambda n=n: tell(f"calls_after_{n}", token))
+        inside = json.dumps(
+            [[["gate", {"token": f"{token}.g"}], ["plain", {"token": f"{token}.p"}]]]
+        )
+        told.append((await banker.run(inside)).text)
+        tell("calls", token)
+        return f"did {token} {told}"
 
 
 def fragile(agent: nb.Agent, tell: Tell, folder: Path) -> None:

@@ -203,25 +203,24 @@ class _Independent:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._over: list[Path] = []
-        """Runs that went on with the answer, so that all they did since depends on it."""
+        """Runs, and calls of bodies, that went on with the answer: all they did since depends on it."""
         self._failed: list[Path] = []
         """Runs that failed, until they are retried: whose bodies then run again is no matter of the answer."""
 
     def keeps(self, event: StoredEvent) -> bool:
         """Whether the event does not depend on the answer; to be asked in the events' order."""
-        scope = event.scope
+        scope, call_id = event.scope, getattr(event, "call_id", "")
+        where = (*scope, call_id) if call_id else scope
         if isinstance(event, RunRetried):
             self._failed.clear()
-        if any(_is_under(scope, run) for run in (*self._over, *self._failed)):
+        if any(_is_under(where, over) for over in (*self._over, *self._failed)):
             return False
         if isinstance(event, RunRetried):
             return True
         if isinstance(event, BodyCalled) and _is_under(self._path, scope):
-            self._over.append((*scope, event.call_id))  # a body that is run again starts it anew
+            self._over.append(where)  # a body that is run again starts it anew
             return False
-        call_id = getattr(event, "call_id", "")
         if call_id:
-            where = (*scope, call_id)
             return not (_is_under(where, self._path) or _is_under(self._path, where))
         around = _is_under(self._path[:-1], scope)
         if around and isinstance(event, RunFailed):

@@ -371,6 +371,39 @@ async def test_c153_a_body_calls_a_tool(play, sync, answer, told, did):
     assert (s.results, log) == ([told], ["plain", *did])
 
 
+async def test_c153_what_a_called_body_calls_is_judged_as_well(play):
+    """At any depth of bodies, by the rules and the middleware of the run that they are in."""
+    log: list[Any] = []
+
+    async def around(made: nb.ToolCall, nxt: Any) -> Any:
+        log.append(made.tool_name)
+        return await nxt(made)
+
+    def define(agent: nb.Agent) -> None:
+        def wipe(n: int) -> str:
+            log.append(n)
+            return f"wiped {n}"
+
+        async def innermost(ctx: nb.ToolContext) -> str:
+            return await ctx.call(wipe, n=5)
+
+        async def middle(ctx: nb.ToolContext) -> str:
+            return await ctx.call(innermost)
+
+        async def body(ctx: nb.ToolContext) -> str:
+            return await ctx.call(middle)
+
+        agent.add(nb.tool(body))
+
+    rules = [nb.review("wip*")]
+    s = await play([call("body"), "done"], define, name="a", policy=rules, middleware=[around])
+    (i,) = s.interrupts
+    assert (i.path, i.kind) == (("a", "body", "middle", "innermost", "wipe"), "approval")
+    assert log == ["body", "middle", "innermost", "wipe"]
+    await s.answer(restart={0: {}})
+    assert (s.results, log[-2:], log.count(5)) == (["wiped 5"], ["wipe", 5], 1)
+
+
 async def test_c153_a_tool_that_a_body_calls_fails_alone():
     """Its failure is raised at that line; a rule of the run refuses it; a misfit is told before anything runs."""
     told: list[str] = []
@@ -646,6 +679,38 @@ async def test_c154_a_fork_asks_for_itself_what_a_body_started(tmp_path):
     run.respond(run.interrupts[0], "y")
     assert (await asyncio.wait_for(run, 20)).text == "done too"
     assert [r.messages[-1]["content"][0].get("output") for r in inner.requests[1:]] == ["x", "y"]
+
+
+async def test_c154_a_fork_at_a_question_does_not_know_what_the_body_called_after_it():
+    """Its body goes on from there by itself, with an answer of its own."""
+    log: list[Any] = []
+
+    @nb.tool(approval=True)
+    def asked(n: int) -> str:
+        log.append(n)
+        return f"asked {n}"
+
+    def after(n: int) -> str:
+        log.append(n)
+        return f"after {n}"
+
+    async def body(ctx: nb.ToolContext) -> str:
+        try:
+            told = await ctx.call(asked, n=1)
+        except nb.Rejected:
+            told = "refused"
+        return f"{told}, {await ctx.call(after, n=2)}"
+
+    agent = giving(body, [call("body")], "done", "done too")
+    run = await agent.run("go", attended=True, show=False).settled()
+    (question,) = run.interrupts
+    run.restart(question)
+    assert (await run).messages[2]["content"][0]["output"] == "asked 1, after 2"
+    fork = await run.fork(at=question).settled()
+    assert (fork.status, log) == ("interrupted", [1, 2])
+    fork.reject(fork.interrupts[0], "no")
+    assert (await fork).messages[2]["content"][0]["output"] == "refused, after 2"
+    assert log == [1, 2, 2]
 
 
 async def test_c150_a_retry_goes_on_with_the_run_that_failed():

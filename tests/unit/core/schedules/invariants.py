@@ -17,11 +17,11 @@ from nbagent.core.run.run import session_of
 from nbagent.core.state.fold import apply
 from nbagent.core.state.next_step import next_step
 from nbagent.core.state.pause_record import restore
-from nbagent.core.state.state import RunState
+from nbagent.core.state.state import RunState, running_calls
 from tests.unit.core.schedules.branch import Branch
 from tests.unit.core.schedules.ledger import Ledger
 from tests.unit.core.schedules.schedule import Schedule
-from tests.unit.core.schedules.world import GATED
+from tests.unit.core.schedules.world import GATED, NESTS
 
 
 def replayed(journal: list[events.StoredEvent]) -> RunState:
@@ -93,7 +93,10 @@ class Promises(Schedule):
             state, ledger = branch.state, branch.ledger
             assert list(self.misplaced(ledger, branch.run.messages)) == []
             calls = list(state.calls)
-            by_call = [(e.scope or (e.call_id,))[0] for e in state.pending if e.call_id]
+            listed = [e for e in state.pending if e.call_id]
+            own = [e for e in listed if e.kind == "later" and not e.scope]
+            assert listed[len(listed) - len(own) :] == own  # their turns are over
+            by_call = [(e.scope or (e.call_id,))[0] for e in listed if e not in own]
             assert by_call == sorted(by_call, key=calls.index)
 
     @invariant()
@@ -104,6 +107,7 @@ class Promises(Schedule):
             grown = len(journal) > len(branch.past)
             assert journal[: len(branch.past)] == branch.past
             self._a_budget_is_asked_about_once_it_is_used_up(branch, journal)
+            self._what_is_always_allowed_is_asked_no_more(branch, journal)
             branch.past = journal
             again = replayed(journal) if grown else state
             assert again == state
@@ -120,6 +124,13 @@ class Promises(Schedule):
                 spent = ledger.spent(event.budget, event.scope)
                 assert spent >= allowed + ledger.granted(event.budget, event.scope)
 
+    def _what_is_always_allowed_is_asked_no_more(self, branch: Branch, journal: Any) -> None:
+        """In this run: at any depth, in any body, by whichever process drives it, and in a fork."""
+        for k in range(len(branch.past), len(journal)):
+            event = journal[k]
+            if event.type == "interrupted" and event.kind == "approval":
+                assert event.tool_name not in Ledger(journal[:k]).always(), event
+
     @invariant()
     def a_run_that_does_nothing_waits_for_somebody(self) -> None:
         """Nothing that could be done is left undone."""
@@ -132,10 +143,11 @@ class Promises(Schedule):
         """The same questions, at every depth."""
         for branch in self.branches:
             state = branch.state
-            if state.outcome is None and not self.world.open_slow(branch.number) and state.calls:
+            if state.outcome is None and not running_calls(state) and state.asks:
                 again = restore(load(json.loads(json.dumps(branch.run.messages))))
                 assert again.pending == [e for e in state.pending if e != state.budget]
-                assert next_step(again) == next_step(replace(state, budget=None))
+                if state.calls or state.budget is None:  # a history has no limits
+                    assert next_step(again) == next_step(replace(state, budget=None))
 
     @invariant()
     def c72_what_a_tool_streamed_is_its_result(self) -> None:
@@ -145,7 +157,7 @@ class Promises(Schedule):
             for event in branch.journal:
                 if event.type == "tool_finished" and not event.error:
                     made = called[event.scope, event.call_id]
-                    known = made.name == "inner" or made.input["n"] in branch.inherited
+                    known = made.name in NESTS or made.input["n"] in branch.inherited
                     if made.name.startswith("stream") and not known:
                         assert branch.chunks[event.scope, event.call_id] == event.output
 
@@ -183,6 +195,5 @@ class Promises(Schedule):
             run.journal[-1]
         )
         if run.status == "completed":
-            queued = [e.text for e in run.journal if e.type == "message_queued"]
-            told = [m["content"][0]["text"] for m in run.messages if m["role"] == "user"]
-            assert told == ["go", *queued]
+            said = [m["content"][0]["text"] for m in run.messages if m["role"] == "user"]
+            assert said == ["go", *branch.ledger.said()]

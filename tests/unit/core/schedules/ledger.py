@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import nbagent as nb
 from nbagent.core.base import events
+from nbagent.core.run.generate import NEW_MESSAGE
+from nbagent.core.state.fold import later_text
 from tests.unit.core.schedules.turns import said
-from tests.unit.core.schedules.world import EDIT, FREE, GATED, NEEDED, REVIEWED, Act
+from tests.unit.core.schedules.world import EDIT, FREE, GATED, NEEDED, REVIEWED, SWALLOWED, Act
 
 Scope = tuple[str, ...]
 
@@ -64,14 +67,16 @@ class Ledger:
         if act.kind in NEEDED:
             replies = self.replies(act.n).values()
             return sum(isinstance(r, nb.Respond) for r in replies) >= NEEDED[act.kind]
-        return act.kind in FREE and act.input == act.n
+        return act.kind in (*FREE, "calls") and act.input == act.n
 
     # --- results
 
     def fits(self, kind: str, n: int, told: Any) -> bool:
         """Whether a call's result is what came of it, and of nothing else."""
         told = str(told)
-        settled = [r for i, r in self.answers(n) if i.kind != "ask"]
+        if kind == "calls":
+            return self._fits_calls(n, told)
+        settled = [r for i, r in self.answers(n) if i.kind not in ("ask", "later")]
         if kind in REVIEWED and (not settled or isinstance(settled[-1], nb.Restart)):
             did = told.rpartition("did ")[2]  # its input drifts, and ``lets`` has seen that
             return did.isdigit() and int(did) % EDIT == n
@@ -82,6 +87,7 @@ class Ledger:
         outcomes = {
             "flaky": ("line is down", f"did {n}"),
             "slow": ("slowly", "gone"),
+            "later": (f"did {n}", "cannot come later"),
             "denied": ("refuses this call",),
             "guarded": ("refuses this call",),
         }
@@ -91,6 +97,8 @@ class Ledger:
 
     def _fits_answer(self, n: int, answer: Any, told: str) -> bool:
         match answer:
+            case nb.Respond(error=str() as error):
+                return error in told
             case nb.Respond(output=output):
                 return told.endswith(output)
             case nb.Reject():
@@ -104,11 +112,45 @@ class Ledger:
             return "said no" in told or "stopped in its middle" in told
         return told == " | ".join(str(replies[k].output) for k in sorted(replies))
 
+    def _fits_calls(self, n: int, told: str) -> bool:
+        """Each result in its place, of what the body called in this order."""
+        (prompt,) = {
+            c.input["prompt"]
+            for c in self.called().values()
+            if c.name == "calls" and c.input["n"] == n
+        }
+        made = [each for turn in json.loads(prompt) for each in turn]
+        if "stopped in its middle" in told:  # by a new message
+            return any(getattr(e.resolution, "reason", "") == NEW_MESSAGE for e in self.resolved)
+        results = json.loads(told)
+        return len(made) == len(results) and all(map(self._fits_called, made, results))
+
+    def _fits_called(self, made: Any, told: str) -> bool:
+        kind, what = made
+        if kind == "inner":
+            return told.startswith(("done at ", "failed: "))
+        if told == SWALLOWED:
+            return True
+        return self.fits(kind, what[0] if kind == "calls" else what, told)
+
     def called(self) -> dict[tuple[Scope, str], Any]:
         """Every call, by where it was made and its id."""
-        return {
+        by_models = {
             (e.scope, c.id): c for e in self.journal if e.type == "model_responded" for c in e.calls
         }
+        by_bodies = {(e.scope, e.call_id): e for e in self.journal if e.type == "body_called"}
+        return by_models | by_bodies
+
+    def said(self) -> list[str]:
+        """What the outermost model is told beside results: messages, and final results as they came."""
+        found = []
+        for event in self.journal:
+            asked = self.asked.get(event.id) if event.type == "resolved" else None
+            if event.type == "message_queued":
+                found.append(event.text)
+            elif asked is not None and asked.kind == "later" and not asked.scope:
+                found.append(later_text(asked, event.resolution))
+        return found
 
     def unfinished(self) -> set[str]:
         """The tools whose bodies began, and of which no end is known."""
@@ -122,7 +164,7 @@ class Ledger:
         """How often the body of each call was started."""
         called = self.called()
         began = [called[e.scope, e.call_id] for e in self.journal if e.type == "tool_started"]
-        return Counter(number_of(call.input) for call in began if call.name != "inner")
+        return Counter(number_of(call.input) for call in began if "n" in call.input)
 
     def cut_off(self) -> set[int]:
         """The numbers of calls whose bodies had begun, and not ended, when the run failed."""
@@ -131,7 +173,7 @@ class Ledger:
         for event in self.journal:
             if event.type == "tool_started":
                 made = self.called()[event.scope, event.call_id]
-                if made.name != "inner":
+                if "n" in made.input:
                     open_[event.scope, event.call_id] = number_of(made.input)
             elif event.type in ("tool_finished", "interrupted"):
                 open_.pop((event.scope, event.call_id), None)
@@ -145,7 +187,7 @@ class Ledger:
         ends = [e for e in self.journal if e.type in ("tool_finished", "step_finished")]
         failed = [e for e in ends if e.type == "step_finished" and e.error is not None]
         made = [called[e.scope, e.call_id] for e in ends if e not in failed]
-        return {number_of(c.input) for c in made if c.name != "inner"}
+        return {number_of(c.input) for c in made if "n" in c.input}
 
     # --- what it cost
 
@@ -155,6 +197,12 @@ class Ledger:
             if event.type == "run_started" and event.messages[-1]["content"][0]["text"] == prompt:
                 return event.scope
         raise LookupError(prompt)
+
+    def runs_around(self, scope: Scope) -> list[Scope]:
+        """The runs that this one is inside of, itself included; a body's calls are no run."""
+        called = self.called()
+        inside = [scope[:depth] for depth in range(1, len(scope) + 1)]
+        return [(), *(at for at in inside if called[at[:-1], at[-1]].name == "inner")]
 
     def spent(self, name: str, scope: Scope) -> float:
         """The tokens or dollars of a run, those inside included."""

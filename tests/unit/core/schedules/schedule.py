@@ -38,6 +38,8 @@ from tests.unit.core.schedules.world import (
     FLAT,
     IN_THREADS,
     MIDDLEWARE,
+    NESTS,
+    SWALLOWED,
     Seat,
     World,
     middleware,
@@ -63,6 +65,8 @@ class Schedule(RuleBasedStateMachine):
     """What is called."""
     around: Sequence[str] = MIDDLEWARE
     """What surrounds the calls."""
+    nests: Sequence[str] = NESTS
+    """What calls tools itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +97,7 @@ class Schedule(RuleBasedStateMachine):
     def start(self, turns: Any, place: int, max_turns: int, **drawn: Any) -> None:
         """Begin a run."""
         counter, kind = iter(range(EDIT)), self.around[place % len(self.around)]
-        self.script = [numbered(turn, counter) for turn in named(turns, self.tools)]
+        self.script = [numbered(turn, counter) for turn in named(turns, self.tools, self.nests)]
         self.kinds = {n: kind for turn in self.script for n, kind in kinds_in(turn).items()}
         self.hostile, self.max_turns = kind == "hostile", max_turns
         self.budgets = (drawn["budget"], drawn["inner_budget"])
@@ -238,7 +242,7 @@ class Schedule(RuleBasedStateMachine):
             in_thread = one.status == "running" and one.name in IN_THREADS
             if in_thread and (branch, number_of(one.input)) not in (self.world.at_door or ()):
                 return True
-            if one.child is not None and self._computes(branch, one.child):
+            if one.child is not None and one.status != "done" and self._computes(branch, one.child):
                 return True
         return False
 
@@ -290,7 +294,7 @@ class Schedule(RuleBasedStateMachine):
         assert i.id not in [p.id for p in seat.run.interrupts]
         self.given[i.id] = resolution
         if isinstance(resolution, nb.Restart) and resolution.remember == "tool":
-            seat.remembered.add((len(i.path) - 2, i.tool_name))
+            seat.remembered.add((i.path[1:-1].count("inner"), i.tool_name))
         for other in branch.seats if self.eager else ():  # each takes it on itself to go on
             other.journal.catch_up()
             self.pushed(other)
@@ -321,7 +325,7 @@ class Schedule(RuleBasedStateMachine):
             for asked, part in zip(calls, results, strict=True):
                 n = asked["input"].get("n")
                 fits = n is None or ledger.fits(self.kinds[n], n, part["output"])
-                if not fits and not (self.hostile and part["output"] == "all went well"):
+                if not fits and not (self.hostile and part["output"] == SWALLOWED):
                     yield f"{self.kinds[n]} {n} has the result {part['output']!r}"
 
     def _overspent(
@@ -330,11 +334,11 @@ class Schedule(RuleBasedStateMachine):
         limit = self.max_turns if not scope else 20
         if turns_of(history) >= limit + ledger.granted("turns", scope):
             yield f"P10: {turns_of(history)} turns at {scope}"
-        for depth in range(len(scope) + 1):
-            for name, allowed in self.budgets[min(depth, 1)].items():
-                spent = self.spent(ledger, name, scope[:depth], branch)
-                if spent >= allowed + ledger.granted(name, scope[:depth]):
-                    yield f"P10: {spent} {name} at {scope[:depth]}"
+        for run in ledger.runs_around(scope):
+            for name, allowed in self.budgets[bool(run)].items():
+                spent = self.spent(ledger, name, run, branch)
+                if spent >= allowed + ledger.granted(name, run):
+                    yield f"P10: {spent} {name} at {run}"
 
     def spent(self, ledger: Ledger, name: str, scope: tuple[str, ...], branch: int) -> float:
         """What a run has used, worked out from what the models said and the tools did."""

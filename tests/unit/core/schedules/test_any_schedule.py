@@ -19,10 +19,11 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.base.interrupts import token_digest
 from nbagent.core.run.generate import NEW_MESSAGE
 from nbagent.core.run.run import session_of
+from nbagent.core.state.state import running_calls
 from tests.unit.core.schedules.branch import Branch
 from tests.unit.core.schedules.invariants import Promises
 from tests.unit.core.schedules.search import SEARCH
-from tests.unit.core.schedules.world import FLAT, MIDDLEWARE, REVIEWED, Seat
+from tests.unit.core.schedules.world import FLAT, MIDDLEWARE, NESTS, REVIEWED, Seat
 
 T = TypeVar("T")
 ANSWERS = ["respond", "restart", "edit", "always", "reject"]
@@ -156,8 +157,8 @@ class AnySchedule(Promises):
         assert branch.journal == before
 
     @precondition(lambda self: self.world.tokens)
-    @rule(data=st.data())
-    def an_outside_system_answers(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), error=st.sampled_from([None, None, "no money"]))
+    def an_outside_system_answers(self, data: st.DataObject, error: str | None) -> None:
         """A token settles the question it was made for, once, and no other."""
         token = one_of(data, list(self.world.tokens), "token")
         digest = token_digest(token)
@@ -165,12 +166,12 @@ class AnySchedule(Promises):
         waits = [(b, e) for b in self.branches for e in b.state.open if e.external == digest]
         if not waits:
             with pytest.raises((nb.Conflict, nb.errors.NotPending)):
-                nb.answer_external(token, "paid")
+                nb.answer_external(token, None if error else "paid", error=error)
             assert before == {b.number: b.journal for b in self.branches}
             return
         ((branch, event),) = waits
-        nb.answer_external(token, "paid")
-        self.given[event.id] = nb.Respond(output="paid")
+        nb.answer_external(token, None if error else "paid", error=error)
+        self.given[event.id] = nb.Respond(output=None if error else "paid", error=error)
         self.quiet()
         assert [b for b in self.branches if b.journal != before[b.number]] == [branch]
 
@@ -224,7 +225,7 @@ class AnySchedule(Promises):
         return any(self._is_killable(b) for b in self.branches)
 
     def _is_killable(self, branch: Branch) -> bool:
-        return branch.state.outcome is None and not self.world.open_slow(branch.number)
+        return branch.state.outcome is None and not running_calls(branch.state)
 
     @precondition(may_be_killed)
     @rule(data=st.data())
@@ -297,11 +298,24 @@ class AnySchedule(Promises):
 
 
 FOCUS = {
-    "everything": (FLAT, MIDDLEWARE),
-    "approvals": ([*REVIEWED, *REVIEWED, "denied", "guarded", "plain"], ["drifting", "none"]),
-    "rounds": (["twice", "last", "asks", "flaky", "pay", "late", "slow"], ["none", "hostile"]),
+    "everything": (FLAT, MIDDLEWARE, NESTS),
+    "approvals": (
+        [*REVIEWED, *REVIEWED, "denied", "guarded", "plain"],
+        ["drifting", "none"],
+        ["inner"],
+    ),
+    "rounds": (
+        ["twice", "last", "asks", "flaky", "pay", "late", "slow"],
+        ["none", "hostile"],
+        ["inner"],
+    ),
+    "bodies": (
+        ["reviewed", "gate", "asks", "plain", "later", "timed", "slow"],
+        ["none", "usual", "hostile"],
+        ["calls", "calls", "inner"],
+    ),
 }
-"""Which tools, and what surrounds them: fewer kinds meet each other more often."""
+"""Which tools, what surrounds them, and what calls them beside the model: fewer kinds meet each other more often."""
 
 
 @pytest.mark.parametrize("focus", FOCUS)
@@ -309,8 +323,8 @@ def test_promises_hold_for_any_schedule_of_the_whole_engine(tmp_path: Path, focu
     """Turns, agents inside, rules, middleware, budgets, answers, forks, deaths, cancels and orders."""
     path = tmp_path / "runs.db"
     with nb.SQLiteStore(path) as one, nb.SQLiteStore(path) as two:
-        tools, around = FOCUS[focus]
-        fields = {"files": (one, two), "tools": tools, "around": around}
+        tools, around, nests = FOCUS[focus]
+        fields = {"files": (one, two), "tools": tools, "around": around, "nests": nests}
         # threads may still end in another order; that ends the search early, and is no failure
         with suppress(FlakyStrategyDefinition):
             run_state_machine_as_test(

@@ -10,36 +10,59 @@ from hypothesis import strategies as st
 
 import nbagent as nb
 from nbagent.core.base.model import ModelDelta, Request, Usage
-from tests.unit.core.schedules.world import FLAT
+from tests.unit.core.schedules.world import FLAT, NESTS, input_of
 
 USAGE = (Usage(10, 1, 0.01), Usage(5, 2, 0.005), Usage(1, 1, 0.001))
 """What a response costs, by depth."""
 
 LEAVES = st.integers(0, 2 * len(FLAT) - 1)
 """Places in a list of tools, which goes round."""
+PLACE = st.integers(0, 5)
+"""Which nest it is."""
 TURN = st.lists(
-    LEAVES | st.lists(LEAVES | st.lists(LEAVES, min_size=1, max_size=2), min_size=1, max_size=3),
+    LEAVES
+    | st.tuples(
+        PLACE,
+        st.lists(
+            LEAVES | st.tuples(PLACE, st.lists(LEAVES, min_size=1, max_size=2)),
+            min_size=1,
+            max_size=3,
+        ),
+    ),
     min_size=2,
     max_size=4,
 )
 TURNS = st.lists(TURN, min_size=1, max_size=3)
 
 
-def named(turns: Any, tools: Sequence[str]) -> Any:
-    """Drawn turns with the tools' names for their places."""
-    return [
-        named(one, tools) if isinstance(one, list) else tools[one % len(tools)] for one in turns
-    ]
+def named(turns: Any, tools: Sequence[str], nests: Sequence[str]) -> Any:
+    """Drawn turns with the names of tools and nests for their places."""
+    return [_named(one, tools, nests) for one in turns]
 
 
-def numbered(turns: Any, counter: Iterator[int]) -> Any:
-    """A drawn turn as ``[kind, number]`` with a number for each call; an agent's as ``[inner, turns]``."""
-    return [
-        ["inner", _two_turns(numbered(one, counter))]
-        if isinstance(one, list)
-        else [one, next(counter)]
-        for one in turns
-    ]
+def _named(one: Any, tools: Sequence[str], nests: Sequence[str]) -> Any:
+    if isinstance(one, list):
+        return named(one, tools, nests)
+    if isinstance(one, tuple):
+        return nests[one[0] % len(nests)], named(one[1], tools, nests)
+    return tools[one % len(tools)]
+
+
+def numbered(turn: Any, counter: Iterator[int]) -> Any:
+    """A drawn turn as ``[kind, number]`` with a number for each call.
+
+    An agent's are ``["inner", turns]``, and those of a body that calls ``["calls", [number, turns]]``.
+    """
+    return [_numbered(one, counter) for one in turn]
+
+
+def _numbered(one: Any, counter: Iterator[int]) -> list[Any]:
+    if isinstance(one, str):
+        return [one, next(counter)]
+    nest, within = one
+    own = next(counter)
+    turns = _two_turns(numbered(within, counter))
+    return [nest, turns if nest == "inner" else [own, turns]]
 
 
 def _two_turns(calls: list[Any]) -> list[Any]:
@@ -50,20 +73,17 @@ def kinds_in(turn: Any) -> dict[int, str]:
     """Each call's tool by its number."""
     found: dict[int, str] = {}
     for kind, what in turn:
-        for one in what if kind == "inner" else ():
-            found |= kinds_in(one)
+        own, within = what if kind == "calls" else (what, what)
+        for each in within if kind in NESTS else ():
+            found |= kinds_in(each)
         if kind != "inner":
-            found[what] = kind
+            found[own] = kind
     return found
 
 
 def requested(turn: list[Any]) -> list[Any]:
-    """The calls of a turn of ``[kind, number or inner turns]``."""
-    call = nb.ScriptedModel.call
-    return [
-        call("inner", prompt=json.dumps(what)) if kind == "inner" else call(kind, n=what)
-        for kind, what in turn
-    ]
+    """The calls of a turn of ``[kind, number or turns]``."""
+    return [nb.ScriptedModel.call(kind, **input_of(kind, what)) for kind, what in turn]
 
 
 def said(messages: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from nbagent.core.tools.tool import Tool
 EDIT = 5000
 """What an edit adds to a call's number, which tells calls apart at every depth."""
 
-FREE = ("plain", "plain_sync", "flaky", "slow", "stream", "stream_sync")
+FREE = ("plain", "plain_sync", "flaky", "slow", "stream", "stream_sync", "later")
 """Tools that act without being asked about."""
 GATED = ("gate", "gate_sync", "sly", "twice", "timed", "late", "pay", "last")
 """Tools that act once a person has let them."""
@@ -29,6 +30,12 @@ NEEDED = {"asks": 2, "asks_sync": 1}
 IN_THREADS = ("plain_sync", "stream_sync", "gate_sync", "sly", "timed", "reviewed", "asks_sync")
 """Tools whose bodies run in threads."""
 FLAT = [*FREE, *GATED, *REVIEWED, *NEVER, *NEEDED]
+NESTS = ("inner", "calls")
+"""What calls tools itself: an agent, and a body, which runs agents too."""
+
+
+SWALLOWED = "all went well"
+"""What a hostile middleware makes of anything."""
 
 
 class Swallow:
@@ -43,7 +50,7 @@ class Swallow:
                 raise
             except BaseException:
                 await asyncio.sleep(0)
-        return "all went well"
+        return SWALLOWED
 
 
 class Insist:
@@ -167,13 +174,16 @@ class World:
         ``options`` are the outermost agent's; those under ``inner`` are for those inside.
         """
         inner = options.pop("inner", {})
-        agent = nb.Agent(model(depth), policy=RULES, **options)
-        act = _Acting(self, seat, depth)
+        name = "inner" if depth else "outer"
+        agent = nb.Agent(model(depth), name=name, policy=RULES, **options)
+        act, kit = _Acting(self, seat, depth), _Kit(agent)
         for add in _KINDS:
-            add(_Kit(agent), act)
+            add(kit, act)
+        within = None
         if depth < 2:
             within = self.agent(seat, model, depth=depth + 1, inner=inner, **inner)
             agent.add(within.as_tool(name="inner"))
+        _add_calling(kit, act, within)
         return agent
 
     def open_slow(self, branch: int) -> list[int]:
@@ -216,6 +226,8 @@ class _Kit:
 
     def __init__(self, agent: nb.Agent) -> None:
         self.agent = agent
+        self.made: dict[str, Any] = {"ask": ASK}
+        """Its tools by name."""
 
     def tool(self, fn: Any, *, final: bool = False) -> None:
         """Add the tool whose body this is."""
@@ -225,6 +237,7 @@ class _Kit:
         made = copy.copy(MADE[fn.__name__])
         made.fn = fn
         self.agent.add(made)
+        self.made[fn.__name__] = made
 
     def final(self, fn: Any) -> None:
         """Add a tool whose answer ends the run."""
@@ -390,4 +403,51 @@ def _add_asking(kit: _Kit, act: _Acting) -> None:
         return f"{one} | {ctx.ask_sync(f'{n} two?')}"
 
 
-_KINDS = (_add_free, _add_slow, _add_gated, _add_rounds, _add_timed, _add_reviewed, _add_asking)
+def _add_later(kit: _Kit, act: _Acting) -> None:
+    @kit.tool
+    async def later(n: int, ctx: nb.ToolContext) -> str:
+        """Give an interim result, and wait outside of the turn for the final one."""
+        act.world.tokens[ctx.external_token] = (act.seat.branch, n)
+        return ctx.later(act("later", n), expires_in=100 if n % 2 else None)  # type: ignore[no-any-return]
+
+
+def _add_calling(kit: _Kit, act: _Acting, within: nb.Agent | None) -> None:
+    @kit.tool
+    async def calls(n: int, prompt: str, ctx: nb.ToolContext) -> str:
+        """Act once, then call and run what the prompt lists, those of one turn at once; what each gave."""
+
+        async def one(kind: str, what: Any) -> str:
+            try:
+                if kind == "inner":
+                    assert within is not None
+                    return (await within.run(json.dumps(what))).text
+                return str(await ctx.call(kit.made[kind], **input_of(kind, what)))
+            except nb.NbagentError as error:
+                return f"failed: {error}"
+
+        await ctx.step("act", lambda: act("calls", n))
+        told: list[str] = []
+        for turn in json.loads(prompt):
+            told += await asyncio.gather(*(one(kind, what) for kind, what in turn))
+        return json.dumps(told)
+
+
+def input_of(kind: str, what: Any) -> dict[str, Any]:
+    """The input of a call of ``[kind, number]``, with the turns of a nest."""
+    if kind == "inner":
+        return {"prompt": json.dumps(what)}
+    if kind == "calls":
+        return {"n": what[0], "prompt": json.dumps(what[1])}
+    return {"n": what}
+
+
+_KINDS = (
+    _add_later,
+    _add_free,
+    _add_slow,
+    _add_gated,
+    _add_rounds,
+    _add_timed,
+    _add_reviewed,
+    _add_asking,
+)

@@ -223,6 +223,7 @@ async def _calls_with_a_table(ctx):
             r"'_takes_a_table' has .* 'table' of type Table: .*a path",
         ),
         (lambda: nb.flow(_keeps_a_table).run_sync(), r"step 'load'.*to_dict\('records'\)"),
+        (lambda: nb.flow(_asks_for_a_table).run_sync(), r"reply= .* Table: .*a path"),
         (lambda: nb.flow(_calls_with_a_table).run_sync(), r"_takes_x is no JSON.*a path"),
     ],
 )
@@ -246,6 +247,27 @@ async def test_a_number_of_numpy_is_that_number_wherever_a_value_is_kept():
 
     run = count.with_options(answers=[numpy.int64(4)]).run(numpy.int64(2))
     assert (await run).output == 9
+
+
+@pytest.mark.parametrize("work", [2, "coroutine"])
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_step_that_is_given_a_value_says_that_it_takes_a_function(work, sync):
+    """The value itself, or the coroutine of an async function that was called."""
+
+    async def load() -> int:
+        return 2
+
+    def given():
+        return load() if work == "coroutine" else work
+
+    async def waits(ctx: nb.ToolContext) -> int:
+        return await ctx.step("load", given())
+
+    def waits_not(ctx: nb.ToolContext) -> int:
+        return ctx.step_sync("load", given())
+
+    with pytest.raises(nb.NbagentError, match=r"step 'load' is a function.*lambda: …"):
+        nb.flow(waits_not if sync else waits).run_sync()
 
 
 def test_an_option_of_the_run_among_a_flows_inputs_says_where_it_goes():

@@ -21,7 +21,7 @@ from .arguments import (
 from .base.controls import escaped
 from .base.errors import ToolError, UsageError
 from .base.keywords import caller, tells
-from .base.messages import message
+from .base.messages import INSTEAD, message
 from .base.secrets import plain_json
 from .journal.journal import Journal, Store
 from .journal.memory import default_store
@@ -185,7 +185,9 @@ class Flow(Generic[P, R]):
         try:
             given = tool.bound(args, kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}(): {error}") from None
+            option = next((name for name in kwargs if name in RunOptions.__optional_keys__), None)
+            told = option and f"; it is given by {self.name}.with_options({option}=…).run(…)"
+            raise TypeError(f"{self.name}(): {error}{told or ''}") from None
         try:
             plain = plain_json(tool.typed(given))
             tool.parse(plain)
@@ -196,7 +198,7 @@ class Flow(Generic[P, R]):
         except (PydanticSerializationError, TypeError, ValueError) as error:
             raise UsageError(
                 f"the flow {self.name!r} was given what is no JSON, and its input is kept with the run: "
-                f"give a path, an id or plain data instead ({error})"
+                f"{INSTEAD} ({error})"
             ) from error
         return cast("Mapping[str, Any]", tool.sealed(plain))
 

@@ -18,12 +18,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import to_jsonable_python
 
 from .amounts import amount
 from .errors import InvalidAnswer
 from .keywords import tells
-from .messages import Json, canonical, dumps, freeze, storable
+from .messages import Json, canonical, dumps, freeze, jsonable, storable
 from .secrets import sealed_json
 
 MAX_EXPIRY = 100 * 365.25 * 86400
@@ -344,7 +343,7 @@ def to_json(value: Any) -> Json:
     """
     if value is None:
         return None
-    return freeze(storable(to_jsonable_python(value)))
+    return freeze(storable(jsonable(value)))
 
 
 def restart_of(

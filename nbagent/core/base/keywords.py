@@ -54,8 +54,12 @@ _OURS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("condition", "predicate"), ("when",)),
     "return_direct": ("final",),
     "default": ("value",),
-    "history": ("messages", "after=run goes on with a conversation"),
-    "message": ("reason", "metadata"),
+    **dict.fromkeys(
+        ("history", "message_history", "chat_history"),
+        ("messages", "after=run goes on with a conversation"),
+    ),
+    **dict.fromkeys(("message", "description"), ("reason", "metadata", "message")),
+    **dict.fromkeys(("editable_fields", "allow_edit"), ("editable",)),
     "question": ("metadata",),
     **dict.fromkeys(
         ("choices", "options"), ("nb.Choose(message, choices) is what is asked, as metadata",)

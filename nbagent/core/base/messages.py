@@ -21,7 +21,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Never, TypeAlias
 
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
 
 from .errors import MessagesError
 
@@ -213,6 +213,28 @@ def check(messages: Sequence[Message]) -> None:
         asked = [p["id"] for p in calls_of(item)] if item["role"] == "assistant" else []
         if len(set(asked)) != len(asked):
             raise MessagesError(f"messages[{index}] asks for one tool call id twice: {asked!r}")
+
+
+INSTEAD = "give a path, an id or plain data instead, such as df.to_dict('records')"
+"""What to do with a value that is no JSON where one is kept, for errors."""
+
+
+def jsonable(value: Any) -> Json:
+    """A Python value as the JSON that it is: what pydantic makes of it, and numpy's numbers as numbers.
+
+    Raises:
+        TypeError, ValueError: it is no JSON.
+    """
+    plain: Json = to_jsonable_python(value, fallback=_number)
+    return plain
+
+
+def _number(value: Any) -> Json:
+    """What numpy calls a scalar, such as the sum of a column, as Python's own number."""
+    if getattr(value, "ndim", None) == 0 and getattr(value.dtype, "kind", "") in set("biuf"):
+        number: Json = value.item()
+        return number
+    raise PydanticSerializationError(f"Unable to serialize unknown type: {type(value)}")
 
 
 def dumps(value: Json) -> str:

@@ -54,7 +54,7 @@ class Column(Protocol):
         """Its values."""
 
 
-Choices: TypeAlias = Sequence[str | Option] | Column | Callable[[], Any]
+Choices: TypeAlias = Sequence[str | int | float | Option] | Column | Callable[[], Any]
 
 
 def _listed(choices: Any) -> Any:
@@ -65,11 +65,17 @@ def _listed(choices: Any) -> Any:
         names = [str(name) for name in choices.columns]
         column = repr(names[0]) if names else "…"
         raise Misuse(f"choices is a whole table: give one column of it, such as df[{column}]")
-    if not hasattr(choices, "tolist"):
-        return choices
-    values = dict.fromkeys(choices.tolist())
-    known = [value for value in values if value is not None and value == value]  # noqa: PLR0124 - NaN
-    return [v if isinstance(v, str) else Option(value=v, label=str(v)) for v in known]
+    if hasattr(choices, "tolist"):
+        values = dict.fromkeys(choices.tolist())
+        choices = [one for one in values if one is not None and one == one]  # noqa: PLR0124 - NaN
+    return [_choice(one) for one in choices] if isinstance(choices, list | tuple) else choices
+
+
+def _choice(value: Any) -> Any:
+    """A plain value as a choice: it is what is answered, and its text is what is read."""
+    if isinstance(value, str | Option | Mapping):
+        return value
+    return Option(value=value, label=str(value))
 
 
 class Choose(Metadata):

@@ -19,9 +19,9 @@ from pydantic import BaseModel, SecretBytes, SecretStr, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic.types import Secret
-from pydantic_core import core_schema, to_jsonable_python
+from pydantic_core import core_schema
 
-from .messages import Json, canonical, freeze, storable
+from .messages import Json, canonical, freeze, jsonable, storable
 
 T = TypeVar("T")
 Path: TypeAlias = tuple[str | int, ...]
@@ -386,7 +386,7 @@ def sealed_json(value: Any) -> Json:
     """
     if value is None:
         return None
-    plain = storable(to_jsonable_python(value))
+    plain = storable(jsonable(value))
     python = _anything().dump_python(value, by_alias=True, warnings=False)  # they tell values
     told = _told(plain, python, Sealed)
     places = _places_of(value)

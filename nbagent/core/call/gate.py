@@ -8,7 +8,7 @@ from typing import Any
 from nbagent.core.base.interrupts import CODE_CHANGED, SCHEMA_CHANGED, Interrupt
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.state.state import CallState
-from nbagent.core.tools.policy import CallView, Judgement, asks, denial, judge
+from nbagent.core.tools.policy import CallView, Judgement, denial, judge, own
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -74,9 +74,10 @@ class Gate:
         if cleared:  # by a person, or elsewhere: that stands for a review, never for what is denied
             return await denial(self._spec.policy, (tool.name,), typed, call, reviewed=True)
         judgement = await judge(self._spec.policy, (tool.name,), typed, call)
-        own = tool.options.approval
-        if judgement is None and tool.fn is not None and await asks(own, typed, call):
-            judgement = Judgement("review", f"approval= of {tool.name}", tool.options.editable)
+        if judgement is None and tool.fn is not None:
+            judgement = await own(
+                tool.options.approval, typed, call, editable=tool.options.editable
+            )
         if judgement is not None and judgement.verdict == "review":
             return self._eased(judgement, tool, input_)
         return judgement
@@ -88,9 +89,15 @@ class Gate:
         same = [one for one in such if one.has_schema(tool.input_schema)]
         if same and tool.code in {one.code for one in same}:
             return Judgement("allow", f"remembered, instead of {judgement.rule}")
-        self.note = CODE_CHANGED if same else SCHEMA_CHANGED if such else None
+        self.note = CODE_CHANGED if same else SCHEMA_CHANGED if such else _mistaken(judgement)
         return judgement
 
     @staticmethod
     def _is(input_: Json, other: Json) -> bool:
         return other is not None and canonical(input_) == canonical(other)
+
+
+def _mistaken(judgement: Judgement) -> str | None:
+    if judgement.misses:
+        return f"This is asked because a condition failed: {judgement.rule}."
+    return None

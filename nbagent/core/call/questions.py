@@ -26,7 +26,7 @@ from nbagent.core.base.events import (
     question_digest,
 )
 from nbagent.core.base.interrupts import SECRET_GONE, Interrupt
-from nbagent.core.base.messages import dumps
+from nbagent.core.base.messages import INSTEAD, dumps
 from nbagent.core.base.secrets import SecretPlaces, has_secret, revealed, sealed_json
 from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState
@@ -254,7 +254,9 @@ class Questions:
             plain = sealed_json(value)
         except (PydanticSerializationError, TypeError, ValueError) as error:
             raise self._misused(
-                f"the value of step {name!r} in {self._call.name!r} is no JSON: {value!r:.200}"
+                f"the value of step {name!r} in {self._call.name!r} is no JSON, and it is kept with the "
+                f"run: {type(value).__name__}; {INSTEAD}, or do it outside of a step, where a body that is "
+                "run again does it again"
             ) from error
         if has_secret(plain):
             raise self._misused(

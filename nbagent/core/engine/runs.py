@@ -35,7 +35,7 @@ from nbagent.core.base.events import (
     ToolStarted,
 )
 from nbagent.core.base.interrupts import input_json
-from nbagent.core.base.messages import Message, canonical, dumps
+from nbagent.core.base.messages import INSTEAD, Message, canonical, dumps
 from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import holds_secret
 from nbagent.core.call.setup import (
@@ -596,4 +596,4 @@ def _call_of(tool: Any, input_: Mapping[str, Any]) -> Request:
         why = describe(error) if made.secrets is None else "see its parameters"
         raise ToolError(f"the input does not fit {made.name}: {why}") from None
     except (TypeError, ValueError) as error:
-        raise ToolError(f"the input of {made.name} is no JSON: {error}") from error
+        raise ToolError(f"the input of {made.name} is no JSON: {error}; {INSTEAD}") from error

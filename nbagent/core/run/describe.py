@@ -66,6 +66,10 @@ def wanted(interrupt: PendingInterrupt) -> str:
             assert_never(never)
 
 
+def _noted(interrupt: PendingInterrupt) -> str:
+    return f". {interrupt.note}" if interrupt.note not in (None, ASKED_AGAIN) else ""
+
+
 def _said(interrupt: PendingInterrupt) -> Json:
     """What asks: the metadata, or the inputs of a body that paused without."""
     return interrupt.asking or interrupt.metadata
@@ -149,7 +153,7 @@ def _returned(call: Call, spec: RunSpec) -> Any:
 
 
 def unanswered(
-    asked: Sequence[PendingInterrupt], wrong: Mapping[str, Exception], run_id: str
+    asked: Sequence[PendingInterrupt], wrong: Mapping[str, Exception], run_id: str, told: str
 ) -> Exception:
     """What to raise for a run that asks while nobody is there to answer.
 
@@ -157,17 +161,19 @@ def unanswered(
         asked: what waits for an answer.
         wrong: what was wrong with answers that were given, by interrupt id.
         run_id: the run.
+        told: what is to be known of the answers that were given.
     """
     for interrupt in asked:
         if interrupt.id in wrong:
             return wrong[interrupt.id]
     lines = [
         f"- {i.tool_name or 'the limit'} (interrupt {i.id}), input {dict(i.input)!r}, "
-        f"{asks(i)}; {wanted(i)}"
+        f"{asks(i)}; {wanted(i)}{_noted(i)}"
         for i in asked
     ]
     text = (
         "the run waits for a person and nobody is attached; it stays paused. Give answers=, or "
-        "answer with run.respond / run.restart / run.reject:\n" + "\n".join(lines)
+        "answer with run.respond / run.restart / run.reject:\n"
+        + "\n".join([*lines, told] if told else lines)
     )
     return HumanInputRequired(text, interrupts=list(asked), run_id=run_id)

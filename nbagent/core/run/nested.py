@@ -143,8 +143,8 @@ class NestedSession:
         self.journal = NestedJournal(runs, self.scope)
         self.loop = runs.loop
         self.wrong_answers = {}
+        self._answers = AnswerSource(answers)
         if answers is not None:
-            self._answers = AnswerSource(answers)
             for event in self.state.pending:
                 self._look_at(event)
             self.journal.subscribe(self._hear)
@@ -243,6 +243,11 @@ class NestedSession:
         return after
 
     # --- answers that its body gave
+
+    @property
+    def answers_told(self) -> str:
+        """What is to be known of them where one is missing."""
+        return self._answers.told()
 
     def _hear(self, heard: RunEvent) -> None:
         if isinstance(heard, Interrupted):

@@ -154,7 +154,9 @@ class Run:
         if session.error is not None and session.state.outcome is None:
             raise session.error
         if session.status == "interrupted":
-            raise unanswered(session.interrupts, session.wrong_answers, session.run_id)
+            raise unanswered(
+                session.interrupts, session.wrong_answers, session.run_id, session.answers_told
+            )
         return self.result
 
     # --- answering

@@ -96,7 +96,7 @@ def is_approval(interrupt: PendingInterrupt) -> bool:
 
 
 def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None:
-    """Refuse ``answers=`` that can answer nothing: of no known form, or for tools nobody has.
+    """Refuse ``answers=`` that can answer nothing: of no known form, or for tools that nobody can call.
 
     Raises:
         UsageError: saying what is wrong with them.
@@ -112,11 +112,19 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
     unknown = (
         [name for name in answers if name not in known] if isinstance(answers, Mapping) else []
     )
-    if unknown:
+    if unknown and not _may_call_others(tools):
         raise UsageError(
             f"answers= names {unknown[0]!r}, which is no tool of this agent: "
             f"{', '.join(sorted(known - {''})) or 'it has none'}{suggest(unknown[0], known)}"
         )
+
+
+def _may_call_others(tools: Mapping[str, Tool[..., Any]]) -> bool:
+    """Whether there is a body, which may call a tool or start an agent that nothing here knows of."""
+    return any(
+        _may_call_others(inside) if (inside := tools_of(tool)) else tool.fn is not None
+        for tool in tools.values()
+    )
 
 
 def _names(tools: Mapping[str, Tool[..., Any]]) -> set[str]:
@@ -133,6 +141,23 @@ class AnswerSource:
         self._used: dict[str, int] = {}
         self._given: dict[tuple[str, ...], AnyResolution] = {}
         """The last answer that each call got."""
+        self._asked: set[str] = set()
+        """The names of the tools that asked."""
+
+    def told(self) -> str:
+        """What somebody should know of these answers who wants one that is not there; empty where nothing."""
+        if isinstance(self._answers, Mapping):
+            odd = [name for name in self._answers if name not in self._asked]
+            near = "".join(suggest(name, self._asked) for name in odd[:1])
+            return (
+                odd and f"answers= names {odd[0]!r}, and nothing has asked by that name{near}"
+            ) or ""
+        used = self._used.get("", 0)
+        return (
+            f"the list of answers= had {used} and is used up: add what is missing at its end"
+            if used
+            else ""
+        )
 
     def next(self, interrupt: PendingInterrupt) -> AnyResolution | None:
         """The answer for this interrupt, or None where there is none.
@@ -151,6 +176,7 @@ class AnswerSource:
 
     def _find(self, interrupt: PendingInterrupt) -> Any:
         answers = self._answers
+        self._asked.add(interrupt.tool_name)
         if answers is None:
             return _NONE
         if isinstance(answers, Mapping):

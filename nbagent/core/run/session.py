@@ -690,6 +690,11 @@ class Session:
         """What was wrong with answers of ``answers=``, by interrupt id."""
         return {} if self._scripted is None else self._scripted.wrong
 
+    @property
+    def answers_told(self) -> str:
+        """What is to be known of ``answers=`` where one is missing."""
+        return "" if self._scripted is None else self._scripted.told()
+
     def _when(self, holds: Callable[[], bool]) -> Future[None]:
         """Done once ``holds`` does, which is looked at now and whenever the run has moved."""
         self.apply_deadlines()
@@ -815,6 +820,10 @@ class _ScriptedAnswers:
         """Interrupts that may have an answer, but were not looked at yet."""
         self._source = source
         self._session = session
+
+    def told(self) -> str:
+        """What is to be known of them where one is missing."""
+        return self._source.told()
 
     def hear(self, heard: RunEvent) -> None:
         """Take up a question; for a journal to tell of them."""

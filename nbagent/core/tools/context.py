@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, overload
 
 from pydantic import TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
@@ -288,11 +290,12 @@ class ToolContext:
 
         The value must be JSON-able, and comes back as plain JSON.
         """
+        work = _checked_work(name, work)
         return self._asker.promised("ctx.step", lambda: self._asker.step(name, work))
 
     def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
         """``step`` for sync tools."""
-        return self._asker.step_sync(name, work)
+        return self._asker.step_sync(name, _checked_work(name, work))
 
     @overload
     def call(
@@ -346,9 +349,28 @@ class ToolContext:
         if isinstance(metadata, str):
             metadata = Ask(message=metadata)
         wanted = _reply_type(metadata) if reply is None else usable(reply, "reply=", Misuse)
-        adapter = adapter_of(wanted)
-        schema = adapter.json_schema(schema_generator=SecretSchema)
+        try:
+            adapter = adapter_of(wanted)
+            schema = adapter.json_schema(schema_generator=SecretSchema)
+        except (PydanticSchemaGenerationError, PydanticUserError) as error:
+            kind = getattr(wanted, "__name__", wanted)
+            raise Misuse(
+                f"reply= is a type that no JSON can fill, {kind}: ask for a path, an id or plain data, "
+                "and make the object of it in the body"
+            ) from error
         return Inquiry(number, metadata, adapter, schema, value, expiry)
+
+
+def _checked_work(name: str, work: Any) -> Callable[[], Any]:
+    if callable(work):
+        done: Callable[[], Any] = work
+        return done
+    if inspect.iscoroutine(work):
+        work.close()
+    raise TypeError(
+        f"the work of step {name!r:.100} is a function, done where its value is not known yet: write "
+        f"ctx.step({name!r:.100}, lambda: …), not a value of type {type(work).__name__}"
+    )
 
 
 def _reply_type(metadata: Any) -> Any:

@@ -58,6 +58,8 @@ class Judgement(NamedTuple):
     rule: str
     editable: bool | tuple[str, ...] = False
     text: str | None = None
+    misses: bool = False
+    """Whether its condition failed, so that it asks or denies for want of a better word."""
 
 
 @tells("nb.allow")
@@ -77,7 +79,7 @@ def allow(pattern: str, *, when: Condition | None = None) -> Rule:
 
 @tells("nb.review")
 def review(
-    pattern: str,
+    pattern: str = "*",
     *,
     when: Condition | None = None,
     editable: bool | Sequence[str] = False,
@@ -86,7 +88,7 @@ def review(
     """Ask a person before matching tools run.
 
     Args:
-        pattern: a tool name, with ``*`` and ``?`` as wildcards.
+        pattern: a tool name, with ``*`` and ``?`` as wildcards; every tool by default.
         when: a condition as in ``nb.allow``; one that raises or says no bool counts as true.
         editable: whether a form may change the input: True, or names of inputs.
         message: what the question says.
@@ -99,12 +101,12 @@ def review(
 
 
 @tells("nb.deny")
-def deny(pattern: str, *, when: Condition | None = None, reason: str | None = None) -> Rule:
+def deny(pattern: str = "*", *, when: Condition | None = None, reason: str | None = None) -> Rule:
     """Never run matching tools, those of inner agents included; the model is told, with the reason.
 
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards; of a tool inside its own name, or its
-            path from the agent whose rule it is, such as ``"banker/transfer"``.
+            path from the agent whose rule it is, such as ``"banker/transfer"``; every tool by default.
         when: a condition as in ``nb.allow``; one that raises or says no bool counts as true.
         reason: why, for the model and the person.
 
@@ -193,14 +195,14 @@ def _matches(rule: Rule, names: Sequence[str]) -> bool:
     return any(fnmatchcase(name, rule.pattern) for name in names)
 
 
-async def asks(approval: Approval, typed: Any, call: CallView) -> bool:
-    """Whether a tool's own ``approval=`` asks; a condition that raises does."""
-    if callable(approval):
-        try:
-            return await _holds(approval, typed, call)
-        except Exception:
-            return True
-    return approval
+async def own(
+    approval: Approval, typed: Any, call: CallView, *, editable: bool | tuple[str, ...]
+) -> Judgement | None:
+    """What a tool's own ``approval=`` says, where it asks; a condition that raises does."""
+    if approval is False:
+        return None
+    rule = Rule("review", call.tool_name, approval if callable(approval) else None, editable)
+    return await _says(rule, typed, call, f"approval= of {call.tool_name}")
 
 
 def _name(pattern: Any) -> str:
@@ -240,9 +242,11 @@ async def _holds(condition: Condition, typed: Any, call: CallView) -> bool:
     raise _NeitherYesNorNo(type(said).__name__)
 
 
-async def _says(rule: Rule, typed: Any, call: CallView) -> Judgement | None:
+async def _says(
+    rule: Rule, typed: Any, call: CallView, named: str | None = None
+) -> Judgement | None:
     """The rule's verdict where its condition holds; one that raises never lets a call run."""
-    told, verdict = str(rule), rule.verdict
+    told, verdict, misses = named or str(rule), rule.verdict, False
     if rule.when is not None:
         try:
             if not await _holds(rule.when, typed, call):
@@ -253,5 +257,5 @@ async def _says(rule: Rule, typed: Any, call: CallView) -> Judgement | None:
             what = f"raised {type(error).__name__}"
             if isinstance(error, _NeitherYesNorNo):
                 what = f"said neither True nor False but a {error}"
-            told += f" (its condition {what})"
-    return Judgement(verdict, told, rule.editable, rule.text)
+            told, misses = f"{told} (its condition {what})", True
+    return Judgement(verdict, told, rule.editable, rule.text, misses)

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from nbagent.core.base.errors import ToolError
@@ -46,10 +46,21 @@ class Signature(NamedTuple):
             )
             made.model_json_schema()
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
-            raise ToolError(
-                f"the tool {tool_name!r} has a parameter that no JSON can fill: {error}"
-            ) from error
+            raise ToolError(self._unfillable(tool_name) or str(error)) from error
         return typing.cast("type[BaseModel]", made)
+
+    def _unfillable(self, tool_name: str) -> str | None:
+        """Which parameter has a type that no JSON is of, and what to do."""
+        for name, (annotation, _) in self.parameters.items():
+            try:
+                TypeAdapter(annotation).json_schema()
+            except (PydanticSchemaGenerationError, PydanticUserError):
+                kind = getattr(annotation, "__name__", annotation)
+                return (
+                    f"{tool_name!r} has a parameter that no JSON can fill, {name!r} of type {kind}: take a "
+                    "path, an id or plain data, and make the object of it in the body"
+                )
+        return None
 
     def bound(
         self, function: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, from_json
 from pydantic_core import to_json as to_json_bytes
 
 from nbagent.core.base.errors import InvalidAnswer
-from nbagent.core.base.messages import Json, dumps, freeze, storable
+from nbagent.core.base.messages import Json, dumps, freeze, jsonable, storable
 
 MAX_OUTPUT = 200_000
 """Characters of a result that the model is told, where its tool does not say otherwise."""
@@ -28,7 +28,7 @@ def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Js
         InvalidAnswer: it is no JSON, or does not fit; ``what`` names it.
     """
     try:
-        plain = to_jsonable_python(value)
+        plain = jsonable(value)
         text = dumps(plain)
         text.encode()
     except (PydanticSerializationError, ValueError, TypeError) as error:

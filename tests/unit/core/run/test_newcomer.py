@@ -46,7 +46,6 @@ async def test_what_is_needed_is_said_in_the_words_of_answers():
     [
         (True, "answers= is a list"),
         ("yes", "answers= is a list"),
-        ({"pey": True}, "no tool of this"),
     ],
 )
 async def test_answers_that_answer_nothing_are_refused(answers, said):
@@ -54,6 +53,95 @@ async def test_answers_that_answer_nothing_are_refused(answers, said):
     agent, _ = banker()
     with pytest.raises(UsageError, match=said):
         agent.run("go", answers=answers)
+
+
+async def test_a_name_in_answers_that_nobody_can_ever_ask_by_is_refused():
+    """Before anything starts, where no body is there that could call what has that name."""
+    agent = nb.Agent(nb.ScriptedModel(["x"]), tools=[nb.interrupt_tool("choose", output=str)])
+    with pytest.raises(
+        UsageError, match=r"names 'chose', which is no tool .*did you mean 'choose'"
+    ):
+        agent.run("go", answers={"chose": "a"})
+
+
+@pytest.mark.parametrize("answers", [{"pay": True}, [True]], ids=["by name", "in order"])
+@pytest.mark.parametrize("kind", ["tool", "flow", "call"])
+async def test_answers_reach_what_a_body_starts_by_the_name_that_the_error_says(kind, answers):
+    """A body calls what it likes: an agent or a tool inside a tool or a flow is answered by its own name."""
+    inner, ran = banker(name="inner")
+
+    async def body(ctx: nb.ToolContext) -> str:
+        if kind == "call":
+            return await ctx.call(inner.tools["pay"], amount=5)
+        return (await inner.run("pay")).text
+
+    def begin(**options):
+        inner.model = nb.ScriptedModel([call("pay", amount=5), "done"])
+        if kind != "tool":
+            return nb.flow(body).with_options(**options).run()
+        return nb.Agent(nb.ScriptedModel([call("body"), "done"]), tools=[body]).run("go", **options)
+
+    with pytest.raises(nb.HumanInputRequired, match=r"answers=\{'pay': True\} approves it"):
+        await begin()
+    await begin(answers=answers)
+    assert ran == [5]
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"pey": True}, "answers= names 'pey', and nothing has asked by that name"),
+        ([], None),
+        (["unused", True], None),
+    ],
+)
+async def test_answers_that_did_not_answer_are_told_where_one_is_missing(answers, said):
+    """A name that nothing asked by, next to what asks; nothing of it where all was used."""
+    agent, ran = banker()
+    run = agent.run("go", answers=answers)
+    with pytest.raises(nb.NbagentError, match=said) as caught:
+        await run
+    assert ("nothing has asked" in str(caught.value)) is (said is not None)
+    assert (run.status, ran) == ("interrupted", [])
+
+
+async def test_a_list_of_answers_that_is_used_up_says_so():
+    """What comes next belongs at its end, and not into a dict."""
+
+    @nb.flow
+    async def twice(ctx: nb.ToolContext) -> str:
+        return await ctx.ask("First?") + await ctx.ask("Second?")
+
+    with pytest.raises(nb.HumanInputRequired, match=r"Second\?.*\n.*list of answers= .* 1 .* end"):
+        await twice.with_options(answers=["a"]).run()
+
+
+@pytest.mark.parametrize("by", ["approval", "rule", "rule for any"])
+async def test_a_condition_that_fails_is_said_with_the_question_that_it_makes(by):
+    """Whoever is asked reads that it was not meant: the kind of error, and never a value."""
+    wrong = lambda amount: amount > 100  # noqa: E731 - it is given the whole input
+    ran = []
+
+    def pay(amount: int) -> str:
+        ran.append(amount)
+        return "paid"
+
+    options = {"approval": wrong} if by == "approval" else {}
+    rules = {
+        "approval": [],
+        "rule": [nb.allow("pay", when=wrong)],
+        "rule for any": [nb.review(when=wrong)],
+    }
+    agent = nb.Agent(nb.ScriptedModel([call("pay", amount=5), "done"]), policy=rules[by])
+    agent.tool(**options)(pay)
+    run = agent.run("go")
+    with pytest.raises(nb.HumanInputRequired, match=r"condition.* raised TypeError"):
+        await run
+    assert "raised TypeError" in run.interrupts[0].note
+    assert ran == []
+    run.approve(run.interrupts[0])
+    await run
+    assert ran == [5]
 
 
 def test_options_that_cannot_be_meant_are_refused():
@@ -95,3 +183,118 @@ async def test_a_figure_both_left_open_and_returned_is_shown_once(monkeypatch):
     (finished,) = (event for event in run.journal if isinstance(event, ToolFinished))
     assert finished.display == {"image/png": "AAAA"}
     assert finished.displays == [{"text/plain": "another"}]
+
+
+class Table:
+    """What a data scientist has in hand: no JSON, and columns."""
+
+    columns = ("a", "b")
+
+    def to_dict(self, orient: str) -> list[dict[str, int]]:
+        """As pandas does."""
+        return [{orient: 1}]
+
+
+def _takes_a_table(path: str, table: Table) -> str:
+    return path
+
+
+async def _keeps_a_table(ctx):
+    await ctx.step("load", Table)
+
+
+async def _asks_for_a_table(ctx):
+    await ctx.ask("Which?", reply=Table)
+
+
+async def _calls_with_a_table(ctx):
+    await ctx.call(_takes_x, x=Table())
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        (
+            lambda: nb.flow(_takes_a_table),
+            r"'_takes_a_table' has .* 'table' of type Table: .*a path",
+        ),
+        (
+            lambda: nb.tool(_takes_a_table),
+            r"'_takes_a_table' has .* 'table' of type Table: .*a path",
+        ),
+        (lambda: nb.flow(_keeps_a_table).run_sync(), r"step 'load'.*to_dict\('records'\)"),
+        (lambda: nb.flow(_asks_for_a_table).run_sync(), r"reply= .* Table: .*a path"),
+        (lambda: nb.flow(_calls_with_a_table).run_sync(), r"_takes_x is no JSON.*a path"),
+    ],
+)
+def test_a_table_where_plain_data_is_kept_says_what_to_give_instead(do, said):
+    """The name of what holds it, and a path, an id or its rows; nothing of how a schema is made."""
+    with pytest.raises(nb.NbagentError, match=said) as caught:
+        do()
+    assert "pydantic" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_number_of_numpy_is_that_number_wherever_a_value_is_kept():
+    """What ``Series.sum()`` gives: as a step's value, a flow's input, and an answer."""
+    numpy = pytest.importorskip("numpy")
+
+    @nb.flow
+    async def count(rows: int, ctx: nb.ToolContext) -> int:
+        kept = await ctx.step("sum", lambda: {"n": [numpy.int64(3)], "yes": numpy.bool_(True)})
+        asked = await ctx.ask("More?", reply=int)
+        return rows + kept["n"][0] + asked
+
+    run = count.with_options(answers=[numpy.int64(4)]).run(numpy.int64(2))
+    assert (await run).output == 9
+
+
+@pytest.mark.parametrize("work", [2, "coroutine"])
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_step_that_is_given_a_value_says_that_it_takes_a_function(work, sync):
+    """The value itself, or the coroutine of an async function that was called."""
+
+    async def load() -> int:
+        return 2
+
+    def given():
+        return load() if work == "coroutine" else work
+
+    async def waits(ctx: nb.ToolContext) -> int:
+        return await ctx.step("load", given())
+
+    def waits_not(ctx: nb.ToolContext) -> int:
+        return ctx.step_sync("load", given())
+
+    with pytest.raises(nb.NbagentError, match=r"step 'load' is a function.*lambda: …"):
+        nb.flow(waits_not if sync else waits).run_sync()
+
+
+def test_an_option_of_the_run_among_a_flows_inputs_says_where_it_goes():
+    """``answers=`` and its like come by ``with_options``."""
+    with pytest.raises(TypeError, match=r"'answers'; it is given by f\.with_options\(answers=…\)"):
+        nb.flow(name="f")(_takes_x).run(3, answers=[True])
+
+
+def test_choices_are_plain_values_as_a_columns_are():
+    """A list of numbers offers those numbers, and gives the one that was chosen."""
+
+    @nb.flow
+    async def pick(ctx: nb.ToolContext) -> int:
+        return await ctx.ask(nb.Choose("How many?", [1, 2])) + 1
+
+    assert pick.with_options(answers=[2]).run_sync().output == 3
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        (lambda agent: agent.run_sync("x", message_history=[]), "here it is messages="),
+        (lambda _: nb.review("x", description="Really?"), "here it is message="),
+        (lambda _: nb.review("x", editable_fields=["a"]), "here it is editable="),
+    ],
+)
+def test_words_of_other_frameworks_are_told_ours(do, said):
+    """Words of the frameworks that docs/coming-from.md is about."""
+    with pytest.raises(TypeError, match=said):
+        do(banker()[0])

@@ -48,7 +48,7 @@ class Metadata:
         asking = [n for n in self.asking if not (renamed and n == "choices")]
         if self.approves:
             return tuple(asking)
-        seen = [self.title] if self.title and len(self.title) <= _TITLE else []
+        seen: list[Any] = [self.title] if self.title and len(self.title) <= _TITLE else []
         seen += [] if renamed or not self.choices else [[value for value, *_ in self.choices]]
         said = (n for n, value in self._input.items() if _is_among(value, seen))
         return tuple(dict.fromkeys((*asking, *said)))

@@ -42,7 +42,8 @@ export function drawHeader(card) {
     setText(who, next.agent);
     const lost = card.store.gone && !ENDED.has(next.status);
     setText(pill, lost ? card.store.t("status_gone") : next.status_text);
-    attr(pill, "data-status", lost ? "gone" : next.status);
+    const outside = next.status === "interrupted" && !next.questions;
+    attr(pill, "data-status", lost ? "gone" : outside ? "outside" : next.status);
     draw();
   };
   const tick = () => {

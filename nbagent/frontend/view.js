@@ -177,7 +177,8 @@ export class RunView {
    */
   #notice(fresh, answered) {
     for (const item of fresh)
-      if (item.type === "form") this.#say(this.#store.t("asked", { title: item.title }));
+      if (item.type === "form" && item.actions.length)
+        this.#say(this.#store.t("asked", { title: item.title }));
     const record = fresh.find((item) => item.type === "record");
     if (answered && record) this.#shown.get(record.key)?.drawn.el.focus({ preventScroll: true });
   }
@@ -223,7 +224,9 @@ export class RunView {
 
   /** Goes to the next question, round and round. */
   #jump() {
-    const forms = [...this.#shown.values()].flatMap(({ drawn }) => (drawn.enter ? [drawn] : []));
+    const forms = [...this.#shown.values()].flatMap(({ drawn }) =>
+      drawn.enter && !drawn.el.matches("[data-outside]") ? [drawn] : [],
+    );
     const inOrder = forms.sort((a, b) =>
       a.el.compareDocumentPosition(b.el) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1,
     );

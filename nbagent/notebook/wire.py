@@ -160,6 +160,7 @@ class FormItem(_Wire):
     """What the fields are, where the title does not say it."""
     instead: Instead | None = None
     actions: list[Action]
+    """Empty where an outside system answers: it is told, and there is nothing to press."""
     remember: list[Remember] = Field(default_factory=list)
     """Rules that an approval may add, offered in a menu as long as no field is changed."""
     approval: bool = False
@@ -240,6 +241,7 @@ class Head(_Wire):
     tokens: int = 0
     cost: float | None = None
     questions: int = 0
+    """What a person is asked; what an outside system answers is none of it."""
     decisions: int = 0
     stopping: bool = False
     """Whether somebody pressed Stop and what still runs has not ended yet."""

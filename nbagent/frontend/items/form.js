@@ -341,6 +341,7 @@ export class FormView {
     const { busy } = this;
     attr(this.el, "aria-busy", busy ? "true" : null);
     attr(this.el, "data-approval", item.approval);
+    attr(this.el, "data-outside", !item.actions.length);
     attr(
       this.el,
       "data-danger",

@@ -128,10 +128,15 @@ def _rich(output: Rich) -> str:
 
 
 def _form(item: FormItem) -> str:
-    lines = [f"? {item.title}", *([f"    {item.note}"] if item.note else []), *_facts(item.facts)]
+    mark = "?" if item.actions else "…"
+    lines = [
+        f"{mark} {item.title}",
+        *([f"    {item.note}"] if item.note else []),
+        *_facts(item.facts),
+    ]
     if item.spec is not None:
         lines += _facts(form_facts(item.spec["root"]))
-    return "\n".join([*lines, f"  {TEXTS['waiting_static']}"])
+    return "\n".join([*lines, *([f"  {TEXTS['waiting_static']}"] if item.actions else [])])
 
 
 def _facts(facts: list[Fact]) -> list[str]:

@@ -107,12 +107,13 @@ def _header(head: Head) -> Html:
     prompt: Html = _el("span", {}, head.prompt)
     if len(head.prompt) > LONG_PROMPT:
         prompt = _el("details", {}, _el("summary", {}, prompt))
+    status = "outside" if head.status == "interrupted" and not head.questions else head.status
     return _el(
         "header",
         {"class": "nba-header"},
         _el("span", {"class": "nba-who", "dir": "auto"}, head.agent),
         _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
-        _el("span", {"class": "nba-pill", "data-status": head.status}, head.status_text),
+        _el("span", {"class": "nba-pill", "data-status": status}, head.status_text),
     )
 
 
@@ -313,12 +314,17 @@ def _record(item: RecordItem) -> Html:
 
 
 def _form(item: FormItem) -> Html:
-    """A question that nobody has answered: what it asks, without anything to press."""
+    """A question that nobody has answered: what it asks, without anything to press.
+
+    One without buttons waits for no person, and its title says for what.
+    """
+    waits = _el("p", {"class": "nba-gone"}, TEXTS["waiting_static"]) if item.actions else None
+    outside = {} if item.actions else {"data-outside": ""}
     path = " ▸ ".join(part for part in (item.path, item.tool) if part)
     fields = [] if item.spec is None else form_facts(item.spec["root"])
     return _el(
         "div",
-        {"class": "nba-form"},
+        {"class": "nba-form", **outside},
         _el(
             "div",
             {"class": "nba-asking"},
@@ -328,7 +334,7 @@ def _form(item: FormItem) -> Html:
         ),
         _el("div", {"class": "nba-facts"}, _facts(item.facts)) if item.facts else None,
         _el("div", {"class": "nba-fields"}, _facts(fields)) if fields else None,
-        _el("p", {"class": "nba-gone"}, TEXTS["waiting_static"]),
+        waits,
     )
 
 

@@ -32,7 +32,7 @@ from nbagent.core.state.state import CallState, RunEnd, RunState
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Head, MessageItem, NoticeItem, RecordItem
+from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
 
 from .board import Board, Scope
 from .frame import Frame
@@ -346,6 +346,16 @@ class Fold:
         if call is not None:
             call.finished(event)
             self._close_call(event)
+            self._tell_interim(call, event)
+
+    def _tell_interim(self, call: Call, event: ToolFinished) -> None:
+        """Where the final result comes later, its line says what is known until then."""
+        for drawn in self.questions.values():
+            item = drawn.node.item
+            if drawn.call is call and drawn.event.kind == "later" and isinstance(item, FormItem):
+                note = facts.shown(event.output, facts.MAX_TEXT)
+                drawn.node.replace(item.model_copy(update={"note": note}))
+                self._board.touch(drawn.node)
 
     def _close_call(self, event: ToolFinished | Resolved) -> None:
         """The call has its result."""

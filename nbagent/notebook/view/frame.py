@@ -96,18 +96,20 @@ class Frame:
     def head(self, state: RunState, agent: str) -> Head:
         """All of it: what the engine's state says of the run, and what is only seen."""
         status = status_of(state)
+        asked = sum(waits.expects != "external" for waits in state.open)
+        waiting = "interrupted" if asked else "outside"
         return Head(
             run=self._run,
             agent=agent,
             prompt=self._prompt,
             status=status,
-            status_text=TEXTS[f"status_{status}"],
+            status_text=TEXTS[f"status_{waiting if status == 'interrupted' else status}"],
             started_at=self._started_at,
             turns=self.turns,
             max_turns=0 if state.flow else self.turns + state.limit - state.turns,
             tokens=state.usage.total_tokens,
             cost=state.usage.cost,
-            questions=len(state.open),
+            questions=asked,
             decisions=sum(answer.by == "form" for answer in state.settled.values()),
             stopping=self.stopping,
             spans=self.strip.spans(self._started_at),

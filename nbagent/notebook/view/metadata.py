@@ -20,6 +20,7 @@ class Metadata:
 
     def __init__(self, waiting: Waiting) -> None:
         value = waiting.metadata
+        self._input = waiting.input
         self.asking = waiting.asking or {}
         """The inputs that ask, where the body paused without metadata: a model wrote them."""
         if value is None and waiting.kind == "question":
@@ -44,7 +45,13 @@ class Metadata:
     def shown(self) -> tuple[str, ...]:
         """Inputs that are seen as the question and what it offers; a choice that stands for another value is not."""
         renamed = any(label != facts.shown(value) for value, label, _ in self.choices or ())
-        return tuple(n for n in self.asking if not (renamed and n == "choices"))
+        asking = [n for n in self.asking if not (renamed and n == "choices")]
+        if self.approves:
+            return tuple(asking)
+        seen: list[Any] = [self.title] if self.title and len(self.title) <= _TITLE else []
+        seen += [] if renamed or not self.choices else [[value for value, *_ in self.choices]]
+        said = (n for n, value in self._input.items() if _is_among(value, seen))
+        return tuple(dict.fromkeys((*asking, *said)))
 
     @property
     def title(self) -> str | None:
@@ -63,6 +70,11 @@ class Metadata:
         skip = {*used, *(n for n in ("message", "question") if self.values.get(n) == title)}
         rest = {k: v for k, v in self.values.items() if k not in skip and v is not None}
         return facts.facts_of(rest, prose=True, approved=self.approves)
+
+
+def _is_among(value: Any, seen: Sequence[Any]) -> bool:
+    """Whether this value is seen as it is; one that looks like another is shown by its name as well."""
+    return any(facts.same(value, each) for each in seen) and not facts.remarks(value)
 
 
 def _choices(value: Any) -> list[tuple[Any, str | None, str | None]] | None:

@@ -131,6 +131,7 @@ def answer(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]
     return {
         "title": title,
         "form": form,
+        "named": "" if metadata.title or waiting.expects == "budget" else TEXTS["your_answer"],
         # code here wrote what ctx.ask asks
         "warning": _unseen(waiting) or ("" if waiting.kind == "ask" else form.warning),
         "facts": long + _with_input(waiting, metadata, known, *_OFFER[1:]),
@@ -229,9 +230,10 @@ def outcome(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any
 
 
 def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
-    """What an outside system answers: shown, with nothing to press."""
-    title, long = titled(metadata, TEXTS["external"].format(tool=reveal(waiting.tool_name)))
-    return {"title": title, "facts": long + metadata.facts() + facts.facts_of(waiting.input)}
+    """What an outside system answers: told, with nothing to press; its call's row has the input."""
+    text = TEXTS["later" if waiting.kind == "later" else "external"]
+    title, long = titled(metadata, text.format(tool=reveal(waiting.tool_name)))
+    return {"title": title, "facts": long + metadata.facts()}
 
 
 def _odd(waiting: Waiting) -> str:

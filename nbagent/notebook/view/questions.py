@@ -214,12 +214,16 @@ class Question:
 
     def record(self, key: str, event: Resolved, asked_at: float) -> RecordItem:
         """The question once it is settled: what was decided, by whom, after how long."""
-        decision, tone, details = self._decision(event.resolution)
-        if event.by not in ("form", ""):
-            decision = f"{decision} · {TEXTS['by'].format(who=reveal(event.by))}"
+        by_you = event.by in ("form", "")
+        decision, tone, details = self._decision(event.resolution, by_you=by_you)
+        if not by_you:
+            outside = event.by == "external"
+            who = TEXTS["by_outside"] if outside else TEXTS["by"].format(who=reveal(event.by))
+            decision = f"{decision} · {who}"
+        named = self.expects == "external" or (self.approval and not self.confirms)
         return RecordItem(
             key=key,
-            title=self.tool if self.approval and self.tool and not self.confirms else self.title,
+            title=self.tool if named and self.tool else self.title,
             decision=decision,
             tone=tone,
             details=details,
@@ -271,12 +275,12 @@ class Question:
         )
 
     def _decision(
-        self, resolution: Respond | Restart | Reject
+        self, resolution: Respond | Restart | Reject, *, by_you: bool
     ) -> tuple[str, Literal["good", "bad", "plain"], list[Fact]]:
         if self.confirms and isinstance(resolution, Respond):
             resolution = Restart() if resolution.output else Reject()
         if isinstance(resolution, Restart) and (self.expects == "outcome" or not self.approval):
-            return TEXTS["ran_again" if self.approval else "let_run"], "good", []
+            return _said("ran_again" if self.approval else "let_run", by_you), "good", []
         match resolution:
             case Reject(reason=None):
                 return TEXTS["rejected" if self.approval else "declined"], "bad", []
@@ -294,22 +298,19 @@ class Question:
                 text = facts.shown(why, MAX_REASON)
                 return TEXTS["failed_elsewhere"].format(why=text), "bad", []
             case Respond(output=given):
-                return self._answer_text(given)
+                return self._answer_text(given, by_you=by_you)
 
-    def _answer_text(self, value: Any) -> tuple[str, Literal["good"], list[Fact]]:
+    def _answer_text(self, value: Any, *, by_you: bool) -> tuple[str, Literal["good"], list[Fact]]:
         if self.labels:
-            return (
-                TEXTS["chose"].format(what=facts.bounded(self._label(value), MAX_REASON)),
-                "good",
-                [],
-            )
+            what = facts.bounded(self._label(value), MAX_REASON)
+            return _said("chose", by_you).format(what=what), "good", []
         value = self.public(value)
         text = facts.shown(value)
         if isinstance(value, dict):
-            return TEXTS["answered_form"], "good", facts.answer_facts(value)
+            return _said("answered_form", by_you), "good", facts.answer_facts(value)
         if len(text) > 120 or "\n" in text:
-            return TEXTS["answered_form"], "good", [facts.nested("answer", value)]
-        return TEXTS["answered"].format(what=text), "good", []
+            return _said("answered_form", by_you), "good", [facts.nested("answer", value)]
+        return _said("answered", by_you).format(what=text), "good", []
 
     def _label(self, value: Any) -> str:
         for known, label in self.labels:
@@ -334,6 +335,11 @@ def _drawn(node: dict[str, Any]) -> dict[str, Any]:
 def _is_widget(node: dict[str, Any]) -> bool:
     fixed = node.get("read_only") or node.get("secret")
     return not fixed and factory_of(node.get("hint", {})) is not None
+
+
+def _said(text: str, by_you: bool) -> str:  # noqa: FBT001 -- a fact, not a mode
+    """How a decision is told: "you" is the person at the card, and nobody else."""
+    return TEXTS.get(text if by_you else f"{text}_by_other", TEXTS[text])
 
 
 def _refused(text: str) -> list[FieldError]:

@@ -490,6 +490,44 @@ def decided(question, resolution):
     return question.record("a", event, 2.0)
 
 
+def test_only_an_answer_in_the_form_is_told_as_yours():
+    """Whatever is answered by code, by a person named, or by another system says by whom."""
+    ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pay", "input": {}, "kind": "tool"}
+    choose = Interrupted(**ask, expects="choice", metadata={"question": "Who?", "choices": ["Ann"]})
+    value = Interrupted(**ask, expects="value", metadata={"question": "Who?"})
+    told = [
+        (choose, Respond(output="Ann"), "you chose Ann", "chosen: Ann"),
+        (value, Respond(output="Ann"), "you answered Ann", "answered Ann"),
+        (value, Respond(output={"a": 1}), "you answered", "answered"),
+        (value, Restart(), "you let it run", "let it run"),
+        (value, Reject(), "declined", "declined"),
+    ]
+    by = {"form": "", "code": " · by code", "ann": " · by ann", "external": " · by another system"}
+    for who, suffix in by.items():
+        for waiting, resolution, *words in told:
+            event = Resolved(at=5.0, id="i", call_id="c", resolution=resolution, by=who)
+            record = Question.of(waiting).record("a", event, 2.0)
+            assert record.decision == words[who != "form"] + suffix
+
+
+def test_what_the_question_says_is_not_said_again():
+    """An input that is the question, or its choices, word for word; all else that would run stands there."""
+    input_ = {"question": "Which?", "choices": ["a", "b"], "limit": 3}
+    ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pick", "kind": "tool"}
+    asked = {"message": "Which?", "choices": ["a", "b"]}
+    for metadata, shown in [
+        (asked, ["limit"]),
+        (asked | {"message": "Which one?"}, ["question", "limit"]),
+        (asked | {"choices": ["b", "a"]}, ["choices", "limit"]),
+        (asked | {"choices": [{"value": "a", "label": "A"}, "b"]}, ["choices", "limit"]),
+    ]:
+        waiting = Interrupted(**ask, expects="choice", metadata=metadata, input=input_)
+        assert [fact.label for fact in Question.of(waiting).facts] == shown
+    odd = ask | {"input": {"question": "p\u0430y?"}, "metadata": {"question": "p\u0430y?"}}
+    (fact,) = Question.of(Interrupted(**odd, expects="value")).facts
+    assert fact.remark
+
+
 def test_an_approval_is_remembered_only_as_it_is_shown():
     """A rule is added for what a rule asked; never for changed input or a tool's own pause."""
     base = {

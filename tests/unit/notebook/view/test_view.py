@@ -438,13 +438,18 @@ def test_a_row_shows_its_interim_result_and_what_is_awaited_then_the_final_one()
         view = view_of(started(), responded(call()), awaited, interim)
         now, form = view.snapshot().items
         assert (now.state, now.result, form.actions) == ("done", "started, job 7", [])
+        assert (form.title, form.note) == ("Large", "started, job 7")
         assert view.status == "running"  # the model goes on
         view.apply(ModelResponded(at=103.0, text="It runs."))
         assert view.status == "interrupted"
+        head = view.snapshot().head
+        assert (head.status_text, head.questions) == ("waiting", 0)
         view.apply(Resolved(at=110.0, id="i", call_id="c", resolution=resolution, by="external"))
         then, record, *_ = view.snapshot().items
         assert (then.state, then.result) == row
-        assert "by external" in record.decision
+        assert record.title == "pay"
+        assert record.decision.endswith(" · by another system")
+        assert "you" not in record.decision
 
 
 def test_a_saved_history_with_an_open_pause_is_drawn_with_its_question():

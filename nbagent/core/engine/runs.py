@@ -436,9 +436,9 @@ class StartedRuns:
         made = self.start(request)
         await self.wait(made, slot=slot)
         call = self.state(made)
-        answers = [each["resolution"]["type"] for each in call.record]
         if call.result is not None and call.result.get("error"):
             told = str(call.result["output"])
+            answers = [each["resolution"]["type"] for each in call.result.get("nbagent", ())]
             raise Rejected(told) if answers[-1:] == ["reject"] else ToolFailed(told)
         if made.id in self._values:
             return self._values[made.id]

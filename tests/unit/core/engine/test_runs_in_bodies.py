@@ -991,3 +991,29 @@ async def test_c153_rules_and_middleware_reach_what_is_called_at_any_depth(depth
     run.approve(run.interrupts[0])
     assert (await run).text == "done"
     assert ran == ["drop"]
+
+
+async def test_c153_a_refusal_stays_one_where_the_body_is_run_again(play):
+    """It is raised as it was, so that a body that goes on without the call takes the same way again."""
+    ran: list[str] = []
+
+    def define(agent: nb.Agent) -> None:
+        @nb.tool(approval=True)
+        def drop() -> str:
+            ran.append("drop")
+            return "dropped"
+
+        @agent.tool
+        async def tidy(ctx: nb.ToolContext) -> str:
+            try:
+                said = str(await ctx.call(drop))
+            except nb.Rejected:
+                said = "kept"
+            await ctx.ask(nb.Confirm(message="Go on?"))
+            return said
+
+    s = await play([call("tidy"), "done"], define)
+    await s.answer(reject={0: "No."})
+    assert s.interrupts[0].metadata["message"] == "Go on?"
+    await s.answer(respond={0: True})
+    assert (s.results, ran) == (["kept"], [])

@@ -38,7 +38,7 @@ class Promises(Schedule):
     @invariant()
     def nothing_wrong_reached_a_model(self) -> None:
         """P9, P10, P12 at the door of every model, at every depth; no model is asked for nothing."""
-        assert self.wrong == []
+        assert self.wrong == [], self.wrong
         for branch in self.branches:
             assert "refuses the request" not in "".join(map(events.dump, branch.journal))
 

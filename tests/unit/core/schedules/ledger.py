@@ -128,7 +128,9 @@ class Ledger:
     def _fits_called(self, made: Any, told: str) -> bool:
         kind, what = made
         if kind == "inner":
-            return told.startswith(("done at ", "failed: "))
+            return told.startswith(
+                ("done at ", "failed: ", "did ", "answer to ")
+            )  # of a final tool
         if told == SWALLOWED:
             return True
         return self.fits(kind, what[0] if kind == "calls" else what, told)

@@ -105,6 +105,11 @@ class Started:
         """Whether something of it may change without an answer."""
         return self.is_busy or bool(self.undecided)
 
+    @property
+    def is_left(self) -> bool:
+        """Whether nothing looks at it any more: whoever waits for its end has been told of it."""
+        return self.task is not None and self.task.done() and not self.is_at_work
+
 
 class BodyDriver(Protocol):
     """Drives what one body starts."""
@@ -397,7 +402,7 @@ class StartedRuns:
     def _at_hand(self) -> list[Started]:
         """Those of which something may still come; the rest is not looked at again."""
         live = list(self._live.values())
-        over = [one for one in live if not one.is_at_work and self.is_ended(one)]
+        over = [one for one in live if one.is_left and self.is_ended(one)]
         for one in over:
             self._live.pop(one.id, None)
         return [one for one in live if one.id in self._live] if over else live

@@ -65,7 +65,6 @@ def test_an_agent_takes_no_wrong_argument(options, said):
         ({"store": "runs.db"}, r"give nb.SQLiteStore\('runs.db'\)"),
         ({"attended": "yes"}, "attended is True, False or None"),
         ({"pending": "rejct"}, "pending is 'refuse', 'reject' or 'queue', not 'rejct'"),
-        ({"answers": {"dangr": True}}, "did you mean 'danger'"),
     ],
 )
 async def test_a_run_takes_no_wrong_argument(options, said):

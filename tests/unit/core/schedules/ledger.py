@@ -87,7 +87,7 @@ class Ledger:
         outcomes = {
             "flaky": ("line is down", f"did {n}"),
             "slow": ("slowly", "gone"),
-            "later": (f"did {n}", "cannot come later"),
+            "later": (f"did {n}", "no model would hear of it later"),
             "denied": ("refuses this call",),
             "guarded": ("refuses this call",),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from datetime import date
@@ -15,6 +16,7 @@ import nbagent as nb
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import RunStarted, StepFinished
 from nbagent.core.base.model import Usage
+from nbagent.core.run.run import session_of
 from tests.until import until
 
 
@@ -442,3 +444,25 @@ async def test_c164_the_budget_of_a_flow_holds_where_it_is_a_tool(is_tool):
     assert [one.kind for one in run.interrupts] == ["budget"]
     run.respond(run.interrupts[0], 1_000)
     assert (await run).text == "Looked."
+
+
+async def test_a_call_that_is_answered_in_its_place_lets_its_body_go_on():
+    """Also where somebody looked at what is open between its answer and the body's hearing of it."""
+    pay = nb.tool(name="pay", approval=True)(lambda n: f"paid {n}")
+
+    @nb.flow(tools=[pay])
+    async def settle(ctx: nb.ToolContext) -> list[str]:
+        return list(await asyncio.gather(ctx.call(pay, n=1), ctx.call(pay, n=2)))
+
+    run = settle.with_options(attended=True, show=False).run()
+    await until(lambda: len(run.interrupts) == 2)
+    first, second = run.interrupts
+    for question, answer in ((second, "by hand"), (first, "not due")):
+        given = run.respond(question, answer)
+        assert run.status in ("running", "interrupted", "completed")
+        assert (
+            not session_of(run).is_over() or run.status == "completed"
+        )  # looks at all that is open
+        await given
+        await asyncio.wait_for(run.settled(), 20)
+    assert run.result.output == ["not due", "by hand"]

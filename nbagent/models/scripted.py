@@ -31,11 +31,13 @@ from nbagent.core.base.model import (
     Finished,
     FinishReason,
     ModelDelta,
+    Notice,
     ReasoningDelta,
     Request,
     TextDelta,
     ToolCallDelta,
     Usage,
+    Waiting,
 )
 
 
@@ -169,7 +171,15 @@ class ScriptedModel:
                     yield TextDelta(piece)
             case BaseException():
                 raise item
-            case TextDelta() | ReasoningDelta() | ToolCallDelta() | Discarded() | Finished():
+            case (
+                TextDelta()
+                | ReasoningDelta()
+                | ToolCallDelta()
+                | Discarded()
+                | Notice()
+                | Waiting()
+                | Finished()
+            ):
                 yield item
             case _:
                 raise UsageError(

@@ -12,6 +12,7 @@ TEXTS: dict[str, str] = {
     "status_cancelled": "stopped",
     "status_gone": "kernel gone",
     "discarded": "A first attempt was discarded: {reason}",
+    "waits": "Waiting {seconds} s for the server: {reason}",
     "failed": "{error}: {message}",
     "cancelled": "Stopped by {who}.",
     "cancelled_here": "Stopped by you.",

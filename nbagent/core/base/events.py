@@ -81,6 +81,8 @@ class CallRequested(BaseModel):
     """Whether the tool's answer ends the run."""
     server_id: str | None = None
     """The id that the model gave, where another call of the history has it: the model sees it again."""
+    provider: Any = None
+    """What the response's provider wants back with this call."""
 
 
 class ModelResponded(Event):
@@ -94,6 +96,14 @@ class ModelResponded(Event):
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = None
+    cached_tokens: int = 0
+    """Of the input tokens, those that the server had already."""
+    reasoning_tokens: int = 0
+    """Of the output tokens, those that nobody reads."""
+    provider: dict[str, Any] | None = None
+    """Whose response it is (``name``), where it has what that provider wants back (``data``)."""
+    notes: tuple[str, ...] = ()
+    """What the person should know of it."""
 
 
 class ToolStarted(Event):

@@ -1,14 +1,20 @@
 """The conversation as plain, immutable, JSON-able data.
 
-A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [part, …]}``; a part is one of
+A message is ``{"role": "user" | "assistant" | "tool" | "system", "content": [part, …]}``, where an
+assistant's may have ``"provider": {"name": str, "data": JSON}``: what the provider of that name wants
+back with the history, and nobody else reads. A part is one of
 
 - ``{"type": "text", "text": str}``
-- ``{"type": "reasoning", "text": str}``, kept for the person and never sent back
+- ``{"type": "reasoning", "text": str}``, kept for the person and never sent back as such
+- ``{"type": "file", "media_type": str, "data": str}`` in a user's message, in base64, with ``"name"``
+  where it has one
 - ``{"type": "tool_call", "id": str, "name": str, "input": {…}}``, with ``"raw": str`` where the
   model's arguments were no JSON object, and ``"server_id": str`` where the model's own id was no
-  other than an earlier call's; its result has it too
+  other than an earlier call's; its result has it too; and with ``"provider": JSON``, which belongs
+  to the provider of its message
 - ``{"type": "tool_result", "id": str, "name": str, "output": JSON}``, with ``"error": true`` for a failure,
-  and with ``"input": {…}`` where the tool was run with another input than was asked for
+  with ``"input": {…}`` where the tool was run with another input than was asked for, and with
+  ``"files": [file part, …]`` that the model is to see beside the output
 
 An assistant message is followed by one tool message that answers all its calls, in call order.
 Everything under a part's ``"nbagent"`` key is nbagent's own record of a pause (on a call that still
@@ -100,9 +106,12 @@ def freeze(value: Json) -> Json:
     return value
 
 
-def message(role: str, *parts: Part) -> Message:
+def message(role: str, *parts: Part, provider: Mapping[str, Any] | None = None) -> Message:
     """A message of these parts."""
-    return Message({"role": role, "content": freeze(list(parts))})
+    said: dict[str, Any] = {"role": role, "content": freeze(list(parts))}
+    if provider is not None:
+        said["provider"] = freeze(provider)
+    return Message(said)
 
 
 def text_part(text: str) -> Part:
@@ -165,12 +174,32 @@ def _load_one(index: int, value: Any) -> Message:
         content = _readable(content)
     except (TypeError, ValueError, RecursionError) as error:
         raise MessagesError(f"messages[{index}] is no JSON: {error}") from error
-    return Message({"role": value["role"], "content": freeze(list(content))})
+    return message(value["role"], *content, provider=_provider(index, value))
+
+
+def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a message's provider wants back; None where it has nothing."""
+    provider = value.get("provider")
+    if provider is None:
+        return None
+    if not isinstance(provider, Mapping) or not isinstance(provider.get("name"), str):
+        raise MessagesError(
+            f"messages[{index}]['provider'] is {provider!r:.80}: expected a dict with the name of whose "
+            "it is, such as {'name': 'api.openai.com', 'data': …}"
+        )
+    if value["role"] != "assistant":
+        raise MessagesError(f"messages[{index}] is a {value['role']} message, and has a 'provider'")
+    try:
+        readable: Mapping[str, Any] = _readable(dict(provider))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessagesError(f"messages[{index}]['provider'] is no JSON: {error}") from error
+    return readable
 
 
 _NEEDS: dict[Any, dict[str, type]] = {
     "text": {"text": str},
     "reasoning": {"text": str},
+    "file": {"media_type": str, "data": str},
     "tool_call": {"id": str, "name": str, "input": dict},
     "tool_result": {"id": str, "name": str, "output": object},
 }

@@ -34,9 +34,13 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = None
+    cached: int = 0
+    """Of the input tokens, those that the server had already."""
+    reasoning: int = 0
+    """Of the output tokens, those that nobody reads."""
 
     def __post_init__(self) -> None:
-        for name, unknown in (("input_tokens", 0), ("output_tokens", 0), ("cost", None)):
+        for name, unknown in _COUNTED.items():
             said = getattr(self, name)
             known = None if said is None else amount(said)
             if known is None and said is not None:
@@ -50,12 +54,18 @@ class Usage:
             min(self.input_tokens + other.input_tokens, int(MOST)),
             min(self.output_tokens + other.output_tokens, int(MOST)),
             min(sum(known), MOST) if known else None,
+            min(self.cached + other.cached, int(MOST)),
+            min(self.reasoning + other.reasoning, int(MOST)),
         )
 
     @property
     def total_tokens(self) -> int:
         """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
+
+
+_COUNTED = {"input_tokens": 0, "output_tokens": 0, "cost": None, "cached": 0, "reasoning": 0}
+"""What a usage counts, and what stands for what is not known."""
 
 
 class Request(NamedTuple):
@@ -95,12 +105,14 @@ class ReasoningDelta(NamedTuple):
 
 
 class ToolCallDelta(NamedTuple):
-    """More of one tool call: ``id`` and ``name`` come once, ``arguments`` is JSON text in pieces."""
+    """More of one tool call: ``id``, ``name`` and ``provider`` come once, ``arguments`` is JSON text in pieces."""
 
     index: int  # type: ignore[assignment]  # in the place of tuple's own
     arguments: str = ""
     id: str | None = None
     name: str | None = None
+    provider: Any = None
+    """What the provider wants back with this call, as JSON that only it reads."""
 
     @property
     def type(self) -> Literal["tool_call_delta"]:
@@ -119,12 +131,38 @@ class Discarded(NamedTuple):
         return "discarded"
 
 
+class Notice(NamedTuple):
+    """Something that the person should know of this response: it is kept with it, and shown."""
+
+    text: str
+
+    @property
+    def type(self) -> Literal["notice"]:
+        """The tag of this kind of event."""
+        return "notice"
+
+
+class Waiting(NamedTuple):
+    """The request waits before it is sent, or sent again; any other delta ends that."""
+
+    seconds: float
+    reason: str
+
+    @property
+    def type(self) -> Literal["waiting"]:
+        """The tag of this kind of event."""
+        return "waiting"
+
+
 class Finished(NamedTuple):
     """The response is whole; always the last delta. A stream that ends without it is broken."""
 
     reason: FinishReason = "stop"
     usage: Usage = Usage()
     model: str | None = None
+    provider: dict[str, Any] | None = None
+    """Whose response it is, as ``{"name": str}``, where it or a call has data that go back with the
+    history; with ``"data"``, as JSON that only that provider reads, where it has such itself."""
 
     @property
     def type(self) -> Literal["finished"]:
@@ -132,7 +170,9 @@ class Finished(NamedTuple):
         return "finished"
 
 
-ModelDelta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Discarded | Finished
+ModelDelta: TypeAlias = (
+    TextDelta | ReasoningDelta | ToolCallDelta | Discarded | Notice | Waiting | Finished
+)
 
 
 class Model(Protocol):

@@ -10,15 +10,17 @@ from typing import Any, assert_never
 
 from nbagent.core.base.errors import ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, ModelResponded, made
-from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze
+from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable
 from nbagent.core.base.model import (
     Discarded,
     Finished,
     ModelDelta,
+    Notice,
     ReasoningDelta,
     Request,
     TextDelta,
     ToolCallDelta,
+    Waiting,
 )
 from nbagent.core.base.secrets import MASK
 from nbagent.core.journal.journal import AnyJournal
@@ -69,6 +71,8 @@ class Collected:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, list[Any]] = {}
+        self._notes: dict[str, None] = {}
+        """In order, each once."""
         self._finished: Finished | None = None
 
     def add(self, delta: ModelDelta) -> None:
@@ -88,22 +92,49 @@ class Collected:
                 if delta.index not in self._calls:
                     self._size += CALL_SIZE
                 self._size += len(delta.arguments)
-                call = self._calls.setdefault(delta.index, [None, None, []])
+                call = self._calls.setdefault(delta.index, [None, None, [], None])
                 call[0] = call[0] or delta.id
                 call[1] = call[1] or delta.name
                 call[2].append(delta.arguments)
+                if delta.provider is not None:
+                    call[3] = self._kept(delta.provider)
             case Discarded():
                 self.__init__(self._tools)  # type: ignore[misc]
-            case Finished():
-                self._finished = delta
+            case Notice(text=text):
+                self._notes[text] = None
+                self._size += len(text)
+            case Waiting():
+                pass  # for who watches
+            case Finished(provider=provider):
+                self._finished = delta._replace(provider=self._kept(provider))
             case never:
                 assert_never(never)
         if self._size > MAX_RESPONSE:
             raise ModelError(f"the model's response is longer than {MAX_RESPONSE:,} characters")
 
+    def _kept(self, provider: Any) -> Any:
+        """A provider's data, counted and as a journal keeps it.
+
+        Raises:
+            ModelError: it is no JSON.
+        """
+        try:
+            kept = storable(provider)
+            self._size += len(dumps(kept))
+        except (TypeError, ValueError) as error:
+            raise ModelError(
+                f"what the model wants back with its history is no JSON: {error}"
+            ) from error
+        return kept
+
     def public(self, delta: ModelDelta) -> ModelDelta:
         """The delta as listeners are told it: without what may be a secret of a call under way."""
-        if not isinstance(delta, ToolCallDelta) or not delta.arguments:
+        if isinstance(delta, Finished):
+            return delta._replace(provider=None)
+        if not isinstance(delta, ToolCallDelta):
+            return delta
+        delta = delta._replace(provider=None)
+        if not delta.arguments:
             return delta
         name = self._calls[delta.index][1]
         called = [self._tools.get(name)] if name else self._tools.values()
@@ -137,12 +168,16 @@ class Collected:
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cost=usage.cost,
+            cached_tokens=usage.cached,
+            reasoning_tokens=usage.reasoning,
+            provider=self._finished.provider,
+            notes=tuple(self._notes),
         )
 
     def _requested(self, used_ids: Collection[str]) -> tuple[CallRequested, ...]:
         seen = set(used_ids)
         requested = []
-        for _, (call_id, name, pieces) in sorted(self._calls.items()):
+        for _, (call_id, name, pieces, provider) in sorted(self._calls.items()):
             own_id = call_id
             if not call_id or call_id in seen:
                 call_id = f"call_{secrets.token_hex(8)}"  # noqa: PLW2901 - made unique here
@@ -161,6 +196,7 @@ class Collected:
                     raw=raw if input_ is None else None,
                     final=tool is not None and tool.options.final,
                     server_id=own_id if own_id and own_id != call_id else None,
+                    provider=provider,
                 )
             )
         return tuple(requested)

@@ -263,7 +263,13 @@ def _inside(state: RunState, event: StoredEvent, depth: int) -> RunState:
 
 
 def _usage(event: ModelResponded) -> Usage:
-    return Usage(event.input_tokens, event.output_tokens, event.cost)
+    return Usage(
+        event.input_tokens,
+        event.output_tokens,
+        event.cost,
+        event.cached_tokens,
+        event.reasoning_tokens,
+    )
 
 
 def _run_started(state: RunState, event: RunStarted) -> RunState:
@@ -291,13 +297,15 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
             part["raw"] = call.raw
         if call.server_id is not None:
             part["server_id"] = call.server_id
+        if call.provider is not None:
+            part["provider"] = freeze(call.provider)
         parts.append(part)
         calls.append(
             CallState(
                 call.id, call.name, frozen, frozen, call.raw, call.server_id, final=call.final
             )
         )
-    said = (*state.messages, message("assistant", *parts))
+    said = (*state.messages, message("assistant", *parts, provider=event.provider))
     told = {} if calls else _queue_sent(state)
     return evolve(
         state,

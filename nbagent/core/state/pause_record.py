@@ -63,8 +63,8 @@ def _json(value: Any) -> Any:
 class RunRecord(_Record):
     """What belongs to the run and not to a call: what it used, what is to be sent, what is always allowed."""
 
-    usage: tuple[int, int, float | None] = (0, 0, None)
-    """Tokens in, tokens out, and cost."""
+    usage: tuple[int, int, float | None] | tuple[int, int, float | None, int, int] = (0, 0, None)
+    """Tokens in, tokens out, and cost; and of the tokens those that were cached, and of reasoning."""
     seconds: float = 0.0
     granted: dict[str, int | float] = EMPTY
     queued: tuple[str, ...] = ()
@@ -74,9 +74,11 @@ class RunRecord(_Record):
     @classmethod
     def of(cls, state: RunState) -> RunRecord | None:
         """The record of a run; None where there is nothing to tell."""
-        usage = state.usage
+        used = state.usage
+        usage = (used.input_tokens, used.output_tokens, used.cost)
+        more = (used.cached, used.reasoning)
         made = cls.model_construct(
-            usage=(usage.input_tokens, usage.output_tokens, usage.cost),
+            usage=(*usage, *more) if any(more) else usage,
             seconds=state.active,
             granted=state.granted,
             queued=state.queued,

@@ -18,12 +18,12 @@ from typing import Any, Self
 from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.model import Discarded, Finished, ModelDelta, Request
 
+from .api import Api, Parser
 from .bounds import BrokenStream
+from .chat.api import ChatApi
 from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
-from .encode import ChatEncoder
 from .errors import explained
-from .parse import ChatParser
 from .send import read, send
 
 RESERVED = ("model", "messages", "tools", "stream")
@@ -67,8 +67,7 @@ class OpenAIModel:
             raise ModelConfigError(f"extra={{{taken[0]!r}: …}}: nbagent sets {taken[0]!r} itself")
         self.name = name
         fields = {} if temperature is None else {"temperature": temperature}
-        self._encoder = ChatEncoder(name, {**fields, **(extra or {})})
-        self._asks_usage = True
+        self._api: Api = ChatApi(name, {**fields, **(extra or {})})
         self._credentials = Credentials([])
         """Of the client as it was last used."""
         self._client = None if client is None or _is_maker(client) else client
@@ -95,9 +94,10 @@ class OpenAIModel:
         client = self._client if self._client is not None else await self._clients.get()
         retries = getattr(client, "max_retries", DEFAULT_RETRIES)
         for attempt in range(retries + 1):
-            parser = ChatParser()
+            provider = _provider(client)
+            parser = self._api.parser(provider)
             self._credentials = Credentials.of(client)
-            answer = await self._send(client, request)
+            answer = await self._send(client, request, provider)
             # a key may be a function, which was called by now
             self._credentials = credentials = Credentials.of(client)
             public = StreamCut(credentials)
@@ -118,22 +118,23 @@ class OpenAIModel:
             yield Discarded(reason)
             await self._wait(attempt)
 
-    async def _send(self, client: Any, request: Request) -> Any:
-        usage, failure = self._asks_usage, None
-        body = self._encoder.body(request, stream=request.stream, usage=usage)
-        try:
-            return await send(client, body)
-        except Exception as error:
-            if not (usage and request.stream and _refuses_usage(error)):
-                base_url = str(getattr(client, "base_url", "its base_url"))
-                credentials = Credentials.of(client)
-                failure = explained(
-                    error, model=self.name, base_url=base_url, credentials=credentials
-                )
-        if failure is not None:  # here, with no traceback of what it was made of
-            raise failure
-        self._asks_usage = False
-        return await self._send(client, request)
+    async def _send(self, client: Any, request: Request, provider: str) -> Any:
+        body = self._api.body(request, provider)
+        while True:
+            refused, body_before = None, body
+            try:
+                return await send(client, self._api, body)
+            except Exception as error:
+                if self._api.gives_way(error):
+                    body = self._api.body(request, provider)
+                if body == body_before:
+                    base_url = str(getattr(client, "base_url", "its base_url"))
+                    credentials = Credentials.of(client)
+                    refused = explained(
+                        error, model=self.name, base_url=base_url, credentials=credentials
+                    )
+            if refused is not None:  # here, with no traceback of what it was made of
+                raise refused
 
     async def _wait(self, attempt: int) -> None:
         # the client's own backoff
@@ -159,13 +160,14 @@ def _is_maker(client: Any) -> bool:
     return callable(client) and not hasattr(client, "chat")
 
 
-def _end(parser: ChatParser) -> Finished:
+def _provider(client: Any) -> str:
+    """Whose server a client asks: its host, by which data in a history are told apart."""
+    url = getattr(client, "base_url", None)
+    return str(getattr(url, "host", url))
+
+
+def _end(parser: Parser) -> Finished:
     finished = parser.finished()
     if finished is None:
         raise BrokenStream("the server's answer ended in the middle")
     return finished
-
-
-def _refuses_usage(error: Exception) -> bool:
-    """Whether a compatible server does not know the field that asks for token counts."""
-    return getattr(error, "status_code", None) in {400, 422} and "stream_options" in str(error)

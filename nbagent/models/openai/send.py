@@ -16,28 +16,27 @@ from typing import Any
 
 from nbagent.core.base.model import ModelDelta
 
+from .api import Api, Parser
 from .bounds import BrokenStream, bound
 from .errors import broken, transport_errors
-from .parse import ChatParser
 
-PATH = "/chat/completions"
 DRAIN_SECONDS = 0.1
 """How long to read on after an answer's end, so that its connection can be used again."""
 
 
-async def send(client: Any, body: bytes) -> Any:
+async def send(client: Any, api: Api, body: bytes) -> Any:
     """Send a request; returns what ``read`` takes.
 
     Raises:
         openai.OpenAIError: the client gave up, after the retries of its own.
     """
     if not is_lean(client):
-        return await _send_typed(client, body)
+        return await _send_typed(api.typed(client), body)
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     return await client.post(
-        PATH,
+        api.path,
         content=body,
         # the raw response: no type is built, and a stream is left for us to read
         cast_to=httpx2.Response,
@@ -66,7 +65,7 @@ def _takes_bytes(kind: type) -> bool:
     return post is not None and "content" in inspect.signature(post).parameters
 
 
-async def read(answer: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelta], None]:
+async def read(answer: Any, parser: Parser) -> AsyncGenerator[list[ModelDelta], None]:
     """Read an answer in batches of what arrived together, and close it.
 
     Raises:
@@ -86,7 +85,7 @@ async def read(answer: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelt
         # all of the answer came, the connection broke behind it
 
 
-async def _read_raw(response: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelta], None]:
+async def _read_raw(response: Any, parser: Parser) -> AsyncGenerator[list[ModelDelta], None]:
     await bound(response)
     kind = response.headers.get("content-type", "")
     try:
@@ -120,18 +119,14 @@ async def _drain(pieces: AsyncIterator[bytes]) -> None:
         return  # the answer is whole; the connection is closed instead of used again
 
 
-async def _send_typed(client: Any, body: bytes) -> Any:
-    # imported here because few clients come this way
-    from openai.resources.chat.completions import AsyncCompletions  # noqa: PLC0415
-
+async def _send_typed(create: Any, body: bytes) -> Any:
     fields = json.loads(body)
-    create = client.chat.completions.create
-    known = inspect.signature(AsyncCompletions.create).parameters
+    known = inspect.signature(create).parameters
     extra = {key: fields.pop(key) for key in list(fields) if key not in known}
     return await create(**fields, **({"extra_body": extra} if extra else {}))
 
 
-async def _read_typed(answer: Any, parser: ChatParser) -> AsyncGenerator[list[ModelDelta], None]:
+async def _read_typed(answer: Any, parser: Parser) -> AsyncGenerator[list[ModelDelta], None]:
     if not hasattr(answer, "__aiter__"):
         yield parser.chunk(answer.model_dump())
         return

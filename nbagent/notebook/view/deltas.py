@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nbagent.core.base.model import Discarded, Finished, ReasoningDelta, TextDelta, ToolCallDelta
+from nbagent.core.base.model import (
+    Discarded,
+    Finished,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    Waiting,
+)
 from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed, StepStarted
 from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
@@ -26,6 +34,8 @@ class Deltas:
             ReasoningDelta: self._reasoning_delta,
             ToolCallDelta: self._call_delta,
             Discarded: self._discarded,
+            Notice: self._noticed,
+            Waiting: self._waiting,
             Finished: self._finished,
             Printed: self._printed,
             Chunk: self._printed,
@@ -79,12 +89,27 @@ class Deltas:
         for node in turn.clear():
             self._board.forget(node)
         text = TEXTS["discarded"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
+        self._tell(turn, text)
+
+    def _waiting(self, delta: Waiting) -> None:
+        turn = self._live()
+        if turn is not None:
+            reason = facts.shown(delta.reason, facts.MAX_TEXT)
+            self._tell(turn, TEXTS["waits"].format(seconds=round(delta.seconds), reason=reason))
+
+    def _tell(self, turn: Turn, text: str) -> None:
+        """Say why the turn's response is not there yet."""
         item = NoticeItem(key=f"{turn.key}.n", tone="warn", text=text)
         if turn.notice is None:
             turn.notice = FixedNode(item)
         else:
             turn.notice.replace(item)
         self._board.touch(turn.notice)
+
+    def _noticed(self, delta: Notice) -> None:
+        turn = self._live()
+        if turn is not None:
+            self._board.touch(turn.note(facts.shown(delta.text, facts.MAX_TEXT)))
 
     def _finished(self, _delta: Finished) -> None:
         """The stored response says the same, and more."""

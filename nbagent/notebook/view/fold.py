@@ -259,6 +259,8 @@ class Fold:
         if turn.notice is not None:
             self._board.forget(turn.notice)
             turn.notice = None
+        for text in event.notes:
+            self._board.touch(turn.note(facts.shown(text, facts.MAX_TEXT)))
         if event.text.strip():
             turn.text = turn.text or TextNode(f"{turn.key}.t")
             turn.text.close(event.text)

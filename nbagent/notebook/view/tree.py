@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nbagent.core.base.events import Interrupted, ToolFinished
-from nbagent.notebook.wire import CallItem
+from nbagent.notebook.wire import CallItem, NoticeItem
 
 from .items import CallNode, FixedNode, Node, ReasoningNode, StepNode, TextNode
 from .questions import Question
@@ -20,14 +20,24 @@ class Turn:
         self.reasoning: ReasoningNode | None = None
         self.text: TextNode | None = None
         self.notice: FixedNode | None = None
+        """Why the response is not there yet."""
+        self.notes: dict[str, FixedNode] = {}
+        """What the response says of itself, and is kept with it, by its text."""
         self.calls: list[Call] = []
         self.streaming_calls: dict[int, Call] = {}
         """Calls while they stream, by the model's own number."""
 
+    def note(self, text: str) -> FixedNode:
+        """The note with this text, which is there once."""
+        key = f"{self.key}.n{len(self.notes)}"
+        return self.notes.setdefault(text, FixedNode(NoticeItem(key=key, text=text)))
+
     def clear(self) -> Iterator[Node]:
         """Take away what was streamed, and give it back to be forgotten."""
-        gone: list[Node | None] = [self.reasoning, self.text, *self.calls]
+        notes = self.notes.values()
+        gone: list[Node | None] = [self.reasoning, self.text, *self.calls, *notes]
         self.reasoning = self.text = None
+        self.notes = {}
         self.calls.clear()
         self.streaming_calls.clear()
         return (node for node in gone if node is not None)
@@ -39,6 +49,7 @@ class Turn:
                 yield node
         for call in self.calls:
             yield from call.walk()
+        yield from self.notes.values()
 
 
 class Call(CallNode):

@@ -14,7 +14,7 @@ from nbagent.core.base.messages import Message, calls_of, dumps, results_of, tex
 from nbagent.core.base.model import Request, ToolSpec
 
 WIRE = "openai-chat"
-"""The name of this encoding in ``Message.wire``."""
+"""The name of this encoding in ``Message.wire``, before the provider's."""
 KEPT_TOOL_LISTS = 8
 """How many different tool lists keep their bytes; agents seldom have more than one."""
 
@@ -29,19 +29,20 @@ class ChatEncoder:
         self._instructions: tuple[str, bytes] = ("", b"")
         self.encoded = 0
 
-    def body(self, request: Request, *, stream: bool, usage: bool) -> bytes:
+    def body(self, request: Request, provider: str, *, usage: bool) -> bytes:
         """The JSON of one request.
 
         Args:
             request: what to encode.
-            stream: whether to ask for server-sent events.
+            provider: whose server it goes to; messages that come from it have its data back.
             usage: whether to ask for the token counts at a stream's end.
         """
         tools = self._tool_bytes(request.tools)
-        tail = self._tail(request, stream=stream, usage=usage)
-        return b"".join((self._head, b",".join(self._messages(request)), b"]", tools, tail))
+        tail = self._tail(request, usage=usage)
+        messages = b",".join(self._messages(request, f"{WIRE} {provider}"))
+        return b"".join((self._head, messages, b"]", tools, tail))
 
-    def _messages(self, request: Request) -> Iterator[bytes]:
+    def _messages(self, request: Request, format_: str) -> Iterator[bytes]:
         if request.instructions:
             if self._instructions[0] != request.instructions:
                 system = _bytes({"role": "system", "content": request.instructions})
@@ -49,8 +50,8 @@ class ChatEncoder:
             yield self._instructions[1]
         for message in request.messages:
             wire = message.wire
-            if wire is None or wire[0] != WIRE:
-                wire = message.wire = (WIRE, encode_message(message))
+            if wire is None or wire[0] != format_:
+                wire = message.wire = (format_, encode_message(message))
                 self.encoded += 1
             yield wire[1]
 
@@ -65,9 +66,9 @@ class ChatEncoder:
             known = self._tools[key] = b',"tools":' + _bytes([_tool(tool) for tool in tools])
         return known
 
-    def _tail(self, request: Request, *, stream: bool, usage: bool) -> bytes:
-        fields: dict[str, Any] = {"stream": stream}
-        if stream and usage:
+    def _tail(self, request: Request, *, usage: bool) -> bytes:
+        fields: dict[str, Any] = {"stream": request.stream}
+        if request.stream and usage:
             fields["stream_options"] = {"include_usage": True}
         fields.update(self._fields)
         if request.output_schema is not None:

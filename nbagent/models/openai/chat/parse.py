@@ -22,9 +22,8 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     Usage,
 )
-
-from .bounds import MAX_EVENT, BrokenStream
-from .sse import SSEDecoder
+from nbagent.models.openai.bounds import MAX_EVENT, BrokenStream
+from nbagent.models.openai.sse import SSEDecoder
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -38,7 +37,8 @@ _REASONS: dict[str, FinishReason] = {
 class ChatParser:
     """Turns one response into deltas; texts that arrive together become one delta."""
 
-    def __init__(self) -> None:
+    def __init__(self, provider: str = "") -> None:
+        self._provider = provider
         self._sse = SSEDecoder()
         self._calls = _Calls()
         self._reason: str | None = None

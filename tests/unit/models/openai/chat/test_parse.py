@@ -19,7 +19,7 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     Usage,
 )
-from nbagent.models.openai.parse import BrokenStream, ChatParser
+from nbagent.models.openai.chat.parse import BrokenStream, ChatParser
 from nbagent.models.openai.sse import SSEDecoder
 
 

@@ -1,0 +1,64 @@
+"""What one of OpenAI's APIs is to the model that speaks it: a path, requests as bytes, answers as deltas."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from nbagent.core.base.model import Finished, ModelDelta, Request
+
+
+class Parser(Protocol):
+    """Turns one response into deltas; no I/O, so any chunking can be tested."""
+
+    done: bool
+    """Whether the server said that nothing follows."""
+
+    def feed(self, data: bytes) -> list[ModelDelta]:
+        """The deltas in the next bytes of an event stream.
+
+        Raises:
+            BrokenStream: they hold an error, or what is no event of this API.
+        """
+
+    def chunk(self, value: Any) -> list[ModelDelta]:
+        """The deltas of one event that somebody else took out of the stream, or of a whole response.
+
+        Raises:
+            BrokenStream: it is an error, or no event of this API.
+        """
+
+    def whole(self, data: bytes) -> list[ModelDelta]:
+        """The deltas of a response that came in one piece.
+
+        Raises:
+            BrokenStream: it is no response of this API.
+        """
+
+    def finished(self) -> Finished | None:
+        """What ends the response, or None where it is not whole."""
+
+
+class Api(Protocol):
+    """How one model is asked in one API; what it encoded once it keeps."""
+
+    name: str
+    """``chat`` or ``responses``."""
+    path: str
+    """Below the base URL."""
+
+    def body(self, request: Request, provider: str) -> bytes:
+        """The JSON of one request.
+
+        Args:
+            request: what to encode.
+            provider: whose server it goes to: data of that name go back, that of others is left out.
+        """
+
+    def parser(self, provider: str) -> Parser:
+        """What reads the answer, and names its data after the provider."""
+
+    def typed(self, client: Any) -> Any:
+        """The client's own method for it, for clients that want to look into the body."""
+
+    def gives_way(self, error: Exception) -> bool:
+        """Whether the server refused a field that can be left out, and is left out from now on."""

@@ -91,7 +91,8 @@ async def test_text_reasoning_parallel_calls_and_usage_arrive(stream: bool) -> N
         ("add", {"b": "ü"}),
     ]
     assert len({call_id for call_id, _, _ in calls(deltas)}) == 2
-    assert deltas[-1] == Finished("tool_calls", Usage(10, 5), "test-model")
+    own = {"name": "127.0.0.1", "data": {"reasoning": "reasoning_content"}}
+    assert deltas[-1] == Finished("tool_calls", Usage(10, 5), "test-model", own)
 
 
 async def test_a_history_goes_out_as_the_server_wants_it() -> None:

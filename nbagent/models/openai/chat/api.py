@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nbagent.core.base.model import Request
+from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.model import Hosted, Request
 
 from .encode import ChatEncoder
 from .parse import ChatParser
@@ -20,8 +21,10 @@ class ChatApi:
     name = "chat"
     path = "/chat/completions"
 
-    def __init__(self, model: str, fields: Mapping[str, Any]) -> None:
-        self._encoder = ChatEncoder(model, fields)
+    def __init__(
+        self, model: str, fields: Mapping[str, Any], *, tool_choice: str | None = None
+    ) -> None:
+        self._encoder = ChatEncoder(model, fields, tool_choice=tool_choice)
         self._asks_usage = True
 
     def body(self, request: Request, provider: str) -> bytes:
@@ -35,6 +38,17 @@ class ChatApi:
     def typed(self, client: Any) -> Any:
         """The client's own method for it."""
         return client.chat.completions.create
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Refuse it: see ``Api``.
+
+        Raises:
+            ModelConfigError: always.
+        """
+        raise ModelConfigError(
+            f"{tool.name!r} is a hosted tool, which Chat Completions has not: use OpenAIModel(name, "
+            "api='responses') where the server has the Responses API, or give a function of your own"
+        )
 
     def gives_way(self, error: Exception) -> bool:
         """Whether a compatible server does not know the field that asks for token counts."""

@@ -59,6 +59,8 @@ def asked(*each: dict[str, Any]) -> bytes:
 
 DONE = event(b"[DONE]")
 FINE = [chunk({"content": "fine"}), chunk({}, "stop"), DONE]
+UMLAUT = event('{"choices":[{"delta":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode())
+HALFWAY = UMLAUT.index("ü".encode()) + 1
 A, B = call('{"x":1}', id="a", index=0), call('{"x":2}', id="b", index=1)
 SAME = {**A, "id": REPEATED}
 
@@ -263,15 +265,7 @@ CORNERS = {
         [part.replace(b"\n", b"\r\n").replace(b"data: ", b"data:") for part in FINE]
     ),
     "a character cut in half": Corner(
-        [
-            event('{"choices":[{"delta":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode())[
-                :-30
-            ],
-            event('{"choices":[{"delta":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode())[
-                -30:
-            ],
-            DONE,
-        ],
+        [UMLAUT[:HALFWAY], UMLAUT[HALFWAY:], DONE],
         '{"choices":[{"message":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode(),
         says="fine ü",
     ),

@@ -32,8 +32,8 @@ from .responses.api import ResponsesApi
 from .send import read, send
 
 LEFT_OUT = (
-    "Answers of {other:.100} in this conversation have data that only its models read: they are left out, "
-    "as {provider} answers now."
+    "{provider} answers from here: what only {other:.100} reads of its earlier answers, such as their "
+    "reasoning, is left out."
 )
 RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 DEFAULT_RETRIES = 2

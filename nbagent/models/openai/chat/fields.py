@@ -24,6 +24,7 @@ OF_MESSAGE = frozenset(
 """What of a message is said otherwise, or is not for sending back."""
 OF_CALL = frozenset({"index", "id", "type", "function"})
 OF_FUNCTION = frozenset({"name", "arguments"})
+_NOTHING: dict[str, Any] = {}
 _RUNNING = frozenset({*REASONING, THINKING, "text", "summary", "data", "content", "arguments"})
 """Texts whose pieces are always joined; another text that is the same in each piece is said once."""
 
@@ -31,7 +32,7 @@ _RUNNING = frozenset({*REASONING, THINKING, "text", "summary", "data", "content"
 def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
     """What of a message, or a piece of one, may be wanted back; nothing and empty things are not."""
     found = _beside(raw, OF_MESSAGE)
-    for name in REASONING:
+    for name in REASONING if found else ():
         if isinstance(found.get(name), str | list):
             del found[name]
     return found
@@ -40,7 +41,7 @@ def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
 def of_call(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The same of a call."""
     found = _beside(raw, OF_CALL)
-    function = _beside(raw.get("function") or {}, OF_FUNCTION)
+    function = _beside(raw.get("function") or _NOTHING, OF_FUNCTION)
     return {**found, "function": function} if function else found
 
 

@@ -33,8 +33,13 @@ _REASONS: dict[str, FinishReason] = {
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",  # Mistral's, of the whole conversation
     "content_filter": "content_filter",
+    "safety": "content_filter",
 }
+_BREAKS = frozenset({"error", "insufficient_system_resource"})
+"""Reasons of servers that could not go on, Mistral's and DeepSeek's."""
 
 
 class ChatParser:
@@ -130,7 +135,9 @@ class ChatParser:
                 continue  # an alternative answer, asked for by somebody's own fields
             reason = choice.get("finish_reason")
             if reason:
-                self._reason = str(reason)
+                self._reason = str(reason).lower()
+                if self._reason in _BREAKS:
+                    raise BrokenStream(f"the server could not finish its answer ({reason})")
             whole = _object(choice, "message")
             delta = _object(choice, "delta") or (whole and _numbered(whole))
             if delta:
@@ -182,12 +189,11 @@ class ChatParser:
             raise BrokenStream(
                 f"the server sent {names:.200} as no JSON: {error}", again=False
             ) from error
-        self._kept += len(said)
+        self._kept += (fields.take if in_one else fields.add)(piece)
         if self._kept > MAX_DATA:
             raise BrokenStream(
                 f"what the server wants back is longer than {MAX_DATA:,} characters", again=False
             )
-        (fields.take if in_one else fields.add)(piece)
 
     def _whole_characters(self, text: str) -> str:
         """The text with the halves of surrogate pairs joined that servers cut between two chunks."""

@@ -12,6 +12,7 @@ TEXTS: dict[str, str] = {
     "status_cancelled": "stopped",
     "status_gone": "kernel gone",
     "discarded": "A first attempt was discarded: {reason}",
+    "answer_refused": "This is not the answer that was asked for: {errors}",
     "waits": "Waiting {seconds} s for the server: {reason}",
     "failed": "{error}: {message}",
     "cancelled": "Stopped by {who}.",

@@ -14,6 +14,7 @@ from nbagent.core.base.events import (
     Interrupted,
     MessageQueued,
     ModelResponded,
+    OutputRefused,
     Resolved,
     RunCancelled,
     RunCompleted,
@@ -78,8 +79,8 @@ class Fold:
         match event:
             case RunStarted():
                 self._run_started(event)
-            case ModelResponded():
-                self._model_responded(event)
+            case ModelResponded() | OutputRefused():
+                self._model_said(event)
             case MessageQueued():
                 self._message_queued(event)
             case ToolStarted():
@@ -246,8 +247,11 @@ class Fold:
 
     # --- the model and the person's messages
 
-    def _model_responded(self, event: ModelResponded) -> None:
+    def _model_said(self, event: ModelResponded | OutputRefused) -> None:
         agent = self._board.agent(event.scope)
+        if isinstance(event, OutputRefused):
+            self._output_refused(agent, event)
+            return
         turn = agent.live_turn or agent.new_turn()
         agent.live_turn = None
         self._strip.stop(agent.model_key, event.at)
@@ -292,6 +296,13 @@ class Fold:
             call.is_last = self.state.flow and agent is self._board.root
             agent.open_calls[requested.id] = call
             self._board.touch(call)
+
+    def _output_refused(self, agent: Agent, event: OutputRefused) -> None:
+        """Below the answer, why it is none; whether the model is asked again is seen by what follows."""
+        text = TEXTS["answer_refused"].format(errors=facts.shown(event.errors, facts.MAX_TEXT))
+        self._board.add(
+            agent.entries, FixedNode(NoticeItem(key=agent.refusal_key(), tone="warn", text=text))
+        )
 
     def _message_queued(self, event: MessageQueued) -> None:
         agent = self._board.agent(event.scope)

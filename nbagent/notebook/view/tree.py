@@ -108,7 +108,7 @@ class Agent:
         self.thinking = False
         """Whether the model is answering."""
         self.last_turn: Turn | None = None
-        self._turns = self._messages = 0
+        self._turns = self._messages = self._refusals = 0
         self.started = 0
         """How many calls a body has started, where it is no agent but what a body calls in."""
 
@@ -129,6 +129,11 @@ class Agent:
         """A key for one more message of the person."""
         self._messages += 1
         return f"{self.key}m{self._messages}"
+
+    def refusal_key(self) -> str:
+        """A key for one more answer that does not fit."""
+        self._refusals += 1
+        return f"{self.key}x{self._refusals}"
 
     def walk(self) -> Iterator[Node]:
         """All items in the order they are drawn."""

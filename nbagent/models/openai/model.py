@@ -24,6 +24,8 @@ from .chat.api import ChatApi
 from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
 from .errors import explained
+from .output import checked_mode
+from .providers import OutputMode
 from .send import read, send
 
 RESERVED = ("model", "messages", "tools", "stream")
@@ -44,13 +46,15 @@ class OpenAIModel:
         temperature: the sampling temperature, from 0 to 2.
         max_retries: how often a failed request or a broken stream is repeated; the client's 2.
         timeout: seconds to wait for the server's next bytes; the client's 600.
+        output: how the server is told the shape of a typed answer: by its ``"schema"``, in JSON mode
+            (``"object"``) or in words alone (``"prompt"``). One that refuses a way is asked in the next.
         extra: more fields of the request, such as ``{"reasoning_effort": "low"}``.
 
     Raises:
         ModelConfigError: ``extra`` holds a field that nbagent sets itself.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only, one for each documented option
         self,
         name: str,
         *,
@@ -60,6 +64,7 @@ class OpenAIModel:
         temperature: float | None = None,
         max_retries: int | None = None,
         timeout: float | None = None,
+        output: OutputMode = "schema",
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         taken = [key for key in extra or {} if key in RESERVED]
@@ -67,7 +72,7 @@ class OpenAIModel:
             raise ModelConfigError(f"extra={{{taken[0]!r}: …}}: nbagent sets {taken[0]!r} itself")
         self.name = name
         fields = {} if temperature is None else {"temperature": temperature}
-        self._api: Api = ChatApi(name, {**fields, **(extra or {})})
+        self._api: Api = ChatApi(name, {**fields, **(extra or {})}, checked_mode(output))
         self._credentials = Credentials([])
         """Of the client as it was last used."""
         self._client = None if client is None or _is_maker(client) else client

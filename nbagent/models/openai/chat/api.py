@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nbagent.core.base.model import Request
+from nbagent.models.openai.output import next_mode
+from nbagent.models.openai.providers import OutputMode
 
 from .encode import ChatEncoder
 from .parse import ChatParser
@@ -20,13 +22,16 @@ class ChatApi:
     name = "chat"
     path = "/chat/completions"
 
-    def __init__(self, model: str, fields: Mapping[str, Any]) -> None:
+    def __init__(
+        self, model: str, fields: Mapping[str, Any], output: OutputMode = "schema"
+    ) -> None:
         self._encoder = ChatEncoder(model, fields)
+        self._output = output
         self._asks_usage = True
 
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
-        return self._encoder.body(request, provider, usage=self._asks_usage)
+        return self._encoder.body(request, provider, usage=self._asks_usage, output=self._output)
 
     def parser(self, provider: str) -> ChatParser:
         """What reads the answer; see ``Api``."""
@@ -37,7 +42,11 @@ class ChatApi:
         return client.chat.completions.create
 
     def gives_way(self, error: Exception) -> bool:
-        """Whether a compatible server does not know the field that asks for token counts."""
+        """Whether a compatible server does not know the field that asks for token counts, or for JSON."""
+        output = next_mode(self._output, error)
+        if output is not None:
+            self._output = output
+            return True
         refuses = getattr(error, "status_code", None) in {400, 422} and "stream_options" in str(
             error
         )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic_core import from_json
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import AnswerForm
@@ -245,6 +246,38 @@ def _values_in(text: str) -> Iterator[_Found]:
             yield _Found(text[start:at], value)
     if "{" in text[at:] or "[" in text[at:]:
         raise Misfit("it has too many brackets among its words to tell which of them is the answer")
+
+
+def value_of(text: str, form: AnswerForm) -> Json:
+    """What a model's whole text says, for whoever has no type: unwrapped where it is wrapped.
+
+    Raises:
+        Misfit: it holds no JSON value, or more than one.
+    """
+    return unwrapped(_found(text).value, form)
+
+
+def partial_of(text: str, form: AnswerForm) -> Json:
+    """What a text says so far whose end is still to come: the last string in it may be half of one.
+
+    Returns None where nothing is known yet.
+    """
+    starts = [place for place in (text.find("{"), text.find("[")) if place >= 0]
+    if not starts:
+        return None
+    try:
+        value = from_json(text[min(starts) :], allow_partial="trailing-strings")
+    except ValueError:
+        return None
+    if form == "value" and value == {}:
+        return None
+    return unwrapped(value, form)
+
+
+def unwrapped(value: Json, form: AnswerForm) -> Json:
+    """What stands in the one field of an object that wraps it; else the value itself."""
+    inside = _value_of(value) if form == "value" else _NOTHING
+    return value if inside is _NOTHING else inside
 
 
 def _no_constant(name: str) -> None:

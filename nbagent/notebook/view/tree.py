@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbagent.core.base.events import Interrupted, ToolFinished
+from nbagent.core.base.events import AnswerForm, Interrupted, ToolFinished
 from nbagent.notebook.wire import CallItem, NoticeItem
 
-from .items import CallNode, FixedNode, Node, ReasoningNode, StepNode, TextNode
+from .items import AnswerNode, CallNode, FixedNode, Node, ReasoningNode, StepNode, TextNode
 from .questions import Question
 
 
@@ -98,6 +98,8 @@ class Agent:
         self.outer = outer
         """Names of the agents around it, outermost first."""
         self.name = ""
+        self.answer: AnswerForm = "text"
+        """What its model is to end with."""
         self.queued: list[FixedNode] = []
         """What the person wrote that the model does not have yet."""
         self.entries: list[Turn | Node] = []
@@ -124,6 +126,10 @@ class Agent:
         self.entries.append(turn)
         self.last_turn = turn
         return turn
+
+    def text_node(self, key: str) -> TextNode:
+        """A text of its model, to be drawn as what it is to end with."""
+        return TextNode(key) if self.answer == "text" else AnswerNode(key, self.answer)
 
     def message_key(self) -> str:
         """A key for one more message of the person."""

@@ -41,7 +41,7 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
         messages=journal.state.messages,
         instructions=spec.instructions,
         tools=spec.tool_specs(),
-        output_schema=spec.output_schema(),
+        output_schema=spec.answer.schema,
         stream=bool(journal.listeners),
         hosted=spec.hosted_allowed(),
     )

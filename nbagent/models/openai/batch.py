@@ -57,3 +57,6 @@ def parsed(payload: bytes) -> Any:
         return json.loads(payload)
     except ValueError as error:
         raise BrokenStream(f"the server sent {payload[:80]!r}, which is no JSON") from error
+    except RecursionError as error:
+        said = f"the server sent {payload[:80]!r}, which is nested too deep to be read"
+        raise BrokenStream(said, again=False) from error

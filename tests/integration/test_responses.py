@@ -484,6 +484,8 @@ async def test_a_model_that_wants_responses_says_so_in_chat() -> None:
         ("gpt-5.6-sol", {"base_url": "http://localhost:8000/v1"}, "chat"),
         ("qwen", {"base_url": "http://localhost:8000/v1", "api": "responses"}, "responses"),
         ("gpt-5.6-sol", {"base_url": "https://api.openai.com/v1"}, "responses"),
+        ("gpt-5.6-sol", {"client": lambda: None}, "chat"),
+        ("gpt-5.6-sol", {"client": lambda: None, "api": "responses"}, "responses"),
     ],
 )
 def test_the_api_is_chosen_by_host_and_name_and_said_otherwise(

@@ -24,6 +24,7 @@ from nbagent.models.demo.model import demo_model
 from nbagent.models.openai.model import OpenAIModel
 from nbagent.models.scripted import ScriptedModel
 from tests.integration.chat_server import ChatServer, Reply
+from tests.integration.responses_server import ResponsesServer
 from tests.integration.test_extending import page_names
 
 NUMBER = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
@@ -46,6 +47,17 @@ async def over_http() -> AsyncIterator[Model]:
 
 
 @asynccontextmanager
+async def over_responses() -> AsyncIterator[Model]:
+    steps = [
+        Reply("", [("alpha", {"x": 1}), ("beta", {"x": 2})], reasoning="Both."),
+        Reply("All done."),
+    ]
+    with ResponsesServer(steps) as server:
+        async with OpenAIModel("o9-served", base_url=server.url, api="responses") as model:
+            yield model
+
+
+@asynccontextmanager
 async def demo() -> AsyncIterator[Model]:
     async with demo_model(pace=0) as model:
         yield model
@@ -56,7 +68,7 @@ async def of_the_page() -> AsyncIterator[Model]:
     yield page_names()["Dutiful"]()
 
 
-MODELS = pytest.mark.parametrize("make", [scripted, over_http, demo, of_the_page])
+MODELS = pytest.mark.parametrize("make", [scripted, over_http, over_responses, demo, of_the_page])
 STREAM = pytest.mark.parametrize("stream", [True, False])
 
 

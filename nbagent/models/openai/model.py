@@ -57,7 +57,8 @@ class OpenAIModel:
         extra: more fields of the request, such as ``{"reasoning_effort": "low"}``; in Responses, objects
             are merged into what is sent anyway.
         api: ``"chat"`` for Chat Completions, ``"responses"`` for Responses; ``"auto"`` takes Responses for
-            those models of OpenAI's own server that want it, and Chat Completions for all else.
+            those models of OpenAI's own server that want it, and Chat Completions for all else, and for a
+            ``client`` that is yet to be made.
         tool_choice: ``"auto"``, ``"none"``, ``"required"`` or a tool's name; the last two hold for the first
             answer to what a person says, after results the model is free.
         output: how the server is told the shape of a typed answer: by its ``"schema"``, in JSON mode
@@ -91,7 +92,7 @@ class OpenAIModel:
         self._said_api = checked_api(api)
         self._tool_choice = tool_choice
         self._output = checked_mode(output)
-        self._base_url = base_url
+        self._host = _host(base_url, client)
         self._credentials = Credentials([])
         """Of the client as it was last used."""
         self._client = None if client is None or _is_maker(client) else client
@@ -108,7 +109,7 @@ class OpenAIModel:
     @cached_property
     def _api(self) -> Api:
         """As it was said, or else as the host and the name tell; known once it is first used."""
-        host = _host(self._base_url, self._client)
+        host = self._host or urlsplit(os.environ.get("OPENAI_BASE_URL") or _OWN_URL).hostname
         if host == OWN_HOST:
             known = own_models(self.name)
         else:
@@ -142,7 +143,7 @@ class OpenAIModel:
         client = self._client if self._client is not None else await self._clients.get()
         retries = getattr(client, "max_retries", DEFAULT_RETRIES)
         for attempt in range(retries + 1):
-            provider = _provider(client)
+            provider = self._api.owner(_provider(client))
             other = _answered_last(request, provider)
             parser = self._api.parser(provider)
             self._credentials = Credentials.of(client)
@@ -230,11 +231,15 @@ def checked_api(api: Any) -> str:
     raise ModelConfigError(f"api is 'auto', 'chat' or 'responses', not {api!r:.80}")
 
 
+_OWN_URL = f"https://{OWN_HOST}/v1"
+_ANYWHERE = "anywhere"
+
+
 def _host(base_url: str | None, client: Any) -> str | None:
-    """Where the model is, as far as that is known before it is used."""
+    """Where the model is, as far as that is said; None for where the environment says."""
     if client is not None:
-        return _provider(client)
-    return urlsplit(base_url or os.environ.get("OPENAI_BASE_URL") or f"//{OWN_HOST}").hostname
+        return _ANYWHERE if _is_maker(client) else _provider(client)
+    return base_url and (urlsplit(base_url).hostname or _ANYWHERE)
 
 
 def _provider(client: Any) -> str:

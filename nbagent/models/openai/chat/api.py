@@ -41,6 +41,10 @@ class ChatApi:
         self._insisted: frozenset[str] = frozenset()
         """Those that it missed once they were left out."""
 
+    def owner(self, host: str) -> str:
+        """The host itself; see ``Api``."""
+        return host
+
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
         way = Way(provider, self._without, self._insisted.intersection(REASONING))

@@ -24,6 +24,7 @@ from nbagent.core.base.model import (
 )
 from nbagent.models.openai.bounds import MAX_EVENT, BrokenStream
 from nbagent.models.openai.sse import SSEDecoder
+from nbagent.models.openai.usage import usage_of
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -102,7 +103,7 @@ class ChatParser:
             raise _no_chunk(value)
         usage = value.get("usage")
         if isinstance(usage, Mapping) and usage:
-            self._usage = _usage(usage)
+            self._usage = usage_of(usage)
         if self._model is None:
             self._model = value.get("model")
         for choice in value.get("choices") or ():
@@ -233,11 +234,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list):  # some servers send content as parts
         return "".join(str(part.get("text", "")) for part in value if isinstance(part, Mapping))
     return str(value)
-
-
-def _usage(value: Mapping[str, Any]) -> Usage:
-    said = (value.get("prompt_tokens") or 0, value.get("completion_tokens") or 0)
-    return Usage(*said, value.get("cost"))
 
 
 def _no_chunk(value: Any) -> BrokenStream:

@@ -46,6 +46,7 @@ __all__ = [
     "OpenAIModel",
     "Option",
     "PendingInterrupt",
+    "RateLimit",
     "Reject",
     "Rejected",
     "Respond",
@@ -74,6 +75,7 @@ __all__ = [
     "open_run",
     "review",
     "set_locale",
+    "set_prices",
     "tool",
     "tool_rejection",
     "tool_response",
@@ -83,12 +85,14 @@ __all__ = [
 _LATE = {
     "FormHint": "nbagent.forms.hints",
     "OpenAIModel": "nbagent.models.openai.model",
+    "RateLimit": "nbagent.models.limits",
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",
     "allow_nested": "nbagent.notebook.nested",
     "form": "nbagent.notebook.forms",
     "hosted": "nbagent.core.tools.hosted",
     "set_locale": "nbagent.notebook.locale",
+    "set_prices": "nbagent.models.prices",
 }
 
 
@@ -123,8 +127,13 @@ def _named_model(name: str) -> _Any:
     return _import_module("nbagent.models.resolve").resolve(name)
 
 
+def _price_list() -> str:
+    return f" (nbagent's prices are of {_import_module('nbagent.models.prices').price_date()})"
+
+
 _hooks.find_host = _notebook_host
 _hooks.model_named = _named_model
+_hooks.price_list = _price_list
 
 
 def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:

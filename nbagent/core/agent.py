@@ -42,7 +42,7 @@ from .tools.hosted import check_hosted
 from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
-from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, new_id
+from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, check_cost, new_id
 from .tools.tool import Tool
 
 P = ParamSpec("P")
@@ -329,6 +329,7 @@ class Agent:
         if context is not None:
             spec = replace(spec, context=context)
         check_rules(spec, self.tools)
+        check_cost(spec)
         check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)
         state = restore(load(messages or ()))

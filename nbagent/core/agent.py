@@ -62,6 +62,9 @@ class Agent:
         max_questions: how many questions of one turn wait at a time, those of inner agents included; a
             call that would ask one more ends, and the model is told.
         output_type: a type, or a JSON Schema, that the final answer must fit; it comes as ``result.output``.
+            ``str`` is plain text.
+        output_retries: how often in a row an answer that does not fit goes back to the model, with what is
+            wrong; then the run fails, and ``run.retry()`` asks the model again.
         policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``); the
             first that matches counts, and without one a tool's own ``approval=``.
         middleware: what surrounds tool calls, the first outermost.
@@ -83,6 +86,7 @@ class Agent:
         max_calls: int = MAX_CALLS,
         max_questions: int = MAX_QUESTIONS,
         output_type: Any = None,
+        output_retries: int = 2,
         policy: Iterable[Rule] | Rule = (),
         middleware: Iterable[Middleware] = (),
         budget: Budget | None = None,
@@ -96,6 +100,7 @@ class Agent:
         self.max_calls = checked_turns(max_calls, "max_calls")
         self.max_questions = checked_turns(max_questions, "max_questions")
         self.output_type = usable(output_type, "output_type=", UsageError)
+        self.output_retries = checked_turns(output_retries, "output_retries", least=0)
         if on_tool_error not in ("tell", "raise"):
             raise UsageError(f"on_tool_error is 'tell' or 'raise', not {on_tool_error!r}")
         self.policy = checked_rules(policy)
@@ -371,6 +376,7 @@ class Agent:
             max_questions=self.max_questions,
             raise_errors=self.on_tool_error == "raise",
             output_type=self.output_type,
+            output_retries=self.output_retries,
             policy=self.policy,
             remembered=self.remembered,
             middleware=self.middleware,

@@ -90,7 +90,7 @@ class Request(NamedTuple):
     """The system prompt, which is not among the messages."""
     tools: Sequence[ToolSpec] = ()
     output_schema: dict[str, Any] | None = None
-    """A JSON Schema that the final text must fit, or None for free text."""
+    """A JSON Schema that the final text must fit, always an object's; None for free text."""
     stream: bool = True
     """Whether anybody watches the deltas; without, an adapter may ask for the whole at once."""
     hosted: Sequence[Hosted] = ()

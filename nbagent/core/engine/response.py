@@ -41,7 +41,7 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
         messages=journal.state.messages,
         instructions=spec.instructions,
         tools=spec.tool_specs(),
-        output_schema=spec.output_schema(),
+        output_schema=spec.answer.schema,
         stream=bool(journal.listeners),
         hosted=spec.hosted_allowed(),
     )
@@ -230,8 +230,8 @@ class Collected:
             tool = self._tools.get(name or "")
             if tool is not None:
                 input_ = tool.sealed(input_)
-                if tool.secrets is not None:
-                    raw, own = MASK, _without_secrets(own, input_)
+                raw = raw if tool.secrets is None else MASK
+            is_plain = tool is None or tool.secrets is None
             requested.append(
                 made(
                     CallRequested,
@@ -241,7 +241,7 @@ class Collected:
                     raw=raw if input_ is None else None,
                     final=tool is not None and tool.options.final,
                     server_id=own_id if own_id and own_id != call_id else None,
-                    provider=own,
+                    provider=own if is_plain else _without_secrets(own, input_),
                 )
             )
         return tuple(requested)

@@ -21,6 +21,7 @@ from nbagent.core.base.messages import (
     Part,
     calls_of,
     canonical,
+    is_prompt,
     load,
     message,
     results_of,
@@ -415,7 +416,7 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
         history = (*history[:-1], _without_records(history[-1]))
     turns = 0
     for item in reversed(history):
-        if item["role"] == "user":
+        if is_prompt(item):
             break
         turns += item["role"] == "assistant"
     ids = tuple(p["id"] for m in history if m["role"] == "assistant" for p in calls_of(m))

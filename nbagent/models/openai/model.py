@@ -27,7 +27,8 @@ from .chat.api import ChatApi
 from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
 from .errors import explained
-from .providers import OWN_HOST, ApiName, OwnModels, own_models
+from .output import checked_mode
+from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, own_models
 from .responses.api import ResponsesApi
 from .send import read, send
 
@@ -60,6 +61,8 @@ class OpenAIModel:
             ``client`` that is yet to be made.
         tool_choice: ``"auto"``, ``"none"``, ``"required"`` or a tool's name; the last two hold for the first
             answer to what a person says, after results the model is free.
+        output: how the server is told the shape of a typed answer: by its ``"schema"``, in JSON mode
+            (``"object"``) or in words alone (``"prompt"``). One that refuses a way is asked in the next.
 
     Raises:
         ModelConfigError: ``extra`` holds a field that nbagent sets itself, or ``api`` is none of the three.
@@ -75,6 +78,7 @@ class OpenAIModel:
         temperature: float | None = None,
         max_retries: int | None = None,
         timeout: float | None = None,
+        output: OutputMode = "schema",
         extra: Mapping[str, Any] | None = None,
         api: ApiName | Literal["auto"] = "auto",
         tool_choice: str | None = None,
@@ -87,6 +91,7 @@ class OpenAIModel:
         self._fields = {**fields, **(extra or {})}
         self._said_api = checked_api(api)
         self._tool_choice = tool_choice
+        self._output = checked_mode(output)
         self._host = _host(base_url, client)
         self._credentials = Credentials([])
         """Of the client as it was last used."""
@@ -110,7 +115,9 @@ class OpenAIModel:
         else:
             known = OwnModels("*", "chat", reasons=own_models(self.name).reasons)
         if (known.api if self._said_api == "auto" else self._said_api) == "chat":
-            return ChatApi(self.name, self._fields, tool_choice=self._tool_choice)
+            return ChatApi(
+                self.name, self._fields, output=self._output, tool_choice=self._tool_choice
+            )
         return ResponsesApi(
             self.name, self._fields, reasons=known.reasons, tool_choice=self._tool_choice
         )

@@ -62,7 +62,7 @@ class Deltas:
     def _open_text(self) -> TextNode | None:
         turn = self._live()
         if turn is not None and turn.text is None:
-            turn.text = TextNode(f"{turn.key}.t")
+            turn.text = self._board.root.text_node(f"{turn.key}.t")
             self._board.touch(turn.text)
         return None if turn is None else turn.text
 

@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from nbagent.core.base.events import Interrupted, ToolFinished
+from nbagent.core.base.events import AnswerForm, Interrupted, ToolFinished
 from nbagent.notebook.wire import CallItem, NoticeItem, TextItem
 
-from .items import CallNode, FixedNode, HostedNode, Node, ReasoningNode, StepNode, TextNode
+from .items import (
+    AnswerNode,
+    CallNode,
+    FixedNode,
+    HostedNode,
+    Node,
+    ReasoningNode,
+    StepNode,
+    TextNode,
+)
 from .questions import Question
 
 
@@ -117,6 +126,8 @@ class Agent:
         self.outer = outer
         """Names of the agents around it, outermost first."""
         self.name = ""
+        self.answer: AnswerForm = "text"
+        """What its model is to end with."""
         self.queued: list[FixedNode] = []
         """What the person wrote that the model does not have yet."""
         self.entries: list[Turn | Node] = []
@@ -127,7 +138,7 @@ class Agent:
         self.thinking = False
         """Whether the model is answering."""
         self.last_turn: Turn | None = None
-        self._turns = self._messages = 0
+        self._turns = self._messages = self._refusals = 0
         self.started = 0
         """How many calls a body has started, where it is no agent but what a body calls in."""
 
@@ -144,10 +155,19 @@ class Agent:
         self.last_turn = turn
         return turn
 
+    def text_node(self, key: str) -> TextNode:
+        """A text of its model, to be drawn as what it is to end with."""
+        return TextNode(key) if self.answer == "text" else AnswerNode(key, self.answer)
+
     def message_key(self) -> str:
         """A key for one more message of the person."""
         self._messages += 1
         return f"{self.key}m{self._messages}"
+
+    def refusal_key(self) -> str:
+        """A key for one more answer that does not fit."""
+        self._refusals += 1
+        return f"{self.key}x{self._refusals}"
 
     def walk(self) -> Iterator[Node]:
         """All items in the order they are drawn."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.model import Hosted, Request
+from nbagent.models.openai.providers import OutputMode
 
 from .encode import ChatEncoder, Way
 from .fields import OF_CALL, OF_FUNCTION, OF_MESSAGE, REASONING, THINKING
@@ -25,9 +26,15 @@ class ChatApi:
     path = "/chat/completions"
 
     def __init__(
-        self, model: str, fields: Mapping[str, Any], *, tool_choice: str | None = None
+        self,
+        model: str,
+        fields: Mapping[str, Any],
+        *,
+        output: OutputMode = "schema",
+        tool_choice: str | None = None,
     ) -> None:
         self._encoder = ChatEncoder(model, fields, tool_choice=tool_choice)
+        self._output = output
         self._asks_usage = True
         self._without: frozenset[str] = frozenset()
         """The fields that the server does not take back."""
@@ -41,7 +48,7 @@ class ChatApi:
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
         way = Way(provider, self._without, self._insisted.intersection(REASONING))
-        return self._encoder.body(request, way, usage=self._asks_usage)
+        return self._encoder.body(request, way, usage=self._asks_usage, output=self._output)
 
     def parser(self, provider: str) -> ChatParser:
         """What reads the answer; see ``Api``."""

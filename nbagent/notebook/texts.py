@@ -51,6 +51,7 @@ TEXTS: dict[str, str] = {
     "card": "Run of {agent}",
     "form_card": "Form: {agent}",
     "reasoning": "Reasoning",
+    "sources": "Sources:",
     "turns": "{n} turns",
     "turns_one": "{n} turn",
     "decisions": "{n} decisions by you",

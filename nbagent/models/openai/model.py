@@ -170,7 +170,7 @@ class OpenAIModel:
     @property
     def _asked_host(self) -> str:
         """Where it is asked, as far as that is known before it is."""
-        said = self._host or urlsplit(os.environ.get("OPENAI_BASE_URL") or _OWN_URL).hostname
+        said = self._host or _hostname(os.environ.get("OPENAI_BASE_URL") or _OWN_URL)
         return said or _ANYWHERE
 
     @property
@@ -345,7 +345,14 @@ def _host(base_url: str | None, client: Any) -> str | None:
     """Where the model is, as far as that is said; None for where the environment says."""
     if client is not None:
         return _ANYWHERE if _is_maker(client) else _provider(client)
-    return base_url and (urlsplit(base_url).hostname or _ANYWHERE)
+    return base_url and _hostname(base_url)
+
+
+def _hostname(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or _ANYWHERE
+    except ValueError:  # the client says what is wrong with it
+        return _ANYWHERE
 
 
 def _provider(client: Any) -> str:

@@ -30,7 +30,7 @@ from nbagent.core.base.interrupts import Respond
 from nbagent.core.state.fold import apply
 from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.state import CallState, RunEnd, RunState
-from nbagent.notebook.render import facts
+from nbagent.notebook.render import facts, sources
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
@@ -279,6 +279,7 @@ class Fold:
         agent.live_turn = None
         self._strip.stop(agent.model_key, event.at)
         self._settle_text(agent, turn, event)
+        self._settle_hosted(agent, turn, event)
         state = self._state_of(event.scope)
         self._settle_calls(agent, turn, [] if state is None else [*state.calls.values()])
 
@@ -305,6 +306,14 @@ class Fold:
         elif turn.reasoning is not None:
             self._board.forget(turn.reasoning)
             turn.reasoning = None
+
+    def _settle_hosted(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
+        for number, ran in enumerate(event.hosted):
+            node = self._board.hosted(agent, turn, number)
+            node.told(ran, over=True)
+            self._board.touch(node)
+        if event.citations:
+            self._board.touch(turn.cites(sources.cited(event.citations)))
 
     def _settle_calls(self, agent: Agent, turn: Turn, calls: list[CallState]) -> None:
         for node in turn.calls[len(calls) :]:

@@ -15,6 +15,7 @@ from nbagent.core.base.messages import Json
 from nbagent.core.base.model import Model, ToolSpec
 
 from .answer_type import AnswerType, answer_type
+from .instructions import Instructions
 from .middleware import Middleware
 from .policy import Rule
 from .tool import Tool
@@ -77,7 +78,7 @@ class RunSpec:
     """None for a flow, whose runs are one call of its function."""
     tools: Mapping[str, Tool[..., Any]]
     """The registry itself: a tool defined again takes effect at once."""
-    instructions: str | None = None
+    instructions: Instructions = None
     max_turns: int = 20
     max_calls: int = MAX_CALLS
     max_questions: int = MAX_QUESTIONS

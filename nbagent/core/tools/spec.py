@@ -12,9 +12,10 @@ from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.keywords import tells_made
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json
-from nbagent.core.base.model import Model, ToolSpec
+from nbagent.core.base.model import Hosted, Model, ToolSpec
 
 from .answer_type import AnswerType, answer_type
+from .hosted import allowed
 from .instructions import Instructions
 from .middleware import Middleware
 from .policy import Rule
@@ -78,6 +79,8 @@ class RunSpec:
     """None for a flow, whose runs are one call of its function."""
     tools: Mapping[str, Tool[..., Any]]
     """The registry itself: a tool defined again takes effect at once."""
+    hosted: tuple[Hosted, ...] = ()
+    """What the model's provider may run by itself."""
     instructions: Instructions = None
     max_turns: int = 20
     max_calls: int = MAX_CALLS
@@ -113,6 +116,10 @@ class RunSpec:
     def typed_output(self, output: Json) -> Any:
         """A final answer's JSON as ``output_type``; as it is without one."""
         return self.answer.typed(output)
+
+    def hosted_allowed(self) -> tuple[Hosted, ...]:
+        """The hosted tools that the rules let the model have, this agent's and those around it."""
+        return allowed(self.hosted, self.policy, self.above) if self.hosted else ()
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model is told about them; the same object while they don't change."""

@@ -1,4 +1,4 @@
-"""Models behind the openai client: OpenAI's own and every server compatible with Chat Completions.
+"""Models behind the openai client: OpenAI's own and every server that speaks one of its two APIs.
 
 The client keeps auth, pooling, retries before a stream and status errors. The request's body is
 joined from bytes (``encode``) and the response is parsed here (``parse``), because the
@@ -8,15 +8,18 @@ client's own walk over the history and its typed chunks are nine tenths of a loo
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.model import Discarded, Finished, ModelDelta, Request
+from nbagent.core.base.messages import calls_of
+from nbagent.core.base.model import Discarded, Finished, Hosted, ModelDelta, Notice, Request
 
 from .api import Api, Parser
 from .bounds import BrokenStream
@@ -25,16 +28,21 @@ from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
 from .errors import explained
 from .output import checked_mode
-from .providers import OutputMode
+from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, own_models
+from .responses.api import ResponsesApi
 from .send import read, send
 
-RESERVED = ("model", "messages", "tools", "stream")
+LEFT_OUT = (
+    "Answers of {other:.100} in this conversation have data that only its models read: they are left out, "
+    "as {provider} answers now."
+)
+RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 DEFAULT_RETRIES = 2
 """How often a broken stream is repeated where the client does not say."""
 
 
 class OpenAIModel:
-    """A model of OpenAI, or of any server that speaks Chat Completions.
+    """A model of OpenAI, or of any server that speaks Chat Completions or Responses.
 
     Args:
         name: the model's name, as the server knows it.
@@ -45,16 +53,21 @@ class OpenAIModel:
             whoever made it; or a function that makes one, called once per event loop.
         temperature: the sampling temperature, from 0 to 2.
         max_retries: how often a failed request or a broken stream is repeated; the client's 2.
-        timeout: seconds to wait for the server's next bytes; the client's 600.
+        timeout: seconds to wait for more of the answer, whatever else the server sends; the client's 600.
         output: how the server is told the shape of a typed answer: by its ``"schema"``, in JSON mode
             (``"object"``) or in words alone (``"prompt"``). One that refuses a way is asked in the next.
-        extra: more fields of the request, such as ``{"reasoning_effort": "low"}``.
+        extra: more fields of the request, such as ``{"reasoning_effort": "low"}``; in Responses, objects
+            are merged into what is sent anyway.
+        api: ``"chat"`` for Chat Completions, ``"responses"`` for Responses; ``"auto"`` takes Responses for
+            those models of OpenAI's own server that want it, and Chat Completions for all else.
+        tool_choice: ``"auto"``, ``"none"``, ``"required"`` or a tool's name; the last two hold for the first
+            answer to what a person says, after results the model is free.
 
     Raises:
-        ModelConfigError: ``extra`` holds a field that nbagent sets itself.
+        ModelConfigError: ``extra`` holds a field that nbagent sets itself, or ``api`` is none of the three.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only, one for each documented option
+    def __init__(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         name: str,
         *,
@@ -66,13 +79,19 @@ class OpenAIModel:
         timeout: float | None = None,
         output: OutputMode = "schema",
         extra: Mapping[str, Any] | None = None,
+        api: ApiName | Literal["auto"] = "auto",
+        tool_choice: str | None = None,
     ) -> None:
         taken = [key for key in extra or {} if key in RESERVED]
         if taken:
             raise ModelConfigError(f"extra={{{taken[0]!r}: …}}: nbagent sets {taken[0]!r} itself")
         self.name = name
         fields = {} if temperature is None else {"temperature": temperature}
-        self._api: Api = ChatApi(name, {**fields, **(extra or {})}, checked_mode(output))
+        self._output = checked_mode(output)
+        self._fields = {**fields, **(extra or {})}
+        self._said_api = checked_api(api)
+        self._tool_choice = tool_choice
+        self._base_url = base_url
         self._credentials = Credentials([])
         """Of the client as it was last used."""
         self._client = None if client is None or _is_maker(client) else client
@@ -85,6 +104,30 @@ class OpenAIModel:
             timeout=timeout,
         )
         self._clients = Clients(client if _is_maker(client) else make)
+
+    @cached_property
+    def _api(self) -> Api:
+        """As it was said, or else as the host and the name tell; known once it is first used."""
+        host = _host(self._base_url, self._client)
+        if host == OWN_HOST:
+            known = own_models(self.name)
+        else:
+            known = OwnModels("*", "chat", reasons=own_models(self.name).reasons)
+        if (known.api if self._said_api == "auto" else self._said_api) == "chat":
+            return ChatApi(
+                self.name, self._fields, tool_choice=self._tool_choice, output=self._output
+            )
+        return ResponsesApi(
+            self.name, self._fields, reasons=known.reasons, tool_choice=self._tool_choice
+        )
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Refuse a hosted tool that this model's API has not.
+
+        Raises:
+            ModelConfigError: saying what to do.
+        """
+        self._api.check_hosted(tool)
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.name!r})"
@@ -100,20 +143,27 @@ class OpenAIModel:
         retries = getattr(client, "max_retries", DEFAULT_RETRIES)
         for attempt in range(retries + 1):
             provider = _provider(client)
+            other = _answered_last(request, provider)
             parser = self._api.parser(provider)
             self._credentials = Credentials.of(client)
             answer = await self._send(client, request, provider)
             # a key may be a function, which was called by now
             self._credentials = credentials = Credentials.of(client)
             public = StreamCut(credentials)
+            if other is not None and other.wants:
+                yield Notice(LEFT_OUT.format(other=other.name, provider=provider))
             try:
-                async with aclosing(read(answer, parser)) as batches:
+                async with aclosing(read(answer, parser, _idle(client))) as batches:
                     async for batch in batches:
                         for delta in public.cut(batch):
                             yield delta
                 for delta in public.rest():
                     yield delta
-                yield _end(parser)
+                end = _end(parser)
+                if other is not None and end.provider is None:
+                    end = end._replace(provider={"name": provider})  # so that the note stands once
+                for delta in public.cut([end]):
+                    yield delta
             except BrokenStream as error:
                 reason, again = credentials.cut(str(error)), error.again
             else:
@@ -136,7 +186,11 @@ class OpenAIModel:
                     base_url = str(getattr(client, "base_url", "its base_url"))
                     credentials = Credentials.of(client)
                     refused = explained(
-                        error, model=self.name, base_url=base_url, credentials=credentials
+                        error,
+                        model=self.name,
+                        base_url=base_url,
+                        credentials=credentials,
+                        api=self._api.name,
                     )
             if refused is not None:  # here, with no traceback of what it was made of
                 raise refused
@@ -165,10 +219,53 @@ def _is_maker(client: Any) -> bool:
     return callable(client) and not hasattr(client, "chat")
 
 
+def checked_api(api: Any) -> str:
+    """One of the names that ``api=`` takes.
+
+    Raises:
+        ModelConfigError: it is none.
+    """
+    if api in ("auto", "chat", "responses"):
+        return str(api)
+    raise ModelConfigError(f"api is 'auto', 'chat' or 'responses', not {api!r:.80}")
+
+
+def _host(base_url: str | None, client: Any) -> str | None:
+    """Where the model is, as far as that is known before it is used."""
+    if client is not None:
+        return _provider(client)
+    return urlsplit(base_url or os.environ.get("OPENAI_BASE_URL") or f"//{OWN_HOST}").hostname
+
+
 def _provider(client: Any) -> str:
     """Whose server a client asks: its host, by which data in a history are told apart."""
     url = getattr(client, "base_url", None)
     return str(getattr(url, "host", url))
+
+
+class _Other(NamedTuple):
+    """Another provider, by the last answer that says whose it is."""
+
+    name: str
+    wants: bool
+    """Whether that answer has what only it reads."""
+
+
+def _answered_last(request: Request, provider: str) -> _Other | None:
+    """The other provider that answered last, or None where this one did, or nobody knows."""
+    for message in reversed(request.messages):
+        own = message.get("provider")
+        if own is not None:
+            wants = "data" in own or any("provider" in call for call in calls_of(message))
+            return None if own["name"] == provider else _Other(own["name"], wants)
+    return None
+
+
+def _idle(client: Any) -> float | None:
+    """The seconds for which a client waits for the server's next bytes, or None for as long as it takes."""
+    said = getattr(client, "timeout", None)
+    seconds = getattr(said, "read", said)
+    return seconds if isinstance(seconds, int | float) else None
 
 
 def _end(parser: Parser) -> Finished:

@@ -20,6 +20,7 @@ from .core.run.generate import Response, tool_rejection, tool_response, tool_res
 from .core.run.run import Run
 from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
+from .core.tools.instructions import RunView
 from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.tools.policy import CallView, allow, deny, review
 from .core.tools.spec import Budget
@@ -54,6 +55,7 @@ __all__ = [
     "Restart",
     "Retry",
     "Run",
+    "RunView",
     "SQLiteStore",
     "ScriptedModel",
     "Store",

@@ -18,6 +18,7 @@ from nbagent.core.hooks import hooks
 
 from .answer_type import AnswerType, answer_type
 from .hosted import allowed
+from .instructions import Instructions
 from .middleware import Middleware
 from .policy import Rule
 from .tool import Tool
@@ -102,7 +103,7 @@ class RunSpec:
     """The registry itself: a tool defined again takes effect at once."""
     hosted: tuple[Hosted, ...] = ()
     """What the model's provider may run by itself."""
-    instructions: str | None = None
+    instructions: Instructions = None
     max_turns: int = 20
     max_calls: int = MAX_CALLS
     max_questions: int = MAX_QUESTIONS

@@ -150,7 +150,7 @@ class OpenAIModel:
             known = OwnModels("*", "chat", reasons=own_models(self.name).reasons)
         if (known.api if self._said_api == "auto" else self._said_api) == "chat":
             return ChatApi(
-                self.name, self._fields, output=self._output, tool_choice=self._tool_choice
+                self.name, self._fields, tool_choice=self._tool_choice, output=self._output
             )
         return ResponsesApi(
             self.name, self._fields, reasons=known.reasons, tool_choice=self._tool_choice

@@ -21,6 +21,8 @@ class Turn:
         self.text: TextNode | None = None
         self.notice: FixedNode | None = None
         """Why the response is not there yet."""
+        self.waiting: FixedNode | None = None
+        """What its request waits for."""
         self.notes: dict[str, FixedNode] = {}
         """What the response says of itself, and is kept with it, by its text."""
         self.calls: list[Call] = []
@@ -35,8 +37,8 @@ class Turn:
     def clear(self) -> Iterator[Node]:
         """Take away what was streamed, and give it back to be forgotten."""
         notes = self.notes.values()
-        gone: list[Node | None] = [self.reasoning, self.text, *self.calls, *notes]
-        self.reasoning = self.text = None
+        gone: list[Node | None] = [self.waiting, self.reasoning, self.text, *self.calls, *notes]
+        self.waiting = self.reasoning = self.text = None
         self.notes = {}
         self.calls.clear()
         self.streaming_calls.clear()
@@ -44,7 +46,7 @@ class Turn:
 
     def walk(self) -> Iterator[Node]:
         """The items in order."""
-        for node in (self.notice, self.reasoning, self.text):
+        for node in (self.notice, self.waiting, self.reasoning, self.text):
             if node is not None:
                 yield node
         for call in self.calls:

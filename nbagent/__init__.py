@@ -1,5 +1,6 @@
 """LLM agent runs as live notebook widgets, with inline forms where a tool asks."""
 
+import os as _os
 import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
@@ -46,6 +47,7 @@ __all__ = [
     "OpenAIModel",
     "Option",
     "PendingInterrupt",
+    "RecordedModel",
     "Reject",
     "Rejected",
     "Respond",
@@ -82,6 +84,7 @@ __all__ = [
 _LATE = {
     "FormHint": "nbagent.forms.hints",
     "OpenAIModel": "nbagent.models.openai.model",
+    "RecordedModel": "nbagent.models.recorded.model",
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",
     "allow_nested": "nbagent.notebook.nested",
@@ -121,6 +124,26 @@ def _named_model(name: str) -> _Any:
     return _import_module("nbagent.models.resolve").resolve(name)
 
 
+def _is_recorded() -> bool:
+    """Whether any model of this process may be recorded or replayed."""
+    named = _os.environ.get("NBAGENT_RECORD") or _os.environ.get("NBAGENT_REPLAY")
+    return bool(named) or "nbagent.models.recorded.model" in _sys.modules
+
+
+def _in_place_of(model: _Any) -> _Any:
+    if not _is_recorded():
+        return model
+    return _import_module("nbagent.models.recorded.model").in_place_of(model)
+
+
+def _kept_answers(model: _Any) -> _Any:
+    if not _is_recorded():
+        return None
+    return _import_module("nbagent.models.recorded.model").kept_answers(model)
+
+
+_hooks.in_place_of = _in_place_of
+_hooks.kept_answers = _kept_answers
 _hooks.find_host = _notebook_host
 _hooks.model_named = _named_model
 

@@ -140,6 +140,10 @@ class OpenAIModel:
         # the client's own backoff
         await asyncio.sleep(min(0.5 * 2**attempt, 8) * random.uniform(0.75, 1))
 
+    def without_credentials(self, text: str) -> str:
+        """The text without the key and the other credentials of the client as it was last used."""
+        return self._credentials.cut(text)
+
     async def aclose(self) -> None:
         """Close the connections; a client that was passed in stays open."""
         await self._clients.aclose()

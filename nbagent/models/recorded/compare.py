@@ -36,7 +36,7 @@ class Comparable:
         self.setup |= {name: changed(request[name], alike) for name in SETUP}
         self.messages = list(_numbered(changed(request["messages"], alike)))
         told = canonical([self.setup, self.messages])
-        self.key = hashlib.sha256(told.encode()).hexdigest()
+        self.key = hashlib.sha256(told.encode(errors="backslashreplace")).hexdigest()
 
     def likeness(self, other: Comparable) -> tuple[int, int]:
         """How near another is: in how many messages from the first on, then in how much of the rest."""

@@ -22,8 +22,11 @@ _shared: dict[tuple[str, Path], Recording | Replay] = {}
 """By what it is and its file: the recording of this process, or its replay."""
 
 
-def of_process() -> Recording | Replay | None:
+def of_process(*, if_there: bool = False) -> Recording | Replay | None:
     """What all models of this process are recorded into, or replayed from; None where nothing says so.
+
+    Args:
+        if_there: whether a recording to replay may be missing, as where a notebook has its own.
 
     Raises:
         ModelConfigError: the environment says both; or a file cannot be read.
@@ -34,16 +37,18 @@ def of_process() -> Recording | Replay | None:
     told = record or replay
     if not told:
         return None
+    if if_there and not record and not Path(told).exists():
+        return None
     key = (RECORD if record else REPLAY, Path(told).absolute())
     if key not in _shared:
         scrubber = Scrubber()
         _shared[key] = (
-            Recording(key[1], scrubber, _answers()) if record else Replay(key[1], scrubber, ())
+            Recording(key[1], scrubber, given_answers()) if record else Replay(key[1], scrubber, ())
         )
     return _shared[key]
 
 
-def _answers() -> Answers:
+def given_answers() -> Answers:
     """The answers that a recording is made with.
 
     Raises:

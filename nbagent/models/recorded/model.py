@@ -22,7 +22,7 @@ from nbagent.core.base.model import Finished, Model, ModelDelta, Request
 from nbagent.core.hooks import hooks
 from nbagent.core.run.host import current_host
 
-from .environment import RECORD, REPLAY, of_process
+from .environment import RECORD, REPLAY, given_answers, of_process
 from .exchange import Answer, deltas, end_of, in_words, request_json
 from .recording import Recording, recording_of
 from .replay import Replay
@@ -98,7 +98,7 @@ class RecordedModel:
                 f"{str(self.path)!r} is to be recorded: say which model, as in "
                 f"nb.RecordedModel({self.path.name!r}, 'gpt-5.1')"
             )
-        return recording_of(self.path, scrubber, anew=mode == "record")
+        return recording_of(self.path, scrubber, given_answers(), anew=mode == "record")
 
     @property
     def name(self) -> str:
@@ -239,8 +239,10 @@ def in_place_of(model: str | Model) -> str | Model:
     Raises:
         ModelConfigError: as ``of_process``.
     """
+    if isinstance(model, RecordedModel):
+        return model
     tape = of_process()
-    if tape is None or isinstance(model, RecordedModel):
+    if tape is None:
         return model
     mode: Mode = "record" if isinstance(tape, Recording) else "replay"
     return RecordedModel(tape.path, model, mode=mode, _tape=tape)
@@ -255,4 +257,4 @@ def kept_answers(model: Any) -> Recording | Replay | None:
     Raises:
         ModelConfigError: as ``of_process``.
     """
-    return model.people if isinstance(model, RecordedModel) else of_process()
+    return model.people if isinstance(model, RecordedModel) else of_process(if_there=True)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from nbagent.core.base.errors import InvalidAnswer, ModelConfigError, ModelError
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import PendingInterrupt
-from nbagent.core.base.messages import canonical, written_out
+from nbagent.core.base.messages import Json, canonical, written_out
 from nbagent.core.base.secrets import MASK
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.scripted_answers import Answers, AnswerSource
@@ -26,6 +26,8 @@ from .scrub import Scrubber
 
 FORMAT = 1
 """Of the file; a newer one is refused."""
+WIDTH = 100
+"""Characters of a line that has several values."""
 MAX_SIZE = 50_000_000
 """Characters of a recording."""
 NO_PERSON = ("code", "answers=", "expiry", "external")
@@ -111,7 +113,7 @@ class Recording:
         """A request by what is new to an earlier one, so that a file grows with what was said."""
         digest, digests = hashlib.sha256(), []
         for message in request["messages"]:
-            digest.update(canonical(message).encode() + b"\n")
+            digest.update(canonical(message).encode(errors="backslashreplace") + b"\n")
             digests.append(digest.hexdigest())
         setup = {name: canonical(request[name]) for name in SETUP}
         known = next((self._known[d] for d in reversed(digests) if d in self._known), None)
@@ -129,18 +131,14 @@ class Recording:
         return {**told, "messages": request["messages"][kept:]}
 
     def _add(self, entry: Mapping[str, Any]) -> None:
-        try:
-            text = json.dumps(entry, indent=1, ensure_ascii=False, allow_nan=False)
-            text.encode()
-        except UnicodeEncodeError:
-            text = json.dumps(written_out(entry), indent=1, ensure_ascii=False, allow_nan=False)
+        text = "\n".join(_lines(written_out(entry), indent="  "))
         self._size += len(text)
         if self._size > MAX_SIZE:
             raise ModelError(
                 f"the recording {str(self.path)!r} would have more than {MAX_SIZE:,} characters: record a "
                 "shorter session"
             )
-        self._entries.append("\n".join(f"  {line}" for line in text.split("\n")))
+        self._entries.append(text)
         self._write()
 
     def _write(self) -> None:
@@ -161,6 +159,29 @@ class Recording:
             raise ModelError(
                 f"the recording {str(self.path)!r} cannot be written: {error}"
             ) from error
+
+
+def _lines(value: Json, *, indent: str, before: str = "", after: str = "") -> Iterator[str]:
+    """JSON in lines: what fits into one stands in one, all else has a line for each of its parts.
+
+    Raises:
+        TypeError, ValueError: it is no JSON.
+    """
+    short = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if len(indent) + len(before) + len(short) <= WIDTH or not value or isinstance(value, str):
+        yield f"{indent}{before}{short}{after}"
+        return
+    is_object = isinstance(value, Mapping)
+    parts = (
+        [(f"{json.dumps(key, ensure_ascii=False)}: ", each) for key, each in value.items()]
+        if is_object
+        else [("", each) for each in value]
+    )
+    yield f"{indent}{before}{'{' if is_object else '['}"
+    for number, (name, each) in enumerate(parts, 1):
+        comma = "" if number == len(parts) else ","
+        yield from _lines(each, indent=f"{indent} ", before=name, after=comma)
+    yield f"{indent}{'}' if is_object else ']'}{after}"
 
 
 def replace_private(path: Path, text: str) -> None:
@@ -195,11 +216,11 @@ _under_way: WeakValueDictionary[Path, Recording] = WeakValueDictionary()
 """The recordings of this process, by file."""
 
 
-def recording_of(path: Path, scrub: Scrubber, *, anew: bool) -> Recording:
+def recording_of(path: Path, scrub: Scrubber, answers: Answers, *, anew: bool) -> Recording:
     """The recording under way in a file, which scrubs this too, or a new one; ``anew`` begins a new one in any case."""
     found = None if anew else _under_way.get(path)
     if found is None:
-        found = _under_way[path] = Recording(path, scrub)
+        found = _under_way[path] = Recording(path, scrub, answers)
     else:
         found.scrub.join(scrub)
     return found

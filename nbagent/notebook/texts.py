@@ -13,6 +13,8 @@ TEXTS: dict[str, str] = {
     "status_gone": "kernel gone",
     "discarded": "A first attempt was discarded: {reason}",
     "waits": "Waiting {seconds} s for the server: {reason}",
+    "cut_length": "The answer is cut off: the model has reached its limit of output tokens.",
+    "cut_content_filter": "The answer is cut off by the provider's content filter.",
     "failed": "{error}: {message}",
     "cancelled": "Stopped by {who}.",
     "cancelled_here": "Stopped by you.",

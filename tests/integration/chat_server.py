@@ -36,6 +36,13 @@ class Reply:
     calls: Sequence[tuple[str, dict[str, Any] | str]] = ()
     """Tool name and input; a str goes out as the arguments, whatever it holds."""
     reasoning: str = ""
+    reasoning_name: str = "reasoning_content"
+    fields: dict[str, Any] = field(default_factory=dict)
+    """More fields of the message."""
+    deltas: Sequence[dict[str, Any]] | None = None
+    """How those fields stream; where not given, in one piece."""
+    call_fields: Sequence[dict[str, Any]] = ()
+    """More fields of each call."""
     pieces: int = 3
     """How many deltas a text or an argument string is cut into."""
     usage: tuple[int, int] | None = (10, 5)
@@ -86,6 +93,8 @@ class ChatServer:
         self.script: list[Step] = [] if callable(script) else list(script)
         self.requests: list[Seen] = []
         self.refused: list[str] = []
+        self.rule: Callable[[Body], str] = lambda _body: ""
+        """Why a server of this kind refuses a request that others take, or nothing."""
         self.knows_usage = True
         """Whether ``stream_options`` is understood; many compatible servers refuse it."""
         self.asked = threading.Event()
@@ -130,7 +139,7 @@ class ChatServer:
 
     def answer(self, seen: Seen) -> Reply | Refuse:
         """The step for a request, or why it is refused."""
-        problem = problem_with(seen.body)
+        problem = problem_with(seen.body) or self.rule(seen.body)
         if not self.knows_usage and "stream_options" in seen.body:
             problem = "Unknown field: stream_options"
         with self._lock:
@@ -234,7 +243,8 @@ def events(body: Body, reply: Reply) -> Iterator[bytes]:
 
 def _deltas(reply: Reply, calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": ""}
-    yield from ({"reasoning_content": piece} for piece in _pieces(reply.reasoning, reply.pieces))
+    yield from ({reply.reasoning_name: piece} for piece in _pieces(reply.reasoning, reply.pieces))
+    yield from [reply.fields] if reply.deltas is None else reply.deltas
     yield from ({"content": piece} for piece in _pieces(reply.text, reply.pieces))
     pieces: list[list[str]] = []
     for index, call in enumerate(calls):
@@ -252,7 +262,8 @@ def whole(body: Body, reply: Reply) -> dict[str, Any]:
     calls = _calls(body, reply)
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     if reply.reasoning:
-        message["reasoning_content"] = reply.reasoning
+        message[reply.reasoning_name] = reply.reasoning
+    message |= reply.fields
     if calls:
         message["tool_calls"] = calls
     answer = {
@@ -276,8 +287,10 @@ def _id(reply: Reply, usual: str) -> str:
 
 
 def _calls(body: Body, reply: Reply) -> list[dict[str, Any]]:
+    more = [*reply.call_fields, *({} for _ in reply.calls)]
     return [
         {
+            **more[index],
             "id": _id(reply, f"call_{len(body['messages'])}_{index}"),
             "type": "function",
             "function": {

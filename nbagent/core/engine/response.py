@@ -14,6 +14,7 @@ from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, st
 from nbagent.core.base.model import (
     Discarded,
     Finished,
+    FinishReason,
     ModelDelta,
     Notice,
     ReasoningDelta,
@@ -22,7 +23,7 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     Waiting,
 )
-from nbagent.core.base.secrets import MASK
+from nbagent.core.base.secrets import MASK, cut
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
@@ -58,6 +59,8 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
 
 MAX_RESPONSE = 16_000_000
 """Characters of a response, those of its calls included."""
+CUT: Collection[FinishReason] = ("length", "content_filter")
+"""The ends of a response that break it off wherever it is."""
 CALL_SIZE = 500
 """What a call counts beside its arguments."""
 
@@ -163,7 +166,7 @@ class Collected:
             scope=scope,
             text="".join(self._text),
             reasoning="".join(self._reasoning),
-            calls=self._requested(used_ids),
+            calls=self._requested(used_ids, broke_off=self._finished.reason in CUT),
             finish_reason=self._finished.reason,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -174,19 +177,24 @@ class Collected:
             notes=tuple(self._notes),
         )
 
-    def _requested(self, used_ids: Collection[str]) -> tuple[CallRequested, ...]:
+    def _requested(
+        self, used_ids: Collection[str], *, broke_off: bool
+    ) -> tuple[CallRequested, ...]:
         seen = set(used_ids)
         requested = []
-        for _, (call_id, name, pieces, provider) in sorted(self._calls.items()):
+        for _, (call_id, name, pieces, own) in sorted(self._calls.items()):
             own_id = call_id
             if not call_id or call_id in seen:
                 call_id = f"call_{secrets.token_hex(8)}"  # noqa: PLW2901 - made unique here
             seen.add(call_id)
             raw = "".join(pieces)
-            input_, tool = _object(raw), self._tools.get(name or "")
+            # no text at all is an empty input, but for an answer that broke off before it
+            input_ = None if broke_off and not raw.strip() else _object(raw)
+            tool = self._tools.get(name or "")
             if tool is not None:
                 input_ = tool.sealed(input_)
-                raw = raw if tool.secrets is None else MASK
+                if tool.secrets is not None:
+                    raw, own = MASK, _without_secrets(own, input_)
             requested.append(
                 made(
                     CallRequested,
@@ -196,10 +204,25 @@ class Collected:
                     raw=raw if input_ is None else None,
                     final=tool is not None and tool.options.final,
                     server_id=own_id if own_id and own_id != call_id else None,
-                    provider=provider,
+                    provider=own,
                 )
             )
         return tuple(requested)
+
+
+def _without_secrets(provider: Any, sealed: Any) -> Any:
+    """What goes back with a call, without the secrets of its input; nothing of a call that nobody could read."""
+    if sealed is None:
+        return None
+    match provider:
+        case str():
+            return cut(provider, sealed)
+        case dict():
+            return {key: _without_secrets(value, sealed) for key, value in provider.items()}
+        case list():
+            return [_without_secrets(value, sealed) for value in provider]
+        case _:
+            return provider
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -306,7 +306,7 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
         {**part, "nbagent": records[part["id"]]} if part["type"] == "tool_call" else part
         for part in last["content"]
     ]
-    return (*history[:-1], message("assistant", *parts))
+    return (*history[:-1], message("assistant", *parts, provider=last.get("provider")))
 
 
 def _with_later(
@@ -446,4 +446,4 @@ def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
 
 def _without_records(item: Message) -> Message:
     bare = [{k: v for k, v in part.items() if k != "nbagent"} for part in item["content"]]
-    return message("assistant", *bare)
+    return message("assistant", *bare, provider=item.get("provider"))

@@ -35,6 +35,12 @@ def _explained(error: Exception, *, model: str, base_url: str) -> tuple[type[Nba
             what = "did not answer in time; pass OpenAIModel(name, timeout=seconds) to wait longer"
         case openai.APIConnectionError():
             what = f"cannot be reached ({_cause(error)}); check base_url and the network"
+        case openai.APIStatusError() if 300 <= error.status_code < 400:
+            where = error.response.headers.get("location", "nowhere")
+            return ModelError, (
+                f"the model {model!r} at {base_url}: {error.status_code}, the server points to {where:.200}, "
+                "where neither key nor conversation were sent; if that is right, give its base_url"
+            )
         case openai.APIStatusError():
             said = _status(error.status_code, error.message, model)
             return ModelError, f"the model {model!r} at {base_url}: {said}"

@@ -13,10 +13,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.model import Discarded, Finished, ModelDelta, Request
+from nbagent.core.base.messages import calls_of
+from nbagent.core.base.model import Discarded, Finished, ModelDelta, Notice, Request
 
 from .api import Api, Parser
 from .bounds import BrokenStream
@@ -26,6 +27,10 @@ from .credentials import Credentials, StreamCut
 from .errors import explained
 from .send import read, send
 
+LEFT_OUT = (
+    "Answers of {other:.100} in this conversation have data that only its models read: they are left out, "
+    "as {provider} answers now."
+)
 RESERVED = ("model", "messages", "tools", "stream")
 DEFAULT_RETRIES = 2
 """How often a broken stream is repeated where the client does not say."""
@@ -43,7 +48,7 @@ class OpenAIModel:
             whoever made it; or a function that makes one, called once per event loop.
         temperature: the sampling temperature, from 0 to 2.
         max_retries: how often a failed request or a broken stream is repeated; the client's 2.
-        timeout: seconds to wait for the server's next bytes; the client's 600.
+        timeout: seconds to wait for more of the answer, whatever else the server sends; the client's 600.
         extra: more fields of the request, such as ``{"reasoning_effort": "low"}``.
 
     Raises:
@@ -95,20 +100,27 @@ class OpenAIModel:
         retries = getattr(client, "max_retries", DEFAULT_RETRIES)
         for attempt in range(retries + 1):
             provider = _provider(client)
+            other = _answered_last(request, provider)
             parser = self._api.parser(provider)
             self._credentials = Credentials.of(client)
             answer = await self._send(client, request, provider)
             # a key may be a function, which was called by now
             self._credentials = credentials = Credentials.of(client)
             public = StreamCut(credentials)
+            if other is not None and other.wants:
+                yield Notice(LEFT_OUT.format(other=other.name, provider=provider))
             try:
-                async with aclosing(read(answer, parser)) as batches:
+                async with aclosing(read(answer, parser, _idle(client))) as batches:
                     async for batch in batches:
                         for delta in public.cut(batch):
                             yield delta
                 for delta in public.rest():
                     yield delta
-                yield _end(parser)
+                end = _end(parser)
+                if other is not None and end.provider is None:
+                    end = end._replace(provider={"name": provider})  # so that the note stands once
+                for delta in public.cut([end]):
+                    yield delta
             except BrokenStream as error:
                 reason, again = credentials.cut(str(error)), error.again
             else:
@@ -168,6 +180,31 @@ def _provider(client: Any) -> str:
     """Whose server a client asks: its host, by which data in a history are told apart."""
     url = getattr(client, "base_url", None)
     return str(getattr(url, "host", url))
+
+
+class _Other(NamedTuple):
+    """Another provider, by the last answer that says whose it is."""
+
+    name: str
+    wants: bool
+    """Whether that answer has what only it reads."""
+
+
+def _answered_last(request: Request, provider: str) -> _Other | None:
+    """The other provider that answered last, or None where this one did, or nobody knows."""
+    for message in reversed(request.messages):
+        own = message.get("provider")
+        if own is not None:
+            wants = "data" in own or any("provider" in call for call in calls_of(message))
+            return None if own["name"] == provider else _Other(own["name"], wants)
+    return None
+
+
+def _idle(client: Any) -> float | None:
+    """The seconds for which a client waits for the server's next bytes, or None for as long as it takes."""
+    said = getattr(client, "timeout", None)
+    seconds = getattr(said, "read", said)
+    return seconds if isinstance(seconds, int | float) else None
 
 
 def _end(parser: Parser) -> Finished:

@@ -261,6 +261,9 @@ class Fold:
             turn.notice = None
         for text in event.notes:
             self._board.touch(turn.note(facts.shown(text, facts.MAX_TEXT)))
+        cut = TEXTS.get(f"cut_{event.finish_reason}")
+        if cut is not None:
+            self._board.touch(turn.note(cut, "warn"))
         if event.text.strip():
             turn.text = turn.text or TextNode(f"{turn.key}.t")
             turn.text.close(event.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from nbagent.core.base.events import Interrupted, ToolFinished
 from nbagent.notebook.wire import CallItem, NoticeItem
@@ -27,10 +28,10 @@ class Turn:
         self.streaming_calls: dict[int, Call] = {}
         """Calls while they stream, by the model's own number."""
 
-    def note(self, text: str) -> FixedNode:
+    def note(self, text: str, tone: Literal["warn", "plain"] = "plain") -> FixedNode:
         """The note with this text, which is there once."""
         key = f"{self.key}.n{len(self.notes)}"
-        return self.notes.setdefault(text, FixedNode(NoticeItem(key=key, text=text)))
+        return self.notes.setdefault(text, FixedNode(NoticeItem(key=key, tone=tone, text=text)))
 
     def clear(self) -> Iterator[Node]:
         """Take away what was streamed, and give it back to be forgotten."""

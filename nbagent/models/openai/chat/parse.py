@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from nbagent.core.base.messages import dumps
+from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps
 from nbagent.core.base.model import (
     Finished,
     FinishReason,
@@ -22,9 +22,13 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     Usage,
 )
-from nbagent.models.openai.bounds import MAX_EVENT, BrokenStream
+from nbagent.models.openai.bounds import MAX_DATA, MAX_EVENT, BrokenStream
 from nbagent.models.openai.sse import SSEDecoder
 
+from .fields import REASONING, THINKING, Pieces, of_call, of_message
+
+LOOKED_AT = 100_000
+"""Characters of arguments up to which the end of a call is seen without an id or an index that tells."""
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
@@ -45,6 +49,12 @@ class ChatParser:
         self._usage = Usage()
         self._model: str | None = None
         self._half = ""
+        self._fields = Pieces()
+        """What the server may want back with the message."""
+        self._reasoning: str | None = None
+        """The name under which its reasoning came."""
+        self._kept = 0
+        """Characters of what may be wanted back."""
         self.done = False
         """Whether the server said that nothing follows."""
 
@@ -58,6 +68,7 @@ class ChatParser:
         for payload in self._sse.feed(data):
             if payload[:6] == b"[DONE]":
                 self.done = True
+                self._calls.tell(batch)
                 break
             self._take(_parsed(payload), batch)
         if self._sse.held > MAX_EVENT:
@@ -95,7 +106,16 @@ class ChatParser:
         reason = _REASONS.get(self._reason or "stop", "other")
         if self._calls.count and reason in {"stop", "other"}:
             reason = "tool_calls"
-        return Finished(reason, self._usage, self._model)
+        return Finished(reason, self._usage, self._model, self._own())
+
+    def _own(self) -> dict[str, Any] | None:
+        """What goes back with the message, and whose it is; see ``Finished.provider``."""
+        data: dict[str, Any] = {} if self._reasoning is None else {"reasoning": self._reasoning}
+        if self._fields:
+            data["fields"] = self._fields.whole()
+        if data:
+            return {"name": self._provider, "data": data}
+        return {"name": self._provider} if self._calls.wanting else None
 
     def _take(self, value: Any, batch: _Batch) -> None:
         if not isinstance(value, dict) or value.get("error"):
@@ -103,29 +123,71 @@ class ChatParser:
         usage = value.get("usage")
         if isinstance(usage, Mapping) and usage:
             self._usage = _usage(usage)
-        if self._model is None:
-            self._model = value.get("model")
-        for choice in value.get("choices") or ():
+        model = value.get("model")
+        if self._model is None and isinstance(model, str):
+            self._model = model
+        for choice in _objects(value, "choices"):
             if choice.get("index"):
                 continue  # an alternative answer, asked for by somebody's own fields
             reason = choice.get("finish_reason")
             if reason:
-                self._reason = reason
-            whole = choice.get("message")
-            delta = choice.get("delta") or (whole and _numbered(whole))
+                self._reason = str(reason)
+            whole = _object(choice, "message")
+            delta = _object(choice, "delta") or (whole and _numbered(whole))
             if delta:
-                self._take_delta(delta, batch)
+                self._take_delta(delta, batch, in_one=delta is not choice.get("delta"))
+        if self._reason is not None:
+            self._calls.tell(batch)
 
-    def _take_delta(self, delta: Mapping[str, Any], batch: _Batch) -> None:
-        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
-        if reasoning:
-            batch.say(ReasoningDelta, _text(reasoning))
+    def _take_delta(self, delta: Mapping[str, Any], batch: _Batch, *, in_one: bool) -> None:
+        self._take_reasoning(delta, batch)
         text = delta.get("content") or delta.get("refusal")
         if text:
+            if isinstance(text, list):
+                self._think("".join(map(_thought, text)), THINKING, batch)
             text = _text(text)
             batch.say(TextDelta, text if text.isascii() else self._whole_characters(text))
-        for call in delta.get("tool_calls") or ():
+        for call in _objects(delta, "tool_calls"):
             batch.add(self._calls.delta(call))
+            if wanted := of_call(call):
+                self._keep(self._calls.wants(), wanted, in_one=in_one)
+        if wanted := of_message(delta):
+            self._keep(self._fields, wanted, in_one=in_one)
+
+    def _take_reasoning(self, delta: Mapping[str, Any], batch: _Batch) -> None:
+        for name in REASONING:
+            said = delta.get(name)
+            if isinstance(said, str | list):
+                self._reasoning = self._reasoning or name  # also an empty one is wanted back
+                self._think(_text(said), name, batch)
+                if said:
+                    return  # under both names it is the same
+
+    def _think(self, text: str, name: str, batch: _Batch) -> None:
+        if text:
+            self._reasoning = name
+            batch.say(ReasoningDelta, text)
+
+    def _keep(self, fields: Pieces, piece: dict[str, Any], *, in_one: bool) -> None:
+        """Keep what may be wanted back.
+
+        Raises:
+            BrokenStream: it is more than anybody wants back, or no JSON.
+        """
+        try:
+            said = dumps(piece)
+            check_depth(said.encode("utf-8", "replace"), MAX_DEPTH)
+        except (ValueError, RecursionError) as error:
+            names = ", ".join(map(repr, piece))
+            raise BrokenStream(
+                f"the server sent {names:.200} as no JSON: {error}", again=False
+            ) from error
+        self._kept += len(said)
+        if self._kept > MAX_DATA:
+            raise BrokenStream(
+                f"what the server wants back is longer than {MAX_DATA:,} characters", again=False
+            )
+        (fields.take if in_one else fields.add)(piece)
 
     def _whole_characters(self, text: str) -> str:
         """The text with the halves of surrogate pairs joined that servers cut between two chunks."""
@@ -171,11 +233,17 @@ class _Call:
         self.id: str | None = None
         self.name: str | None = None
         self.arguments: list[str] = []
+        self.fields = Pieces()
+        """What the server may want back with it."""
 
     def is_whole(self) -> bool:
+        """Whether its arguments are one whole JSON value, and short enough to look time and again."""
+        text = "".join(self.arguments).strip()
+        if not text.endswith("}") or len(text) > LOOKED_AT:
+            return False
         try:
-            json.loads("".join(self.arguments))
-        except ValueError:
+            json.loads(text)
+        except (ValueError, RecursionError):
             return False
         return True
 
@@ -185,35 +253,95 @@ class _Calls:
 
     def __init__(self) -> None:
         self.count = 0
+        self.wanting = False
+        """Whether a server may want something back with one of them."""
         self._open: dict[Any, _Call] = {}
+        self._last = _Call(0)
+        self._untold: dict[int, _Call] = {}
+
+    def wants(self) -> Pieces:
+        """What may be wanted back with the call of the last delta, which has more of it."""
+        self.wanting = True
+        self._untold[self._last.index] = self._last
+        return self._last.fields
+
+    def tell(self, batch: _Batch) -> None:
+        """Tell what goes back with each call, once all of it has come."""
+        for call in self._untold.values():
+            batch.add(ToolCallDelta(call.index, provider={"fields": call.fields.whole()}))
+        self._untold.clear()
 
     def delta(self, raw: Mapping[str, Any]) -> ToolCallDelta:
-        function = raw.get("function") or {}
-        key, call_id, name = raw.get("index"), raw.get("id") or None, function.get("name") or None
-        call = self._open.get(key)
-        if call is None or _starts_another(call, key, call_id, name):
-            call = self._open[key] = _Call(self.count)
-            self.count += 1
-        new_id, new_name = (None if call.id else call_id), (None if call.name else name)
-        call.id, call.name = call.id or call_id, call.name or name
+        function = _object(raw, "function") or {}
+        key, call_id, name = raw.get("index"), _label(raw, "id"), _label(function, "name")
+        key = key if isinstance(key, int | str) else None
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
-            arguments = dumps(arguments)
+            arguments = _dumped(arguments)
+        call = self._open.get(key)
+        if call is None or _starts_another(call, key, call_id, name, arguments):
+            call = self._open[key] = _Call(self.count)
+            self.count += 1
+        self._last = call
+        new_id, new_name = (None if call.id else call_id), (None if call.name else name)
+        call.id, call.name = call.id or call_id, call.name or name
         call.arguments.append(arguments)
         return ToolCallDelta(call.index, arguments, new_id, new_name)
 
 
 def _numbered(whole: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message that came in one piece: what it lists are calls, whatever their ids, and no pieces of one."""
-    calls = [{"index": n, **call} for n, call in enumerate(whole.get("tool_calls") or ())]
+    calls = [{**call, "index": n} for n, call in enumerate(_objects(whole, "tool_calls"))]
     return {**whole, "tool_calls": calls}
 
 
-def _starts_another(call: _Call, key: Any, call_id: str | None, name: str | None) -> bool:
+def _starts_another(
+    call: _Call, key: Any, call_id: str | None, name: str | None, arguments: str
+) -> bool:
     if call_id is not None and call_id != call.id:
         return key is None or call.id is not None
-    # without ids, a name that comes after a whole JSON value is the next call
-    return call_id is None and name is not None and call.name is not None and call.is_whole()
+    # with no id that tells, a name that comes with something after a whole JSON value is the next call
+    if name is None or call.name is None or (name == call.name and not arguments.strip()):
+        return False
+    return call.is_whole()
+
+
+def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """A list of objects that may be missing.
+
+    Raises:
+        BrokenStream: it is something else.
+    """
+    found = value.get(name) or []
+    if isinstance(found, list) and all(isinstance(item, Mapping) for item in found):
+        return found
+    raise BrokenStream(f"the server sent {name!r} that are no list of objects: {found!r:.80}")
+
+
+def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """An object that may be missing.
+
+    Raises:
+        BrokenStream: it is something else.
+    """
+    found = value.get(name)
+    if not found or isinstance(found, Mapping):
+        return found or None
+    raise BrokenStream(f"the server sent {name!r} that is no object: {found!r:.80}")
+
+
+def _label(value: Mapping[str, Any], name: str) -> str | None:
+    """A short text, whatever kind of value it was written as; None where there is none."""
+    found = value.get(name)
+    return None if found is None or found == "" else str(found)
+
+
+def _dumped(arguments: Any) -> str:
+    """Arguments that came as a value as the text that they stand for; what is no JSON stays none."""
+    try:
+        return dumps(arguments)
+    except (ValueError, RecursionError):
+        return str(arguments)
 
 
 def _parsed(payload: bytes) -> Any:
@@ -225,6 +353,9 @@ def _parsed(payload: bytes) -> Any:
         return json.loads(payload)
     except ValueError as error:
         raise BrokenStream(f"the server sent {payload[:80]!r}, which is no JSON") from error
+    except RecursionError as error:
+        said = f"the server sent {payload[:80]!r}, which is nested too deep to be read"
+        raise BrokenStream(said, again=False) from error
 
 
 def _text(value: Any) -> str:
@@ -233,6 +364,13 @@ def _text(value: Any) -> str:
     if isinstance(value, list):  # some servers send content as parts
         return "".join(str(part.get("text", "")) for part in value if isinstance(part, Mapping))
     return str(value)
+
+
+def _thought(part: Any) -> str:
+    """The reasoning that is a part of the content."""
+    if not isinstance(part, Mapping) or part.get("type") != THINKING:
+        return ""
+    return _text(part.get(THINKING) or "")
 
 
 def _usage(value: Mapping[str, Any]) -> Usage:

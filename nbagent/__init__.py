@@ -71,6 +71,7 @@ __all__ = [
     "errors",
     "flow",
     "form",
+    "hosted",
     "interrupt_tool",
     "open_run",
     "review",
@@ -89,6 +90,7 @@ _LATE = {
     "ScriptedModel": "nbagent.models.scripted",
     "allow_nested": "nbagent.notebook.nested",
     "form": "nbagent.notebook.forms",
+    "hosted": "nbagent.core.tools.hosted",
     "set_locale": "nbagent.notebook.locale",
 }
 

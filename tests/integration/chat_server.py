@@ -244,7 +244,7 @@ def events(body: Body, reply: Reply) -> Iterator[bytes]:
 def _deltas(reply: Reply, calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": ""}
     yield from ({reply.reasoning_name: piece} for piece in _pieces(reply.reasoning, reply.pieces))
-    yield from [reply.fields] if reply.deltas is None else reply.deltas
+    yield from filter(None, [reply.fields] if reply.deltas is None else reply.deltas)
     yield from ({"content": piece} for piece in _pieces(reply.text, reply.pieces))
     pieces: list[list[str]] = []
     for index, call in enumerate(calls):

@@ -85,6 +85,21 @@ class CallRequested(BaseModel):
     """What the response's provider wants back with this call."""
 
 
+class HostedRan(BaseModel):
+    """One call of a hosted tool, which the model's provider ran within its response."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    name: str
+    input: Input
+    status: Literal["running", "done", "failed"] = "done"
+    """``running`` where the response ended before the call did."""
+    output: str | None = None
+    sources: tuple[dict[str, str], ...] = ()
+    """What it read, each with its ``url``, and its ``title`` where it has one."""
+    files: tuple[dict[str, Any], ...] = ()
+    """What it made, as file parts."""
+
+
 class ModelResponded(Event):
     """The model answered: text, calls, or both."""
 
@@ -104,6 +119,10 @@ class ModelResponded(Event):
     """Whose response it is (``name``), where it has what that provider wants back (``data``)."""
     notes: tuple[str, ...] = ()
     """What the person should know of it."""
+    hosted: tuple[HostedRan, ...] = ()
+    """What the provider ran for it."""
+    citations: tuple[dict[str, str], ...] = ()
+    """What its text refers to, each with a ``title``, and a ``url`` where it has one."""
 
 
 class ToolStarted(Event):
@@ -340,7 +359,7 @@ def _slim(value: Any) -> Any:
 
 _set = object.__setattr__
 
-for _kind in (*get_args(StoredEvent), CallRequested):
+for _kind in (*get_args(StoredEvent), CallRequested, HostedRan):
     _first = object.__new__(_kind)  # a class learns its names from its first few objects alone
     for _name in _kind.model_fields:
         _set(_first, _name, None)

@@ -9,12 +9,14 @@ from contextlib import aclosing
 from typing import Any, assert_never
 
 from nbagent.core.base.errors import ModelError, NbagentError
-from nbagent.core.base.events import CallRequested, ModelResponded, made
+from nbagent.core.base.events import CallRequested, HostedRan, ModelResponded, made
 from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable
 from nbagent.core.base.model import (
+    Citation,
     Discarded,
     Finished,
     FinishReason,
+    HostedCall,
     ModelDelta,
     Notice,
     ReasoningDelta,
@@ -41,6 +43,7 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
         tools=spec.tool_specs(),
         output_schema=spec.output_schema(),
         stream=bool(journal.listeners),
+        hosted=spec.hosted_allowed(),
     )
     collected = Collected(spec.tools)
     try:
@@ -63,6 +66,8 @@ CUT: Collection[FinishReason] = ("length", "content_filter")
 """The ends of a response that break it off wherever it is."""
 CALL_SIZE = 500
 """What a call counts beside its arguments."""
+MAX_CITATIONS = 500
+"""Of one response; more are not kept."""
 
 
 class Collected:
@@ -76,6 +81,9 @@ class Collected:
         self._calls: dict[int, list[Any]] = {}
         self._notes: dict[str, None] = {}
         """In order, each once."""
+        self._hosted: dict[str, HostedRan] = {}
+        """By the provider's id."""
+        self._citations: dict[Citation, None] = {}
         self._finished: Finished | None = None
 
     def add(self, delta: ModelDelta) -> None:
@@ -101,6 +109,8 @@ class Collected:
                 call[2].append(delta.arguments)
                 if delta.provider is not None:
                     call[3] = self._kept(delta.provider)
+            case HostedCall() | Citation():
+                self._add_hosted(delta)
             case Discarded():
                 self.__init__(self._tools)  # type: ignore[misc]
             case Notice(text=text):
@@ -114,6 +124,31 @@ class Collected:
                 assert_never(never)
         if self._size > MAX_RESPONSE:
             raise ModelError(f"the model's response is longer than {MAX_RESPONSE:,} characters")
+
+    def _add_hosted(self, delta: HostedCall | Citation) -> None:
+        if isinstance(delta, HostedCall):
+            self._hosted[delta.id] = self._ran(delta)
+        elif len(self._citations) < MAX_CITATIONS:
+            self._citations[delta] = None
+            self._size += len(delta.title) + len(delta.url)
+
+    def _ran(self, delta: HostedCall) -> HostedRan:
+        """A hosted call, counted and as a journal keeps it; one that tells its progress counts each time.
+
+        Raises:
+            ModelError: it holds what is no JSON.
+        """
+        said = self._kept([dict(delta.input), delta.output, [*delta.sources], [*delta.files]])
+        input_, output, sources, files = said
+        return made(
+            HostedRan,
+            name=delta.name,
+            input=freeze(input_),
+            status=delta.status,
+            output=output,
+            sources=tuple(sources),
+            files=tuple(files),
+        )
 
     def _kept(self, provider: Any) -> Any:
         """A provider's data, counted and as a journal keeps it.
@@ -175,6 +210,8 @@ class Collected:
             reasoning_tokens=usage.reasoning,
             provider=self._finished.provider,
             notes=tuple(self._notes),
+            hosted=tuple(self._hosted.values()),
+            citations=tuple({"title": one.title, "url": one.url} for one in self._citations),
         )
 
     def _requested(
@@ -193,8 +230,8 @@ class Collected:
             tool = self._tools.get(name or "")
             if tool is not None:
                 input_ = tool.sealed(input_)
-                if tool.secrets is not None:
-                    raw, own = MASK, _without_secrets(own, input_)
+                raw = raw if tool.secrets is None else MASK
+            is_plain = tool is None or tool.secrets is None
             requested.append(
                 made(
                     CallRequested,
@@ -204,7 +241,7 @@ class Collected:
                     raw=raw if input_ is None else None,
                     final=tool is not None and tool.options.final,
                     server_id=own_id if own_id and own_id != call_id else None,
-                    provider=own,
+                    provider=own if is_plain else _without_secrets(own, input_),
                 )
             )
         return tuple(requested)

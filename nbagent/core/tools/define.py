@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nbagent.core.base.errors import ToolError
 from nbagent.core.base.keywords import caller, tells
+from nbagent.core.base.model import Hosted
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
 from .json_schema import adapter_of, input_model, usable
@@ -298,6 +299,8 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
         return value
     if inspect.isroutine(value):
         return _made(value, local_names, options=ToolOptions())
+    if isinstance(value, Hosted):
+        raise ToolError(f"{value.name!r} is hosted: only nb.Agent(tools=[…]) and generate take it")
     if hasattr(value, "as_tool"):
         raise ToolError(f"{value!r:.100} is no tool: an agent becomes one by its as_tool()")
     raise ToolError(f"{value!r:.100} is no tool: give a function, or what @nb.tool made of one")

@@ -12,8 +12,9 @@ from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.keywords import tells_made
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import dumps
-from nbagent.core.base.model import Model, ToolSpec
+from nbagent.core.base.model import Hosted, Model, ToolSpec
 
+from .hosted import allowed
 from .json_schema import adapter_of
 from .middleware import Middleware
 from .policy import Rule
@@ -77,6 +78,8 @@ class RunSpec:
     """None for a flow, whose runs are one call of its function."""
     tools: Mapping[str, Tool[..., Any]]
     """The registry itself: a tool defined again takes effect at once."""
+    hosted: tuple[Hosted, ...] = ()
+    """What the model's provider may run by itself."""
     instructions: str | None = None
     max_turns: int = 20
     max_calls: int = MAX_CALLS
@@ -113,6 +116,10 @@ class RunSpec:
         if self.output_type is None:
             return None
         return adapter_of(self.output_type).json_schema()
+
+    def hosted_allowed(self) -> tuple[Hosted, ...]:
+        """The hosted tools that the rules let the model have, this agent's and those around it."""
+        return allowed(self.hosted, self.policy, self.above) if self.hosted else ()
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model is told about them; the same object while they don't change."""

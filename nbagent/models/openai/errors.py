@@ -20,14 +20,21 @@ def no_key(model: str) -> ModelConfigError:
 
 
 def explained(
-    error: Exception, *, model: str, base_url: str, credentials: Credentials
+    error: Exception,
+    *,
+    model: str,
+    base_url: str,
+    credentials: Credentials,
+    api: str = "chat",
 ) -> NbagentError:
     """The error to raise instead of ``error``, with none of the client's credentials in it."""
-    kind, text = _explained(error, model=model, base_url=base_url)
+    kind, text = _explained(error, model=model, base_url=base_url, api=api)
     return kind(credentials.cut(text))
 
 
-def _explained(error: Exception, *, model: str, base_url: str) -> tuple[type[NbagentError], str]:
+def _explained(
+    error: Exception, *, model: str, base_url: str, api: str
+) -> tuple[type[NbagentError], str]:
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     match error:
@@ -42,7 +49,7 @@ def _explained(error: Exception, *, model: str, base_url: str) -> tuple[type[Nba
                 "where neither key nor conversation were sent; if that is right, give its base_url"
             )
         case openai.APIStatusError():
-            said = _status(error.status_code, error.message, model)
+            said = _status(error.status_code, error.message, model, api)
             return ModelError, f"the model {model!r} at {base_url}: {said}"
         case openai.OpenAIError():
             return ModelConfigError, f"the client of the model {model!r} is misconfigured: {error}"
@@ -79,12 +86,19 @@ def _cause(error: Exception) -> str:
     return str(error.__cause__ or error) or type(error.__cause__ or error).__name__
 
 
-def _status(status: int, said: str, model: str) -> str:
+def _status(status: int, said: str, model: str, api: str) -> str:
+    if api == "chat" and "/v1/responses" in said:
+        return f"{status}, it wants Responses: pass OpenAIModel(name, api='responses') ({said})"
     match status:
         case 401:
             return f"401, the API key was refused; check OPENAI_API_KEY or api_key=… ({said})"
         case 403:
             return f"403, this key may not use the model ({said})"
+        case 404 | 405 if api == "responses":
+            return (
+                f"{status}, the server may have no Responses API, then pass OpenAIModel(name, api='chat'); "
+                f"or there is no model {model!r} here ({said})"
+            )
         case 404:
             return f"404, there is no model {model!r} here, or base_url is wrong ({said})"
         case 429:

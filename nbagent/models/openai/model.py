@@ -1,4 +1,4 @@
-"""Models behind the openai client: OpenAI's own and every server compatible with Chat Completions.
+"""Models behind the openai client: OpenAI's own and every server that speaks one of its two APIs.
 
 The client keeps auth, pooling, retries before a stream and status errors. The request's body is
 joined from bytes (``encode``) and the response is parsed here (``parse``), because the
@@ -8,16 +8,18 @@ client's own walk over the history and its typed chunks are nine tenths of a loo
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.messages import calls_of
-from nbagent.core.base.model import Discarded, Finished, ModelDelta, Notice, Request
+from nbagent.core.base.model import Discarded, Finished, Hosted, ModelDelta, Notice, Request
 
 from .api import Api, Parser
 from .bounds import BrokenStream
@@ -25,19 +27,21 @@ from .chat.api import ChatApi
 from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
 from .errors import explained
+from .providers import OWN_HOST, ApiName, OwnModels, own_models
+from .responses.api import ResponsesApi
 from .send import read, send
 
 LEFT_OUT = (
     "Answers of {other:.100} in this conversation have data that only its models read: they are left out, "
     "as {provider} answers now."
 )
-RESERVED = ("model", "messages", "tools", "stream")
+RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 DEFAULT_RETRIES = 2
 """How often a broken stream is repeated where the client does not say."""
 
 
 class OpenAIModel:
-    """A model of OpenAI, or of any server that speaks Chat Completions.
+    """A model of OpenAI, or of any server that speaks Chat Completions or Responses.
 
     Args:
         name: the model's name, as the server knows it.
@@ -49,13 +53,18 @@ class OpenAIModel:
         temperature: the sampling temperature, from 0 to 2.
         max_retries: how often a failed request or a broken stream is repeated; the client's 2.
         timeout: seconds to wait for more of the answer, whatever else the server sends; the client's 600.
-        extra: more fields of the request, such as ``{"reasoning_effort": "low"}``.
+        extra: more fields of the request, such as ``{"reasoning_effort": "low"}``; in Responses, objects
+            are merged into what is sent anyway.
+        api: ``"chat"`` for Chat Completions, ``"responses"`` for Responses; ``"auto"`` takes Responses for
+            those models of OpenAI's own server that want it, and Chat Completions for all else.
+        tool_choice: ``"auto"``, ``"none"``, ``"required"`` or a tool's name; the last two hold for the first
+            answer to what a person says, after results the model is free.
 
     Raises:
-        ModelConfigError: ``extra`` holds a field that nbagent sets itself.
+        ModelConfigError: ``extra`` holds a field that nbagent sets itself, or ``api`` is none of the three.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         name: str,
         *,
@@ -66,13 +75,18 @@ class OpenAIModel:
         max_retries: int | None = None,
         timeout: float | None = None,
         extra: Mapping[str, Any] | None = None,
+        api: ApiName | Literal["auto"] = "auto",
+        tool_choice: str | None = None,
     ) -> None:
         taken = [key for key in extra or {} if key in RESERVED]
         if taken:
             raise ModelConfigError(f"extra={{{taken[0]!r}: …}}: nbagent sets {taken[0]!r} itself")
         self.name = name
         fields = {} if temperature is None else {"temperature": temperature}
-        self._api: Api = ChatApi(name, {**fields, **(extra or {})})
+        self._fields = {**fields, **(extra or {})}
+        self._said_api = checked_api(api)
+        self._tool_choice = tool_choice
+        self._base_url = base_url
         self._credentials = Credentials([])
         """Of the client as it was last used."""
         self._client = None if client is None or _is_maker(client) else client
@@ -85,6 +99,28 @@ class OpenAIModel:
             timeout=timeout,
         )
         self._clients = Clients(client if _is_maker(client) else make)
+
+    @cached_property
+    def _api(self) -> Api:
+        """As it was said, or else as the host and the name tell; known once it is first used."""
+        host = _host(self._base_url, self._client)
+        if host == OWN_HOST:
+            known = own_models(self.name)
+        else:
+            known = OwnModels("*", "chat", reasons=own_models(self.name).reasons)
+        if (known.api if self._said_api == "auto" else self._said_api) == "chat":
+            return ChatApi(self.name, self._fields, tool_choice=self._tool_choice)
+        return ResponsesApi(
+            self.name, self._fields, reasons=known.reasons, tool_choice=self._tool_choice
+        )
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Refuse a hosted tool that this model's API has not.
+
+        Raises:
+            ModelConfigError: saying what to do.
+        """
+        self._api.check_hosted(tool)
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.name!r})"
@@ -143,7 +179,11 @@ class OpenAIModel:
                     base_url = str(getattr(client, "base_url", "its base_url"))
                     credentials = Credentials.of(client)
                     refused = explained(
-                        error, model=self.name, base_url=base_url, credentials=credentials
+                        error,
+                        model=self.name,
+                        base_url=base_url,
+                        credentials=credentials,
+                        api=self._api.name,
                     )
             if refused is not None:  # here, with no traceback of what it was made of
                 raise refused
@@ -174,6 +214,24 @@ class OpenAIModel:
 
 def _is_maker(client: Any) -> bool:
     return callable(client) and not hasattr(client, "chat")
+
+
+def checked_api(api: Any) -> str:
+    """One of the names that ``api=`` takes.
+
+    Raises:
+        ModelConfigError: it is none.
+    """
+    if api in ("auto", "chat", "responses"):
+        return str(api)
+    raise ModelConfigError(f"api is 'auto', 'chat' or 'responses', not {api!r:.80}")
+
+
+def _host(base_url: str | None, client: Any) -> str | None:
+    """Where the model is, as far as that is known before it is used."""
+    if client is not None:
+        return _provider(client)
+    return urlsplit(base_url or os.environ.get("OPENAI_BASE_URL") or f"//{OWN_HOST}").hostname
 
 
 def _provider(client: Any) -> str:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from nbagent.core.base.model import Request
+from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.model import Hosted, Request
 
 from .encode import ChatEncoder, Way
 from .fields import OF_CALL, OF_FUNCTION, OF_MESSAGE, REASONING, THINKING
@@ -23,8 +24,10 @@ class ChatApi:
     name = "chat"
     path = "/chat/completions"
 
-    def __init__(self, model: str, fields: Mapping[str, Any]) -> None:
-        self._encoder = ChatEncoder(model, fields)
+    def __init__(
+        self, model: str, fields: Mapping[str, Any], *, tool_choice: str | None = None
+    ) -> None:
+        self._encoder = ChatEncoder(model, fields, tool_choice=tool_choice)
         self._asks_usage = True
         self._without: frozenset[str] = frozenset()
         """The fields that the server does not take back."""
@@ -43,6 +46,17 @@ class ChatApi:
     def typed(self, client: Any) -> Any:
         """The client's own method for it."""
         return client.chat.completions.create
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Refuse it: see ``Api``.
+
+        Raises:
+            ModelConfigError: always.
+        """
+        raise ModelConfigError(
+            f"{tool.name!r} is a hosted tool, which Chat Completions has not: use OpenAIModel(name, "
+            "api='responses') where the server has the Responses API, or give a function of your own"
+        )
 
     def gives_way(self, error: Exception) -> bool:
         """Whether another way is tried from now on, since the server refused a field by its name.

@@ -13,6 +13,7 @@ from typing import Any
 
 from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Request, ToolSpec
+from nbagent.models.openai.tool_choice import chosen
 
 from .fields import (
     OF_CALL,
@@ -48,9 +49,12 @@ class Way:
 class ChatEncoder:
     """Encodes the requests of one model; ``encoded`` counts the messages it really had to encode."""
 
-    def __init__(self, model: str, fields: Mapping[str, Any]) -> None:
+    def __init__(
+        self, model: str, fields: Mapping[str, Any], *, tool_choice: str | None = None
+    ) -> None:
         self._head = b'{"model":' + _bytes(model) + b',"messages":['
         self._fields = dict(fields)
+        self._tool_choice = tool_choice
         self._tools: dict[tuple[ToolSpec, ...], bytes] = {}
         self._instructions: tuple[str, bytes] = ("", b"")
         self.encoded = 0
@@ -97,6 +101,9 @@ class ChatEncoder:
         fields: dict[str, Any] = {"stream": request.stream}
         if request.stream and usage:
             fields["stream_options"] = {"include_usage": True}
+        choice = chosen(self._tool_choice, request)
+        if choice is not None:
+            fields["tool_choice"] = choice if isinstance(choice, str) else _named(choice.name)
         fields.update(self._fields)
         if request.output_schema is not None:
             fields["response_format"] = _response_format(request.output_schema)
@@ -178,6 +185,10 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     if tool.description:
         function["description"] = tool.description
     return {"type": "function", "function": function}
+
+
+def _named(tool: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": tool}}
 
 
 def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic_core import from_json
-
 from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps
 from nbagent.core.base.model import (
     Finished,
@@ -22,6 +20,7 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     Usage,
 )
+from nbagent.models.openai.batch import Batch, parsed
 from nbagent.models.openai.bounds import MAX_DATA, MAX_EVENT, BrokenStream
 from nbagent.models.openai.sse import SSEDecoder
 
@@ -64,13 +63,13 @@ class ChatParser:
         Raises:
             BrokenStream: they hold an error or something that is no chat chunk.
         """
-        batch = _Batch()
+        batch = Batch()
         for payload in self._sse.feed(data):
             if payload[:6] == b"[DONE]":
                 self.done = True
                 self._calls.tell(batch)
                 break
-            self._take(_parsed(payload), batch)
+            self._take(parsed(payload), batch)
         if self._sse.held > MAX_EVENT:
             raise BrokenStream(
                 f"an event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
@@ -83,7 +82,7 @@ class ChatParser:
         Raises:
             BrokenStream: it is an error or no chat chunk.
         """
-        batch = _Batch()
+        batch = Batch()
         self._take(value, batch)
         return batch.flushed()
 
@@ -93,7 +92,7 @@ class ChatParser:
         Raises:
             BrokenStream: it is no chat completion.
         """
-        value = _parsed(data)
+        value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and not value.get("choices"):
             raise BrokenStream(f"the server's answer has no choices: {data[:200]!r}", again=False)
         self.done = True
@@ -117,7 +116,7 @@ class ChatParser:
             return {"name": self._provider, "data": data}
         return {"name": self._provider} if self._calls.wanting else None
 
-    def _take(self, value: Any, batch: _Batch) -> None:
+    def _take(self, value: Any, batch: Batch) -> None:
         if not isinstance(value, dict) or value.get("error"):
             raise _no_chunk(value)
         usage = value.get("usage")
@@ -139,7 +138,7 @@ class ChatParser:
         if self._reason is not None:
             self._calls.tell(batch)
 
-    def _take_delta(self, delta: Mapping[str, Any], batch: _Batch, *, in_one: bool) -> None:
+    def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one: bool) -> None:
         self._take_reasoning(delta, batch)
         text = delta.get("content") or delta.get("refusal")
         if text:
@@ -154,7 +153,7 @@ class ChatParser:
         if wanted := of_message(delta):
             self._keep(self._fields, wanted, in_one=in_one)
 
-    def _take_reasoning(self, delta: Mapping[str, Any], batch: _Batch) -> None:
+    def _take_reasoning(self, delta: Mapping[str, Any], batch: Batch) -> None:
         for name in REASONING:
             said = delta.get(name)
             if isinstance(said, str | list):
@@ -163,7 +162,7 @@ class ChatParser:
                 if said:
                     return  # under both names it is the same
 
-    def _think(self, text: str, name: str, batch: _Batch) -> None:
+    def _think(self, text: str, name: str, batch: Batch) -> None:
         if text:
             self._reasoning = name
             batch.say(ReasoningDelta, text)
@@ -195,34 +194,6 @@ class ChatParser:
         self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
         text = text.removesuffix(self._half)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-class _Batch:
-    """Collects deltas and joins neighboring texts."""
-
-    __slots__ = ("_deltas", "_kind", "_texts")
-
-    def __init__(self) -> None:
-        self._deltas: list[ModelDelta] = []
-        self._kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
-        self._texts: list[str] = []
-
-    def say(self, kind: type[TextDelta] | type[ReasoningDelta], text: str) -> None:
-        if kind is not self._kind:
-            self.flushed()
-            self._kind = kind
-        self._texts.append(text)
-
-    def add(self, delta: ToolCallDelta) -> None:
-        self.flushed().append(delta)
-
-    def flushed(self) -> list[ModelDelta]:
-        if self._texts:
-            text = "".join(self._texts)
-            self._texts.clear()
-            if text:
-                self._deltas.append(self._kind(text))
-        return self._deltas
 
 
 class _Call:
@@ -265,7 +236,7 @@ class _Calls:
         self._untold[self._last.index] = self._last
         return self._last.fields
 
-    def tell(self, batch: _Batch) -> None:
+    def tell(self, batch: Batch) -> None:
         """Tell what goes back with each call, once all of it has come."""
         for call in self._untold.values():
             batch.add(ToolCallDelta(call.index, provider={"fields": call.fields.whole()}))
@@ -342,20 +313,6 @@ def _dumped(arguments: Any) -> str:
         return dumps(arguments)
     except (ValueError, RecursionError):
         return str(arguments)
-
-
-def _parsed(payload: bytes) -> Any:
-    try:
-        return from_json(payload)  # three times as fast as json
-    except ValueError:
-        pass  # half of a surrogate pair is no Unicode, but json takes it
-    try:
-        return json.loads(payload)
-    except ValueError as error:
-        raise BrokenStream(f"the server sent {payload[:80]!r}, which is no JSON") from error
-    except RecursionError as error:
-        said = f"the server sent {payload[:80]!r}, which is nested too deep to be read"
-        raise BrokenStream(said, again=False) from error
 
 
 def _text(value: Any) -> str:

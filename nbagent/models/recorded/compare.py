@@ -16,7 +16,7 @@ from nbagent.core.base.secrets import MASK
 
 from .scrub import Change, changed, replaced
 
-SETUP = ("instructions", "tools", "output_schema")
+SETUP = ("instructions", "tools", "hosted", "output_schema")
 """What a request has beside its messages."""
 LEFT_OUT = "…"
 """What stands for a text that may differ."""

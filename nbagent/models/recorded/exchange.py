@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
-from typing import Any, assert_never
+from typing import Any, get_args
 
 from nbagent.core.base import errors
 from nbagent.core.base.errors import ModelConfigError, ModelError
@@ -16,7 +16,6 @@ from nbagent.core.base.model import (
     Discarded,
     Finished,
     ModelDelta,
-    Notice,
     ReasoningDelta,
     Request,
     TextDelta,
@@ -26,6 +25,11 @@ from nbagent.core.base.model import (
 )
 from nbagent.core.base.secrets import MASK, SecretPlaces
 
+from .scrub import CUT
+
+_KINDS: dict[str, Any] = {
+    kind.type.fget(None): kind for kind in get_args(ModelDelta)
+}  # the property looks at nothing
 _FAILURES = (ModelError, ModelConfigError)
 """What a model may end with that is kept as its answer."""
 
@@ -49,9 +53,30 @@ def request_json(request: Request) -> dict[str, Any]:
             }
             for tool in request.tools
         ],
+        "hosted": [
+            {"kind": tool.kind, "name": tool.name, "options": _public(tool.options)}
+            for tool in request.hosted
+        ],
         "output_schema": request.output_schema,
         "messages": [_message(message) for message in request.messages],
     }
+
+
+def _public(options: Json) -> Json:
+    """What a provider is told of its own tool, without what sounds like a credential."""
+    match options:
+        case Mapping():
+            return {
+                key: CUT if _CREDENTIAL.search(str(key)) else _public(each)
+                for key, each in options.items()
+            }
+        case list() | tuple():
+            return [_public(each) for each in options]
+        case _:
+            return options
+
+
+_CREDENTIAL = re.compile(r"auth|token|key|secret|pass|cred|cookie|headers", re.IGNORECASE)
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,18 +120,18 @@ class Answer:
                 self._join("reasoning", text)
             case ToolCallDelta():
                 self._add_call(delta)
-            case Notice(text=text):
-                self._pieces.append({"notice": text})
             case Discarded():
                 self._pieces, self._calls = [], {}
             case Waiting() | Finished():
                 pass
-            case never:
-                assert_never(never)
+            case _:
+                self._pieces.append({delta.type: delta._asdict()})
 
     def finished(self, end: Finished) -> dict[str, Any]:
         """The whole answer."""
         told = _told(end, Finished())
+        if self._has_secrets():
+            told.pop("provider", None)  # it has the calls again, in whatever form
         if "usage" in told:
             usual = asdict(Usage())
             told["usage"] = {k: v for k, v in asdict(end.usage).items() if v != usual[k]}
@@ -137,6 +162,11 @@ class Answer:
         if delta.provider is not None:
             call["provider"] = delta.provider
 
+    def _has_secrets(self) -> bool:
+        """Whether a tool was called whose input has secrets."""
+        names = (call["name"] for call in self._calls.values())
+        return any(SecretPlaces.of(self._schemas.get(name)) is not None for name in names)
+
     def _said(self) -> list[dict[str, Any]]:
         return [self._readable(piece) for piece in self._pieces]
 
@@ -145,7 +175,9 @@ class Answer:
             return piece
         call = dict(piece["call"])
         text = call.pop("arguments")
-        places = SecretPlaces.of(self._schemas.get(call["name"] or ""))
+        places = SecretPlaces.of(self._schemas.get(call["name"]))
+        if places is not None:
+            call.pop("provider", None)
         try:
             value = json.loads(text)
             dumps(value)  # what is no strict JSON is kept as its text
@@ -176,8 +208,6 @@ def deltas(answer: Mapping[str, Any]) -> Iterator[ModelDelta]:
                 yield TextDelta(text)
             case {"reasoning": text}:
                 yield ReasoningDelta(text)
-            case {"notice": text}:
-                yield Notice(text)
             case {"call": call}:
                 arguments = dumps(call["input"]) if "input" in call else call["arguments"]
                 yield ToolCallDelta(
@@ -185,7 +215,20 @@ def deltas(answer: Mapping[str, Any]) -> Iterator[ModelDelta]:
                 )
                 index += 1
             case _:
-                raise ModelError(f"the recording has what no model says: {piece!r:.80}")
+                yield _other(piece)
+
+
+def _other(piece: Mapping[str, Any]) -> ModelDelta:
+    """A delta that is kept as it is.
+
+    Raises:
+        ModelError: there is no such.
+    """
+    for name, told in piece.items():
+        if name in _KINDS and isinstance(told, Mapping) and set(told) <= set(_KINDS[name]._fields):
+            made: ModelDelta = _KINDS[name](**told)
+            return made
+    raise ModelError(f"the recording has what no model says: {piece!r:.80}")
 
 
 def end_of(answer: Mapping[str, Any]) -> Finished | Exception:

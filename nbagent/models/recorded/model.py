@@ -18,7 +18,7 @@ from typing import Any, Literal, Self, get_args
 
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import ModelConfigError, UsageError
-from nbagent.core.base.model import Finished, Model, ModelDelta, Request
+from nbagent.core.base.model import Finished, Hosted, Model, ModelDelta, Request
 from nbagent.core.hooks import hooks
 from nbagent.core.run.host import current_host
 
@@ -114,6 +114,22 @@ class RecordedModel:
 
     def __repr__(self) -> str:
         return f"RecordedModel({self.path.name!r}, {self.name!r}, mode={self.mode!r})"
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Whether the recorded model has this hosted tool; a replay looks at the recording when it is asked.
+
+        Raises:
+            UsageError: it has not.
+        """
+        if isinstance(self._tape, Replay):
+            return
+        model = self._resolved()
+        check = getattr(model, "check_hosted", None)
+        if check is None:
+            raise UsageError(
+                f"the model {model.name!r} has no hosted tools, and {tool.name!r} is one"
+            )
+        check(tool)
 
     def check(self) -> None:
         """Complain about recorded exchanges that were never asked for; a recording has none.

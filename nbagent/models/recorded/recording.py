@@ -26,6 +26,8 @@ from .scrub import Scrubber
 
 FORMAT = 1
 """Of the file; a newer one is refused."""
+EMPTY: dict[str, Any] = {"instructions": None, "tools": [], "hosted": [], "output_schema": None}
+"""What a request has that says nothing of it."""
 WIDTH = 100
 """Characters of a line that has several values."""
 MAX_SIZE = 50_000_000
@@ -123,7 +125,7 @@ class Recording:
         self._setups[number] = setup
         self._known |= {d: (number, count) for count, d in enumerate(digests, 1)}
         if known is None:
-            return {**request}
+            return _without_empty(request)
         like, kept = known
         before = self._setups[like]
         told: dict[str, Any] = {"same_as": {"number": like, "messages": kept}}
@@ -182,6 +184,11 @@ def _lines(value: Json, *, indent: str, before: str = "", after: str = "") -> It
         comma = "" if number == len(parts) else ","
         yield from _lines(each, indent=f"{indent} ", before=name, after=comma)
     yield f"{indent}{'}' if is_object else ']'}{after}"
+
+
+def _without_empty(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request without what it does not have."""
+    return {name: value for name, value in request.items() if value or name == "messages"}
 
 
 def replace_private(path: Path, text: str) -> None:
@@ -273,7 +280,8 @@ def _whole(entry: Mapping[str, Any], whole: dict[int, dict[str, Any]]) -> dict[s
             **asked,
             "messages": before["messages"][: like["messages"]] + asked["messages"],
         }
-    whole[entry["number"]] = {name: asked[name] for name in (*SETUP, "messages")}
+    setup = {name: asked.get(name) or EMPTY[name] for name in SETUP}
+    whole[entry["number"]] = {**setup, "messages": asked["messages"]}
     answer = entry["answer"]
     if not isinstance(answer["said"], list):
         raise TypeError("list of what was said")

@@ -17,8 +17,11 @@ from nbagent.core.base.errors import ModelConfigError, ModelError, NotRecorded
 from nbagent.core.base.events import dump
 from nbagent.core.base.messages import message, text_part, user
 from nbagent.core.base.model import (
+    Citation,
     Discarded,
     Finished,
+    Hosted,
+    HostedCall,
     Notice,
     ReasoningDelta,
     Request,
@@ -304,6 +307,25 @@ async def test_equal_requests_get_their_answers_in_recorded_order_and_then_the_l
     assert texts == ["one", "two", "two"]
 
 
+class Says:
+    """A model that says just this."""
+
+    name = "says"
+
+    def __init__(self, script):
+        self._script = script
+
+    async def stream(self, request):
+        for delta in self._script:
+            yield delta
+
+
+HOSTED = (
+    HostedCall("h1", "web_search", {"query": "x"}, "done", "found", [{"url": "https://e.org"}]),
+    Citation("A page", "https://e.org"),
+)
+
+
 async def test_every_delta_of_an_answer_comes_back_joined(tmp_path):
     """Reasoning, texts, calls, what the provider wants back, notes, usage; not what was given up or waited for."""
     path = tmp_path / "session.json"
@@ -319,9 +341,10 @@ async def test_every_delta_of_an_answer_comes_back_joined(tmp_path):
         ToolCallDelta(1, "[1", "c2", "g"),
         ToolCallDelta(0, " 1.0}"),
         Notice("careful"),
+        *HOSTED,
         Finished("tool_calls", Usage(3, 4, 0.5, 1, 2), "m-1", {"name": "p", "data": [1]}),
     ]
-    model = nb.RecordedModel(path, nb.ScriptedModel([script]), mode="record")
+    model = nb.RecordedModel(path, Says(script), mode="record")
     heard = [delta async for delta in model.stream(Request([user("go")]))]
     assert heard == script
     expected = [
@@ -330,6 +353,7 @@ async def test_every_delta_of_an_answer_comes_back_joined(tmp_path):
         ToolCallDelta(0, '{"x":1.0}', "c1", "f", {"sig": "s"}),
         ToolCallDelta(1, "[1", "c2", "g"),
         Notice("careful"),
+        *HOSTED,
         script[-1],
     ]
     again = nb.RecordedModel(path, pace=0)
@@ -562,6 +586,23 @@ async def test_a_history_with_files_and_records_is_kept_slim(tmp_path):
     assert "blob" not in text
     first = await anext(nb.RecordedModel(path, pace=0).stream(Request(history)))
     assert first == TextDelta("a picture")
+
+
+async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_kept(tmp_path):
+    """The recorded model says whether it has it; a replay compares it."""
+    path = tmp_path / "session.json"
+    tool = Hosted("mcp", {"server_url": "https://e.org", "authorization": "tok"}, "docs")
+    other = Hosted("mcp", {"server_url": "https://f.org", "authorization": "tok"}, "docs")
+    model = nb.RecordedModel(path, nb.ScriptedModel(["fine"]), mode="record")
+    with pytest.raises(nb.errors.UsageError, match="has no hosted tools"):
+        model.check_hosted(tool)
+    assert [delta async for delta in model.stream(Request([user("go")], hosted=[tool]))]
+    assert '"tok"' not in path.read_text()
+    replay = nb.RecordedModel(path)
+    replay.check_hosted(tool)
+    assert [delta async for delta in replay.stream(Request([user("go")], hosted=[tool]))]
+    with pytest.raises(NotRecorded, match=r"f\.org"):
+        await anext(replay.stream(Request([user("go")], hosted=[other])))
 
 
 PROCESS = """

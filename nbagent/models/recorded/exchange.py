@@ -125,11 +125,11 @@ class Answer:
             case Waiting() | Finished():
                 pass
             case _:
-                self._pieces.append({delta.type: delta._asdict()})
+                self._pieces.append({delta.type: _told(delta)})
 
     def finished(self, end: Finished) -> dict[str, Any]:
         """The whole answer."""
-        told = _told(end, Finished())
+        told = _told(end)
         if self._has_secrets():
             told.pop("provider", None)  # it has the calls again, in whatever form
         if "usage" in told:
@@ -190,9 +190,10 @@ class Answer:
         return {"call": call}
 
 
-def _told(value: Any, usual: Any) -> dict[str, Any]:
+def _told(delta: Any) -> dict[str, Any]:
     """The fields of a delta that are not as usual."""
-    return {k: v for k, v in value._asdict().items() if v != getattr(usual, k)}
+    usual = delta._field_defaults
+    return {k: v for k, v in delta._asdict().items() if k not in usual or v != usual[k]}
 
 
 def deltas(answer: Mapping[str, Any]) -> Iterator[ModelDelta]:

@@ -78,7 +78,7 @@ def said(path):
     return json.loads(path.read_text())["session"]
 
 
-async def test_what_a_person_recorded_replays_where_nobody_is(tmp_path):
+async def test_c200_what_a_person_recorded_replays_where_nobody_is(tmp_path):
     """The model's answers and the person's come from the file; no model is given."""
     path = tmp_path / "session.json"
     first = await recorded(path)
@@ -169,7 +169,7 @@ async def test_a_difference_is_bounded_whatever_was_asked(tmp_path):
     assert "lines more" in caught.value.diff
 
 
-async def test_another_answer_than_the_recorded_one_is_told_kindly(tmp_path):
+async def test_c202_another_answer_than_the_recorded_one_is_told_kindly(tmp_path):
     """On Binder a person may answer otherwise: the recording has nothing that follows, and says so."""
     path = tmp_path / "session.json"
     await recorded(path)
@@ -184,7 +184,7 @@ async def test_another_answer_than_the_recorded_one_is_told_kindly(tmp_path):
 
 
 @pytest.mark.parametrize("given", ["other input", "other schema", "once more"])
-async def test_a_recorded_approval_holds_for_what_was_shown_and_once(given, tmp_path):
+async def test_c201_a_recorded_approval_holds_for_what_was_shown_and_once(given, tmp_path):
     """P5: another input, another schema or a second time is asked, and nothing runs."""
     path, ran = tmp_path / "session.json", []
     await recorded(path)
@@ -219,7 +219,7 @@ async def test_a_recorded_approval_holds_for_what_was_shown_and_once(given, tmp_
     assert ran == []
 
 
-async def test_answers_of_code_come_before_recorded_ones_and_are_not_recorded(tmp_path):
+async def test_c203_answers_of_code_come_before_recorded_ones_and_are_not_recorded(tmp_path):
     """What code answers it answers again in a replay."""
     path = tmp_path / "session.json"
     model = nb.RecordedModel(path, nb.ScriptedModel(list(SCRIPT)), mode="record")
@@ -433,7 +433,7 @@ async def test_no_secret_is_in_a_recording_and_both_sides_agree(tmp_path, monkey
     assert "So: •••" in (await nb.Agent(replay, tools=[leak]).run("go", attended=False)).text
 
 
-async def test_a_secret_that_a_model_or_a_person_gives_is_in_no_recording(tmp_path):
+async def test_c201_a_secret_that_a_model_or_a_person_gives_is_in_no_recording(tmp_path):
     """P13: its mask is; where the body needs it, it is asked for again."""
     path, got = tmp_path / "session.json", []
 
@@ -603,6 +603,37 @@ async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_kept(tmp_
     assert [delta async for delta in replay.stream(Request([user("go")], hosted=[tool]))]
     with pytest.raises(NotRecorded, match=r"f\.org"):
         await anext(replay.stream(Request([user("go")], hosted=[other])))
+
+
+async def test_c200_what_a_flow_asks_is_recorded_and_replayed_by_the_environment(
+    tmp_path, monkeypatch
+):
+    """It has no model that could: the whole process is recorded."""
+    path, ran = tmp_path / "session.json", []
+
+    @nb.flow(name="clean")
+    async def clean(rows: int, ctx: nb.ToolContext) -> str:
+        answer = await ctx.ask(nb.Choose(message="Drop which?", choices=["fax", "age"]))
+        ran.append(answer)
+        return f"dropped {answer} of {rows}"
+
+    monkeypatch.setenv("NBAGENT_RECORD", str(path))
+    run = clean.with_options(attended=True, show=False).run(3)
+    await run.settled()
+    run.resolve(run.interrupts[0].id, nb.Respond("fax"), by="form")
+    await run
+    monkeypatch.delenv("NBAGENT_RECORD")
+    monkeypatch.setenv("NBAGENT_REPLAY", str(path))
+    assert (await clean.with_options(attended=False).run(3)).output == "dropped fax of 3"
+    assert ran == ["fax", "fax"]
+
+
+def test_an_environment_that_says_both_is_refused(monkeypatch, tmp_path):
+    """Nothing is recorded over what is replayed."""
+    monkeypatch.setenv("NBAGENT_RECORD", str(tmp_path / "a.json"))
+    monkeypatch.setenv("NBAGENT_REPLAY", str(tmp_path / "b.json"))
+    with pytest.raises(ModelConfigError, match="are both set"):
+        nb.Agent(nb.ScriptedModel([]))
 
 
 PROCESS = """

@@ -420,9 +420,10 @@ def _model(model: str | Model) -> Model:
         raise UsageError(
             f"a model is an instance, and {model.__name__} is a class: give {model.__name__}(…)"
         )
+    if not isinstance(model, str) and not hasattr(model, "stream"):
+        raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
+    model = hooks.in_place_of(model)
     if not isinstance(model, str):
-        if not hasattr(model, "stream"):
-            raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
         return model
     named: Model = hooks.model_named(model)
     return named

@@ -306,6 +306,10 @@ class OpenAIModel:
             return finished
         return finished._replace(usage=replace(usage, cost=price.of(usage)))
 
+    def without_credentials(self, text: str) -> str:
+        """The text without the key and the other credentials of the client as it was last used."""
+        return self._credentials.cut(text)
+
     async def aclose(self) -> None:
         """Close the connections; a client that was passed in stays open."""
         await self._clients.aclose()

@@ -30,6 +30,7 @@ from typing import Any, Never, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
 
 from .errors import MessagesError
+from .files import Said, check_file
 
 Json: TypeAlias = Any
 Part: TypeAlias = dict[str, Any]
@@ -79,6 +80,16 @@ class FrozenList(list[Any]):
         return (freeze, (list(self),))
 
 
+class FrozenFile(FrozenDict):
+    """A file part, of which a ``repr`` shows the first few characters."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        told = {**self, "data": f"{self['data'][:12]}… ({len(self['data']):,} characters)"}
+        return repr(told)
+
+
 class Message(FrozenDict):
     """One message; ``wire`` keeps the bytes an adapter encoded it to, so that it is encoded once."""
 
@@ -100,10 +111,15 @@ def freeze(value: Json) -> Json:
     if isinstance(value, FrozenDict | FrozenList):
         return value
     if isinstance(value, dict):
-        return FrozenDict({k: freeze(v) for k, v in value.items()})
+        kind = FrozenFile if _is_file(value) else FrozenDict
+        return kind({k: freeze(v) for k, v in value.items()})
     if isinstance(value, list | tuple):
         return FrozenList([freeze(v) for v in value])
     return value
+
+
+def _is_file(value: dict[Any, Any]) -> bool:
+    return value.get("type") == "file" and isinstance(value.get("data"), str)
 
 
 def message(role: str, *parts: Part, provider: Mapping[str, Any] | None = None) -> Message:
@@ -119,9 +135,9 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-def user(text: str) -> Message:
-    """A user message of one text."""
-    return message("user", text_part(text))
+def user(said: Said) -> Message:
+    """A user message of one text, or of parts."""
+    return message("user", *([text_part(said)] if isinstance(said, str) else said))
 
 
 def text_of(value: Mapping[str, Any]) -> str:
@@ -212,6 +228,13 @@ def _check_part(index: int, part: Json) -> None:
             f"messages[{index}] has the part {part!r:.80}: its 'type' must be one of "
             f"{', '.join(map(repr, _NEEDS))}"
         )
+    if kind == "file":
+        check_file(part, f"messages[{index}]")
+    files = part.get("files", ()) if kind == "tool_result" else ()
+    if not isinstance(files, list | tuple):
+        raise MessagesError(f"messages[{index}]: 'files' of a result is {files!r:.80}, not a list")
+    for file in files:
+        check_file(file if isinstance(file, Mapping) else {}, f"messages[{index}]")
     if not isinstance(part.get("server_id", ""), str):
         raise MessagesError(f"messages[{index}]: 'server_id' of a {kind} part is no text")
     for key, type_ in _NEEDS[kind].items():

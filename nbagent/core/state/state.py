@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
+from nbagent.core.base.files import Said
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, text_of
@@ -272,7 +273,7 @@ class RunState:
     """Why the last model response ended."""
     usage: Usage = field(default_factory=Usage)
     """Tokens and cost of the model responses folded in."""
-    queued: tuple[str, ...] = ()
+    queued: tuple[Said, ...] = ()
     """Messages of the person that wait for the open turn's results."""
     later: dict[str, Interrupted] = field(default_factory=_nothing)
     """What an outside system is to give of calls that have an interim result, by interrupt id."""

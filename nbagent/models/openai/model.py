@@ -16,14 +16,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.model import Discarded, Finished, ModelDelta, Request
+from nbagent.core.base.model import Discarded, Finished, ModelDelta, Notice, Request
 
 from .api import Api, Parser
 from .bounds import BrokenStream
 from .chat.api import ChatApi
 from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
-from .errors import explained
+from .errors import explained, refused_for_content
+from .files import BLIND_HINT, blind_note, has_images, sees
 from .send import read, send
 
 RESERVED = ("model", "messages", "tools", "stream")
@@ -44,13 +45,15 @@ class OpenAIModel:
         temperature: the sampling temperature, from 0 to 2.
         max_retries: how often a failed request or a broken stream is repeated; the client's 2.
         timeout: seconds to wait for the server's next bytes; the client's 600.
+        vision: whether the model sees pictures; by its name where not given. One that does not is told of them
+            in words, and so are you.
         extra: more fields of the request, such as ``{"reasoning_effort": "low"}``.
 
     Raises:
         ModelConfigError: ``extra`` holds a field that nbagent sets itself.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         name: str,
         *,
@@ -60,6 +63,7 @@ class OpenAIModel:
         temperature: float | None = None,
         max_retries: int | None = None,
         timeout: float | None = None,
+        vision: bool | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         taken = [key for key in extra or {} if key in RESERVED]
@@ -67,7 +71,8 @@ class OpenAIModel:
             raise ModelConfigError(f"extra={{{taken[0]!r}: …}}: nbagent sets {taken[0]!r} itself")
         self.name = name
         fields = {} if temperature is None else {"temperature": temperature}
-        self._api: Api = ChatApi(name, {**fields, **(extra or {})})
+        self._sees = sees(name) if vision is None else vision
+        self._api: Api = ChatApi(name, {**fields, **(extra or {})}, sees=self._sees)
         self._credentials = Credentials([])
         """Of the client as it was last used."""
         self._client = None if client is None or _is_maker(client) else client
@@ -101,6 +106,9 @@ class OpenAIModel:
             # a key may be a function, which was called by now
             self._credentials = credentials = Credentials.of(client)
             public = StreamCut(credentials)
+            note = None if self._sees else blind_note(self.name, request.messages)
+            if note is not None:
+                yield Notice(note)
             try:
                 async with aclosing(read(answer, parser)) as batches:
                     async for batch in batches:
@@ -133,6 +141,8 @@ class OpenAIModel:
                     refused = explained(
                         error, model=self.name, base_url=base_url, credentials=credentials
                     )
+                    if self._sees and refused_for_content(error) and has_images(request.messages):
+                        refused = type(refused)(f"{refused}; {BLIND_HINT}")
             if refused is not None:  # here, with no traceback of what it was made of
                 raise refused
 

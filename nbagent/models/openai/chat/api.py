@@ -20,8 +20,8 @@ class ChatApi:
     name = "chat"
     path = "/chat/completions"
 
-    def __init__(self, model: str, fields: Mapping[str, Any]) -> None:
-        self._encoder = ChatEncoder(model, fields)
+    def __init__(self, model: str, fields: Mapping[str, Any], *, sees: bool = True) -> None:
+        self._encoder = ChatEncoder(model, fields, sees=sees)
         self._asks_usage = True
 
     def body(self, request: Request, provider: str) -> bytes:

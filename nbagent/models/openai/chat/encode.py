@@ -10,8 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nbagent.core.base.files import files_of
 from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Request, ToolSpec
+
+from .files import content, of_results
 
 WIRE = "openai-chat"
 """The name of this encoding in ``Message.wire``, before the provider's."""
@@ -22,7 +25,8 @@ KEPT_TOOL_LISTS = 8
 class ChatEncoder:
     """Encodes the requests of one model; ``encoded`` counts the messages it really had to encode."""
 
-    def __init__(self, model: str, fields: Mapping[str, Any]) -> None:
+    def __init__(self, model: str, fields: Mapping[str, Any], *, sees: bool = True) -> None:
+        self._sees = sees
         self._head = b'{"model":' + _bytes(model) + b',"messages":['
         self._fields = dict(fields)
         self._tools: dict[tuple[ToolSpec, ...], bytes] = {}
@@ -49,6 +53,10 @@ class ChatEncoder:
                 self._instructions = (request.instructions, system)
             yield self._instructions[1]
         for message in request.messages:
+            if any(files_of(message)):  # encoded anew: its bytes are kept once, in the history
+                yield encode_message(message, sees=self._sees)
+                self.encoded += 1
+                continue
             wire = message.wire
             if wire is None or wire[0] != format_:
                 wire = message.wire = (format_, encode_message(message))
@@ -76,16 +84,22 @@ class ChatEncoder:
         return b"," + _bytes(fields)[1:]
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: Message, *, sees: bool = True) -> bytes:
     """One message as chat messages joined by commas: several where a tool message has several results.
 
     Raises:
         TypeError, ValueError: a part holds something that is no JSON.
     """
     if message["role"] == "tool":
-        return b",".join(_bytes(_result(part)) for part in results_of(message))
+        results = results_of(message)
+        files = of_results(results, sees=sees)
+        told = [_bytes(_result(part)) for part in results]
+        return b",".join(told if files is None else [*told, files])
     if message["role"] == "assistant":
         return _bytes(_assistant(message))
+    if any(files_of(message)):
+        said = content(message["content"], sees=sees)
+        return b'{"role":' + _bytes(message["role"]) + b',"content":' + said + b"}"
     return _bytes({"role": message["role"], "content": _content(message)})
 
 

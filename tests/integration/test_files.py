@@ -248,8 +248,10 @@ def _files(messages: Any) -> list[Any]:
 
 async def test_a_picture_is_in_memory_once_however_often_it_is_sent():
     """What is encoded for a request is not kept with the message."""
-    with ChatServer([Reply(calls=[("plain", {})])] * 5 + [Reply("Done.")]) as server:
+    script = [Reply("Loaded."), *[Reply(calls=[("plain", {})])] * 5, Reply("Done.")]
+    with ChatServer(script) as server:
         agent = agent_at(server)
+        await agent.run("Load what is needed")
         picture = nb.File(noise(1500))
         gc.collect()
         tracemalloc.start()

@@ -166,7 +166,7 @@ async def test_a_conversation_goes_on_with_its_pictures_wherever_it_is_taken_up(
     assert pictures == [1, 2, 1, 1, 1]
 
 
-async def test_a_message_with_a_picture_can_wait_for_open_questions():
+async def test_c190_a_message_with_files_waits_for_open_questions():
     """It is sent after the results, in the run and in a saved history."""
     model = nb.ScriptedModel(lambda _: nb.ScriptedModel.call("ask") if not asked() else "Done.")
     ask = nb.interrupt_tool("ask", output=str)
@@ -190,17 +190,22 @@ async def test_a_message_with_a_picture_can_wait_for_open_questions():
     assert [part["type"] for part in done.messages[3]["content"]] == ["text", "file"]
 
 
-async def test_a_body_that_asks_another_agent_about_a_picture_asks_once():
-    """The call that it is has the picture's digest, and the inner run's history the picture."""
+async def test_c191_a_body_that_is_run_again_asks_about_a_picture_once():
+    """What it started is known by the picture's digest; the picture is in the inner run's history alone."""
     inner = nb.Agent(nb.ScriptedModel(["A diagonal."]), name="eye")
 
     @nb.tool
-    async def look() -> str:
+    async def look(ctx: nb.ToolContext) -> str:
         """Look."""
-        return (await inner.run(["What is it?", SQUARE])).text
+        seen = (await inner.run(["What is it?", SQUARE])).text
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm(message="Go on?"))
+        return seen
 
     model = nb.ScriptedModel([nb.ScriptedModel.call("look"), "Done."])
-    run = nb.Agent(model, tools=[look]).run("Go")
+    run = nb.Agent(model, tools=[look]).run("Go", attended=True, show=False)
+    await run.settled()
+    run.restart(run.interrupts[0], data=True)
     await run
     kept = "".join(event.model_dump_json() for event in run.journal)
     assert kept.count(URL.partition(",")[2]) == 1

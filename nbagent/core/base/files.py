@@ -26,7 +26,7 @@ MAX_FILES = 50_000_000
 MAX_NAME = 100
 """Characters of a file's name."""
 _TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,99}")
-_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 
 
 def file_part(data: bytes, media_type: str, name: str | None = None) -> Part:
@@ -48,7 +48,7 @@ def plain_name(name: str) -> str:
     """A file's name as it is told: one line, no folder, nothing invisible."""
     last = re.split(r"[\\/]", name)[-1]
     text = " ".join(escaped(last).split())
-    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME // 2]}…{text[-MAX_NAME // 2 :]}"
+    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME // 2]}…{text[1 - MAX_NAME // 2 :]}"
 
 
 def is_media_type(text: Any) -> bool:
@@ -73,8 +73,13 @@ def check_file(part: Mapping[str, Any], where: str) -> None:
         refuse(f"a file's 'name' is {name!r:.80}: it is one line, without a folder")
     if not isinstance(data, str):
         refuse(f"a file's 'data' is a {type(data).__name__}, not base64 text")
-    if len(data) % 4 or _NOT_BASE64.search(data):
+    if len(data) % 4 or not is_base64(data):
         refuse(f"a file's 'data' is no base64: {data!r:.40}")
+
+
+def is_base64(data: str) -> bool:
+    """Whether a text has the characters of base64 alone: it then stands in JSON as it is."""
+    return data.isascii() and not data.encode("ascii").translate(None, _ALPHABET)
 
 
 def files_of(message: Mapping[str, Any]) -> Iterator[Part]:

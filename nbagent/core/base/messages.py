@@ -86,8 +86,10 @@ class FrozenFile(FrozenDict):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        told = {**self, "data": f"{self['data'][:12]}… ({len(self['data']):,} characters)"}
-        return repr(told)
+        data = self.get("data")
+        if not isinstance(data, str):  # something else of that name
+            return dict.__repr__(self)
+        return repr({**self, "data": f"{data[:12]}… ({len(data):,} characters)"})
 
 
 class Message(FrozenDict):
@@ -111,15 +113,11 @@ def freeze(value: Json) -> Json:
     if isinstance(value, FrozenDict | FrozenList):
         return value
     if isinstance(value, dict):
-        kind = FrozenFile if _is_file(value) else FrozenDict
+        kind = FrozenFile if value.get("type") == "file" else FrozenDict
         return kind({k: freeze(v) for k, v in value.items()})
     if isinstance(value, list | tuple):
         return FrozenList([freeze(v) for v in value])
     return value
-
-
-def _is_file(value: dict[Any, Any]) -> bool:
-    return value.get("type") == "file" and isinstance(value.get("data"), str)
 
 
 def message(role: str, *parts: Part, provider: Mapping[str, Any] | None = None) -> Message:

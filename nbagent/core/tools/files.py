@@ -193,7 +193,8 @@ def taken(value: Any, present: Any, more: Sequence[Any] = (), room: int = MAX_AL
             plain = told if found.files else value
         case _:
             plain = _taken_one(value, present, found)
-    found.files.extend(_part(item) for item in more)
+    listed = more if isinstance(more, list | tuple) else [more]
+    found.files.extend((one if isinstance(one, File) else File(one)).part for one in listed)
     if len(found.files) > MAX_FILES:
         raise UsageError(f"a result may have {MAX_FILES} files, and this has {len(found.files)}")
     size = sum(map(size_of, found.files))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nbagent.core.base.errors import ModelError
-from nbagent.core.base.files import files_of, is_image, is_text, label
+from nbagent.core.base.files import files_of, is_base64, is_image, is_text, label
 from nbagent.core.base.messages import Message, Part
 
 _BLIND = re.compile(
@@ -30,13 +30,13 @@ def sees(name: str) -> bool:
 
 
 def data_of(part: Mapping[str, Any]) -> bytes:
-    """A file's base64 as it stands in JSON: it needs no escapes, and is not copied more than once.
+    """A file's base64 as it stands in JSON, where it needs no escapes.
 
     Raises:
         ModelError: it is none.
     """
     data: str = part["data"]
-    if not data.isascii() or '"' in data or "\\" in data:
+    if not is_base64(data):
         raise ModelError(f"the {label(part)} is no base64")
     return data.encode("ascii")
 

@@ -53,14 +53,12 @@ class ChatEncoder:
                 self._instructions = (request.instructions, system)
             yield self._instructions[1]
         for message in request.messages:
-            if any(files_of(message)):  # encoded anew: its bytes are kept once, in the history
-                yield encode_message(message, sees=self._sees)
-                self.encoded += 1
-                continue
             wire = message.wire
             if wire is None or wire[0] != format_:
-                wire = message.wire = (format_, encode_message(message))
+                wire = (format_, encode_message(message, sees=self._sees))
                 self.encoded += 1
+                if not any(files_of(message)):  # their bytes are kept once, in the history
+                    message.wire = wire
             yield wire[1]
 
     def _tool_bytes(self, tools: Sequence[ToolSpec]) -> bytes:
@@ -92,14 +90,13 @@ def encode_message(message: Message, *, sees: bool = True) -> bytes:
     """
     if message["role"] == "tool":
         results = results_of(message)
-        files = of_results(results, sees=sees)
-        told = [_bytes(_result(part)) for part in results]
-        return b",".join(told if files is None else [*told, files])
+        told = b",".join(_bytes(_result(part)) for part in results)
+        return b"".join((told, *of_results(results, sees=sees)))
     if message["role"] == "assistant":
         return _bytes(_assistant(message))
     if any(files_of(message)):
-        said = content(message["content"], sees=sees)
-        return b'{"role":' + _bytes(message["role"]) + b',"content":' + said + b"}"
+        head = b'{"role":' + _bytes(message["role"]) + b',"content":'
+        return b"".join((head, *content(message["content"], sees=sees), b"}"))
     return _bytes({"role": message["role"], "content": _content(message)})
 
 

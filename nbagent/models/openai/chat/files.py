@@ -18,26 +18,32 @@ from nbagent.models.openai.files import data_of, text_in, unseen
 _AUDIO = {"audio/wav": b"wav", "audio/x-wav": b"wav", "audio/mpeg": b"mp3"}
 
 
-def content(parts: Sequence[Part], *, sees: bool) -> bytes:
-    """A user's texts and files, in their order.
+def content(parts: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
+    """A user's texts and files, in their order: JSON in pieces, so that large ones are joined once.
 
     Raises:
         ModelError: there is a file that this API does not take.
     """
-    told = (p for p in parts if p["type"] in ("text", "file"))
-    return b"[" + b",".join(_part(part, sees=sees) for part in told) + b"]"
+    between = b"["
+    for part in parts:
+        if part["type"] in ("text", "file"):
+            yield between
+            yield from _part(part, sees=sees)
+            between = b","
+    yield b"]"
 
 
-def of_results(results: Sequence[Part], *, sees: bool) -> bytes | None:
-    """The message with the files of a turn's results; None where they have none.
+def of_results(results: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
+    """The message with the files of a turn's results, behind a comma; nothing where they have none.
 
     Raises:
         ModelError: there is a file that this API does not take.
     """
     parts = list(_listed(results))
-    if not parts:
-        return None
-    return b'{"role":"user","content":' + content(parts, sees=sees) + b"}"
+    if parts:
+        yield b',{"role":"user","content":'
+        yield from content(parts, sees=sees)
+        yield b"}"
 
 
 def _listed(results: Sequence[Part]) -> Iterator[Part]:
@@ -49,30 +55,24 @@ def _listed(results: Sequence[Part]) -> Iterator[Part]:
             yield file
 
 
-def _part(part: Mapping[str, Any], *, sees: bool) -> bytes:
-    if part["type"] == "text":
-        return _text(part["text"])
-    media_type: str = part["media_type"]
-    text = text_in(part)
+def _part(part: Mapping[str, Any], *, sees: bool) -> tuple[bytes, ...]:
+    text = part["text"] if part["type"] == "text" else text_in(part)
+    if text is None and is_image(part) and not sees:
+        text = unseen(part)
     if text is not None:
-        return _text(text)
+        return (dumps({"type": "text", "text": text}).encode("utf-8", "replace"),)
+    media_type: str = part["media_type"]
     if is_image(part):
-        if not sees:
-            return _text(unseen(part))
-        url = b"data:" + media_type.encode() + b";base64," + data_of(part)
-        return b'{"type":"image_url","image_url":{"url":"' + url + b'"}}'
+        head = b'{"type":"image_url","image_url":{"url":"data:' + media_type.encode() + b";base64,"
+        return head, data_of(part), b'"}}'
     if media_type == "application/pdf":
         name = dumps(part.get("name") or "file.pdf").encode()
-        data = b"data:application/pdf;base64," + data_of(part)
-        return b'{"type":"file","file":{"filename":' + name + b',"file_data":"' + data + b'"}}'
+        head = b'{"type":"file","file":{"filename":' + name
+        return head, b',"file_data":"data:application/pdf;base64,', data_of(part), b'"}}'
     if media_type in _AUDIO:
-        told = data_of(part) + b'","format":"' + _AUDIO[media_type]
-        return b'{"type":"input_audio","input_audio":{"data":"' + told + b'"}}'
+        end = b'","format":"' + _AUDIO[media_type] + b'"}}'
+        return b'{"type":"input_audio","input_audio":{"data":"', data_of(part), end
     raise ModelError(
         f"the {label(part)} is {media_type}, which Chat Completions does not take: it takes pictures (PNG, "
         "JPEG, GIF, WebP), PDF, audio (wav, mp3) and text"
     )
-
-
-def _text(text: str) -> bytes:
-    return dumps({"type": "text", "text": text}).encode("utf-8", "replace")

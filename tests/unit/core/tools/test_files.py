@@ -185,7 +185,9 @@ def test_a_name_hides_nothing():
     name = File(PDF, name="x\u202egnp.exe\n\x1b[2J" + "y" * 500).name
     assert name is not None
     assert name.isprintable()
-    assert len(name) <= 101
+    assert len(name) == 100
+    assert load([user([File(PDF, name=name).part])])
+    assert load(json.loads(dumps([user([File(PDF, name=name).part])])))
 
 
 def test_a_photo_says_nothing_of_where_and_when_it_was_taken():
@@ -394,3 +396,40 @@ def test_a_warning_of_a_library_is_none_of_a_prompt():
         warnings.simplefilter("error")
         for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I", "F", "HSV"):
             assert File(Image.new(mode, (3000, 3))).media_type == "image/png"
+
+
+async def test_what_a_tool_says_are_files_is_checked_when_it_says_so():
+    """One of them needs no list; a text is none, and the tool's failure says so."""
+
+    @nb.tool
+    def one() -> nb.ToolResult:
+        """Draw."""
+        return nb.ToolResult("one", files=figure())  # type: ignore[arg-type]
+
+    @nb.tool
+    def none() -> nb.ToolResult:
+        """Draw."""
+        return nb.ToolResult("none", files=["plot.png"])
+
+    call = nb.ScriptedModel.call
+    run = nb.Agent(nb.ScriptedModel([[call("one"), call("none")], "Done."]), tools=[one, none]).run(
+        "Go"
+    )
+    await run
+    first, second = run.messages[2]["content"]
+    assert (first["output"], len(first["files"])) == ("one", 1)
+    assert second["error"]
+    assert "Path('plot.png')" in second["output"]
+
+
+def test_a_tool_may_say_that_it_returns_files():
+    """Such a type says nothing of an answer given in its place."""
+
+    def many() -> list[File]: ...
+    def maybe() -> File | None: ...
+    def drawn() -> Figure: ...
+    def mixed() -> dict[str, Any]: ...
+
+    for function in (many, maybe, drawn, mixed):
+        function.__doc__ = "Draw."
+        assert nb.tool(function).name == function.__name__

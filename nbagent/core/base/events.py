@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from .errors import StoreError
+from .files import Said
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
 from .messages import check_depth, dumps, written_out
@@ -52,6 +53,9 @@ class Event(BaseModel):
     scope: tuple[str, ...] = ()
 
 
+AnswerForm: TypeAlias = Literal["text", "json", "value"]
+
+
 class RunStarted(Event):
     """A run began with this history; its last message is the prompt."""
 
@@ -67,6 +71,8 @@ class RunStarted(Event):
     """The process that drives it to begin with, as ``this_process`` names it."""
     flow: bool = False
     """Whether it has no model: the call that ``messages`` end with is all of it."""
+    answer: AnswerForm = "text"
+    """What the model is to end with: a text, JSON, or JSON as the ``value`` of an object."""
 
 
 class CallRequested(BaseModel):
@@ -125,6 +131,16 @@ class ModelResponded(Event):
     """What its text refers to, each with a ``title``, and a ``url`` where it has one."""
 
 
+class OutputRefused(Event):
+    """The model's last text is no answer of the wanted type; the model is told why."""
+
+    type: Literal["output_refused"] = "output_refused"
+    errors: str
+    """What does not fit, in words."""
+    again: bool = True
+    """Whether asking again may help: what was cut off at a limit is cut off again."""
+
+
 class ToolStarted(Event):
     """The claim to run a body: written before it runs, so that nobody runs it twice."""
 
@@ -177,6 +193,8 @@ class ToolFinished(Event):
     """Mime bundle of the result itself, where it shows richer than its JSON."""
     verdict: str | None = None
     """The rule that denied the call, where one did."""
+    files: tuple[dict[str, Any], ...] = ()
+    """File parts of the result, which the model is to see and the person does: shown, and kept, once."""
 
 
 class Interrupted(Event):
@@ -241,6 +259,13 @@ class MessageQueued(Event):
     type: Literal["message_queued"] = "message_queued"
     text: str
     by: str
+    content: tuple[dict[str, Any], ...] | None = None
+    """Its parts, text and files, where it has files; ``text`` is then a word for each part."""
+
+    @property
+    def said(self) -> Said:
+        """What the model is told."""
+        return self.text if self.content is None else self.content
 
 
 class Resolved(Event):
@@ -303,6 +328,7 @@ class RunCancelled(Event):
 StoredEvent: TypeAlias = (
     RunStarted
     | ModelResponded
+    | OutputRefused
     | ToolStarted
     | BodyCalled
     | StepFinished

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbagent.core.base.events import (
@@ -10,6 +10,7 @@ from nbagent.core.base.events import (
     Interrupted,
     MessageQueued,
     ModelResponded,
+    OutputRefused,
     Resolved,
     RunCancelled,
     RunCompleted,
@@ -22,6 +23,7 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
+from nbagent.core.base.files import Said
 from nbagent.core.base.interrupts import (
     SCHEMA_CHANGED,
     Asker,
@@ -31,7 +33,17 @@ from nbagent.core.base.interrupts import (
     Resumed,
 )
 from nbagent.core.base.memory import with_memory
-from nbagent.core.base.messages import Json, Part, canonical, dumps, freeze, load, message, user
+from nbagent.core.base.messages import (
+    Json,
+    Part,
+    canonical,
+    correction,
+    dumps,
+    freeze,
+    load,
+    message,
+    user,
+)
 from nbagent.core.base.model import Usage
 
 from .pause_record import restore
@@ -149,7 +161,9 @@ def _told(call: CallState, event: Resolved) -> CallState:
     return asked_or(told, event.at, busy="running" if call.status == "running" else "ready")
 
 
-def answered(call: CallState, output: Json, *, error: bool = False) -> CallState:
+def answered(
+    call: CallState, output: Json, *, error: bool = False, files: Sequence[Part] = ()
+) -> CallState:
     """It has its result."""
     answer = output if call.final and not error else None
     if call.replaced and call.attempt:
@@ -159,6 +173,8 @@ def answered(call: CallState, output: Json, *, error: bool = False) -> CallState
     ran = call.ran
     if _kept(call, ran) is not call.proposed:
         part["input"] = ran
+    if files:
+        part["files"] = list(files)
     if call.record:
         part["nbagent"] = list(call.record)
     return evolve(
@@ -184,6 +200,14 @@ def loss_text(tool_name: str, reason: str | None) -> str:
     return (
         f"What ran this call of {tool_name} stopped while it ran: whether it took effect is not "
         f"known, and it is not run again.{why}"
+    )
+
+
+def misfit_text(event: OutputRefused) -> str:
+    """What the model is told of an answer that does not fit."""
+    return (
+        f"This is not the answer that was asked for: {event.errors}. Answer again, with JSON of the given "
+        "schema and nothing else."
     )
 
 
@@ -269,6 +293,7 @@ def _usage(event: ModelResponded) -> Usage:
         event.cost,
         event.cached_tokens,
         event.reasoning_tokens,
+        partial=not (event.input_tokens or event.output_tokens),
     )
 
 
@@ -306,7 +331,7 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
             )
         )
     said = (*state.messages, message("assistant", *parts, provider=event.provider))
-    told = {} if calls else _queue_sent(state)
+    told = {"misfits": ()} if calls else _queue_sent(state)
     return evolve(
         state,
         position=state.position + 1,
@@ -319,20 +344,31 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
     )
 
 
+def _output_refused(state: RunState, event: OutputRefused) -> RunState:
+    """The model is told in the history, so that whatever goes on from there asks it again."""
+    return evolve(
+        state,
+        position=state.position + 1,
+        messages=(*state.messages, correction(misfit_text(event))),
+        misfits=(*state.misfits, event),
+    )
+
+
 def _queue_sent(state: RunState) -> dict[str, Any]:
     """What changes where the person's queued messages find their place in the history."""
     if not state.queued:
         return {}
-    return {"messages": tuple(user(text) for text in state.queued), "queued": (), "turns": 0}
+    sent = tuple(user(said) for said in state.queued)
+    return {"messages": sent, "queued": (), "turns": 0, "misfits": ()}
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
-    return evolve(_said(state, event.text), position=state.position + 1)
+    return evolve(_said(state, event.said), position=state.position + 1)
 
 
-def _said(state: RunState, text: str) -> RunState:
+def _said(state: RunState, said: Said) -> RunState:
     """A message from outside: after the open turn, or at once where the run has nothing else to do."""
-    queued = evolve(state, queued=(*state.queued, text))
+    queued = evolve(state, queued=(*state.queued, said))
     if not state.is_answered:
         return queued
     told = _queue_sent(queued)
@@ -359,7 +395,7 @@ def _step_finished(state: RunState, event: StepFinished) -> RunState:
 
 def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
     call = state.calls[event.call_id]
-    return _with_call(state, answered(call, event.output, error=event.error))
+    return _with_call(state, answered(call, event.output, error=event.error, files=event.files))
 
 
 def _interrupted(state: RunState, event: Interrupted) -> RunState:
@@ -411,12 +447,15 @@ def _ended(state: RunState, event: RunEnd) -> RunState:
 def _retried(state: RunState, event: RunRetried) -> RunState:
     """Go on: calls whose bodies failed are run again, what has a result is kept."""
     calls = Calls(ready_again(c, event.at) for c in state.calls.values())
-    return evolve(state, position=state.position + 1, outcome=None, refused=False, calls=calls)
+    return evolve(
+        state, position=state.position + 1, outcome=None, refused=False, calls=calls, misfits=()
+    )
 
 
 _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
     RunStarted: _run_started,
     ModelResponded: _model_responded,
+    OutputRefused: _output_refused,
     ToolStarted: _tool_started,
     BodyCalled: _body_called,
     StepFinished: _step_finished,

@@ -11,8 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nbagent.core.base.files import files_of
 from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Request, ToolSpec
+from nbagent.models.openai.output import in_words
+from nbagent.models.openai.providers import OutputMode
+from nbagent.models.openai.strict import is_strict
 from nbagent.models.openai.tool_choice import chosen
 
 from .fields import (
@@ -24,6 +28,7 @@ from .fields import (
     reasoning_name,
     wanted,
 )
+from .files import content, of_results
 
 WIRE = "openai-chat"
 """The name of this encoding in ``Message.wire``, before the provider's."""
@@ -41,6 +46,8 @@ class Way:
     """The fields that it refused."""
     always: frozenset[str] = frozenset()
     """The names of reasoning that it wants in every message of the assistant, empty where there is none."""
+    sees: bool = True
+    """Whether it takes pictures; else they are told in words."""
 
     def __str__(self) -> str:
         return " ".join((self.provider, *sorted(self.without), "+", *sorted(self.always)))
@@ -59,16 +66,20 @@ class ChatEncoder:
         self._instructions: tuple[str, bytes] = ("", b"")
         self.encoded = 0
 
-    def body(self, request: Request, way: Way, *, usage: bool) -> bytes:
+    def body(
+        self, request: Request, way: Way, *, usage: bool, output: OutputMode = "schema"
+    ) -> bytes:
         """The JSON of one request.
 
         Args:
             request: what to encode.
             way: whose server it goes to, and how it takes back what it said.
             usage: whether to ask for the token counts at a stream's end.
+            output: how the server is told the shape of the answer.
         """
+        request = in_words(request, output)
         tools = self._tool_bytes(request.tools)
-        tail = self._tail(request, usage=usage)
+        tail = self._tail(request, usage=usage, output=output)
         messages = b",".join(self._messages(request, way))
         return b"".join((self._head, messages, b"]", tools, tail))
 
@@ -82,8 +93,10 @@ class ChatEncoder:
         for message in request.messages:
             wire = message.wire
             if wire is None or wire[0] != format_:
-                wire = message.wire = (format_, encode_message(message, way))
+                wire = (format_, encode_message(message, way))
                 self.encoded += 1
+                if not any(files_of(message)):  # their bytes are kept once, in the history
+                    message.wire = wire
             yield wire[1]
 
     def _tool_bytes(self, tools: Sequence[ToolSpec]) -> bytes:
@@ -97,7 +110,7 @@ class ChatEncoder:
             known = self._tools[key] = b',"tools":' + _bytes([_tool(tool) for tool in tools])
         return known
 
-    def _tail(self, request: Request, *, usage: bool) -> bytes:
+    def _tail(self, request: Request, *, usage: bool, output: OutputMode) -> bytes:
         fields: dict[str, Any] = {"stream": request.stream}
         if request.stream and usage:
             fields["stream_options"] = {"include_usage": True}
@@ -105,8 +118,8 @@ class ChatEncoder:
         if choice is not None:
             fields["tool_choice"] = choice if isinstance(choice, str) else _named(choice.name)
         fields.update(self._fields)
-        if request.output_schema is not None:
-            fields["response_format"] = _response_format(request.output_schema)
+        if request.output_schema is not None and output != "prompt":
+            fields["response_format"] = _response_format(request.output_schema, output)
         return b"," + _bytes(fields)[1:]
 
 
@@ -117,9 +130,14 @@ def encode_message(message: Message, way: Way) -> bytes:
         TypeError, ValueError: a part holds something that is no JSON.
     """
     if message["role"] == "tool":
-        return b",".join(_bytes(_result(part)) for part in results_of(message))
+        results = results_of(message)
+        told = b",".join(_bytes(_result(part)) for part in results)
+        return b"".join((told, *of_results(results, sees=way.sees)))
     if message["role"] == "assistant":
         return _bytes(_assistant(message, way))
+    if any(files_of(message)):
+        head = b'{"role":' + _bytes(message["role"]) + b',"content":'
+        return b"".join((head, *content(message["content"], sees=way.sees), b"}"))
     return _bytes({"role": message["role"], "content": _content(message)})
 
 
@@ -191,9 +209,14 @@ def _named(tool: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": tool}}
 
 
-def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
+    if output == "object":
+        return {"type": "json_object"}
     name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
+    told: dict[str, Any] = {"name": name, "schema": schema}
+    if is_strict(schema):  # left out where it is not: few servers know the word
+        told["strict"] = True
+    return {"type": "json_schema", "json_schema": told}
 
 
 def _bytes(value: Any) -> bytes:

@@ -255,13 +255,32 @@ async def test_c172_reasoning_that_a_server_misses_in_answers_of_others_is_empty
 
 
 async def test_what_a_server_does_not_want_after_all_is_an_error_that_says_so() -> None:
-    """Each way is tried once; the refusal is told, and the next run begins with what was learnt."""
+    """Each way is tried once, and where none helps all is as it was; the next refusal is told at once."""
     with ChatServer([KINDS["DeepSeek"].turn]) as server:
         server.rule = lambda body: "reasoning_content is odd" if next(said(body), None) else ""
         agent = agent_at(server)
         with pytest.raises(nb.errors.ModelError, match="reasoning_content is odd"):
             await agent.generate("go")
-    assert len(server.requests) == 4
+        assert len(server.requests) == 4
+        server.script = [KINDS["DeepSeek"].turn]
+        with pytest.raises(nb.errors.ModelError, match="reasoning_content is odd"):
+            await agent.generate("go")
+    assert len(server.requests) == 6
+    assert next(said(server.bodies[-1]))["reasoning_content"] == "Think hard."
+
+
+async def test_c170_runs_at_once_learn_it_together() -> None:
+    """Each of them is refused at most once, and none undoes what another has learnt."""
+    turn = KINDS["Groq"].turn
+    with ChatServer(lambda body: Reply("done") if next(said(body), None) else turn) as server:
+        server.rule = groq
+        agent = agent_at(server)
+        runs = [agent.run("go", attended=False, after=None) for _ in range(8)]
+        assert [(await run).text for run in runs] == ["done"] * 8
+        refused = len(server.refused)
+        assert (await agent.run("go", attended=False)).text == "done"
+    assert 1 <= refused <= 8
+    assert len(server.refused) == refused
 
 
 @STREAM

@@ -42,7 +42,9 @@ class ChatApi:
         self._without: frozenset[str] = frozenset()
         """The fields that the server does not take back."""
         self._insisted: frozenset[str] = frozenset()
-        """Those that it missed once they were left out."""
+        """Those that it missed, most of them once they were left out."""
+        self._tried: set[tuple[str, str]] = set()
+        """What was tried of a field, by its name."""
 
     def owner(self, host: str) -> str:
         """The host itself; see ``Api``."""
@@ -97,14 +99,23 @@ class ChatApi:
         return any(turned)
 
     def _turns(self, name: str, *, sent: bool) -> bool:
-        """Whether a field is now left out that was sent, or sent that was not; each way is tried once."""
-        if sent and name not in self._insisted:
-            self._without |= {name}
-            return True
-        if sent or not (name in self._without or name in REASONING):
-            return False
+        """Whether a field that was sent is now left out, or the other way; each is tried once.
+
+        What helped stays; where nothing did, all is again as it was at first.
+        """
+        way = (name, "without" if sent else "always")
+        if name in (self._without if sent else self._insisted):
+            return True  # another request, which went out before this one came back, has turned it
+        known = name in self._without | self._insisted
         self._without -= {name}
-        self._insisted |= {name}
+        self._insisted -= {name}
+        if way in self._tried or not (sent or known or name in REASONING):
+            return known
+        self._tried.add(way)
+        if sent:
+            self._without |= {name}
+        else:
+            self._insisted |= {name}
         return True
 
 

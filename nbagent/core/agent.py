@@ -39,10 +39,11 @@ from .run.start import Options, check_pending, checked_prompt, launch, launch_an
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.hosted import check_hosted
+from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
-from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, new_id
+from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, check_cost, new_id
 from .tools.tool import Tool
 
 P = ParamSpec("P")
@@ -55,7 +56,8 @@ class Agent:
     Args:
         model: a ``Model``, a model name such as ``"gpt-5"``, or ``"demo"`` (needs no key).
         name: what people read; shown on the run card.
-        instructions: the system prompt.
+        instructions: the system prompt; or a function, maybe async, of the run (``nb.RunView``) that makes
+            it for each request to the model.
         tools: tools, or plain functions; and what the model's provider runs by itself, by ``nb.hosted``.
         max_turns: how many times the model may answer before a person is asked whether to go on.
         max_calls: how many calls of one model response are run; the model is told of those that are not.
@@ -80,7 +82,7 @@ class Agent:
         model: str | Model,
         *,
         name: str = "agent",
-        instructions: str | None = None,
+        instructions: Instructions = None,
         tools: Iterable[Tool[..., Any] | Callable[..., Any] | Hosted] = (),
         max_turns: int = 20,
         max_calls: int = MAX_CALLS,
@@ -95,7 +97,7 @@ class Agent:
     ) -> None:
         self.name = checked_text("name", name)
         self.model = _model(model)
-        self.instructions = checked_text("instructions", instructions, optional=True)
+        self.instructions = checked_instructions(instructions)
         self.max_turns = checked_turns(max_turns)
         self.max_calls = checked_turns(max_calls, "max_calls")
         self.max_questions = checked_turns(max_questions, "max_questions")
@@ -181,7 +183,7 @@ class Agent:
         return inner_tool(
             Inner(tools, spec, _prompt_of, self.remembered),
             name=name or re.sub(r"[^\w.:/-]+", "_", self.name),
-            description=description or self.instructions or "",
+            description=description or described(self.instructions),
             output=str if self.output_type is None else self.output_type,
         )
 
@@ -329,6 +331,7 @@ class Agent:
         if context is not None:
             spec = replace(spec, context=context)
         check_rules(spec, self.tools)
+        check_cost(spec)
         check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)
         state = restore(load(messages or ()))
@@ -417,9 +420,10 @@ def _model(model: str | Model) -> Model:
         raise UsageError(
             f"a model is an instance, and {model.__name__} is a class: give {model.__name__}(…)"
         )
+    if not isinstance(model, str) and not hasattr(model, "stream"):
+        raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
+    model = hooks.in_place_of(model)
     if not isinstance(model, str):
-        if not hasattr(model, "stream"):
-            raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
         return model
     named: Model = hooks.model_named(model)
     return named

@@ -5,7 +5,8 @@ assistant's may have ``"provider": {"name": str, "data": JSON}``: what the provi
 back with the history, and nobody else reads. A part is one of
 
 - ``{"type": "text", "text": str}``
-- ``{"type": "reasoning", "text": str}``, kept for the person and never sent back as such
+- ``{"type": "reasoning", "text": str}``, kept for the person; it goes back to no provider but the
+  one that wants its own
 - ``{"type": "file", "media_type": str, "data": str}`` in a user's message, in base64, with ``"name"``
   where it has one
 - ``{"type": "tool_call", "id": str, "name": str, "input": {…}}``, with ``"raw": str`` where the

@@ -288,6 +288,7 @@ def _usage(event: ModelResponded) -> Usage:
         event.cost,
         event.cached_tokens,
         event.reasoning_tokens,
+        partial=not (event.input_tokens or event.output_tokens),
     )
 
 

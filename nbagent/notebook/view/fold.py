@@ -284,9 +284,10 @@ class Fold:
         self._settle_calls(agent, turn, [] if state is None else [*state.calls.values()])
 
     def _settle_text(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
-        if turn.notice is not None:
-            self._board.forget(turn.notice)
-            turn.notice = None
+        for node in (turn.notice, turn.waiting):
+            if node is not None:
+                self._board.forget(node)
+        turn.notice = turn.waiting = None
         for text in event.notes:
             self._board.touch(turn.note(facts.shown(text, facts.MAX_TEXT)))
         cut = TEXTS.get(f"cut_{event.finish_reason}")

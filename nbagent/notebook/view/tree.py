@@ -31,6 +31,8 @@ class Turn:
         self.text: TextNode | None = None
         self.notice: FixedNode | None = None
         """Why the response is not there yet."""
+        self.waiting: FixedNode | None = None
+        """What its request waits for."""
         self.notes: dict[str, FixedNode] = {}
         """What the response says of itself, and is kept with it, by its text."""
         self.hosted: dict[int, HostedNode] = {}
@@ -62,9 +64,9 @@ class Turn:
     def clear(self) -> Iterator[Node]:
         """Take away what was streamed, and give it back to be forgotten."""
         notes = self.notes.values()
-        gone: list[Node | None] = [self.reasoning, self.text, self.sources, *self.calls, *notes]
-        gone += self.hosted.values()
-        self.reasoning = self.text = self.sources = None
+        gone: list[Node | None] = [self.waiting, self.reasoning, self.text, self.sources]
+        gone += [*self.calls, *notes, *self.hosted.values()]
+        self.waiting = self.reasoning = self.text = self.sources = None
         self.notes, self.hosted, self.hosted_ids, self.citations = {}, {}, {}, []
         self.calls.clear()
         self.streaming_calls.clear()
@@ -72,7 +74,8 @@ class Turn:
 
     def walk(self) -> Iterator[Node]:
         """The items in order."""
-        for node in (self.notice, self.reasoning, *self.hosted.values(), self.text, self.sources):
+        said = (self.notice, self.waiting, self.reasoning)
+        for node in (*said, *self.hosted.values(), self.text, self.sources):
             if node is not None:
                 yield node
         for call in self.calls:

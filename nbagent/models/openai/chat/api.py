@@ -12,6 +12,7 @@ from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.model import Hosted, Request
+from nbagent.models.openai.output import next_mode
 from nbagent.models.openai.providers import OutputMode
 
 from .encode import ChatEncoder, Way
@@ -30,8 +31,8 @@ class ChatApi:
         model: str,
         fields: Mapping[str, Any],
         *,
-        output: OutputMode = "schema",
         tool_choice: str | None = None,
+        output: OutputMode = "schema",
     ) -> None:
         self._encoder = ChatEncoder(model, fields, tool_choice=tool_choice)
         self._output = output
@@ -77,6 +78,10 @@ class ChatApi:
         """
         if getattr(error, "status_code", None) not in {400, 422}:
             return False
+        output = next_mode(self._output, error)
+        if output is not None:
+            self._output = output
+            return True
         said = str(error)
         if "stream_options" in said:
             self._asks_usage = False

@@ -15,6 +15,7 @@ from nbagent.core.base.messages import Message, calls_of, dumps, results_of, tex
 from nbagent.core.base.model import Request, ToolSpec
 from nbagent.models.openai.output import in_words
 from nbagent.models.openai.providers import OutputMode
+from nbagent.models.openai.strict import is_strict
 from nbagent.models.openai.tool_choice import chosen
 
 from .fields import (
@@ -201,7 +202,10 @@ def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str,
     if output == "object":
         return {"type": "json_object"}
     name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
+    told: dict[str, Any] = {"name": name, "schema": schema}
+    if is_strict(schema):  # left out where it is not: few servers know the word
+        told["strict"] = True
+    return {"type": "json_schema", "json_schema": told}
 
 
 def _bytes(value: Any) -> bytes:

@@ -225,7 +225,9 @@ async def test_a_history_that_was_changed_goes_out_as_text_and_calls(change: str
 
 
 @pytest.mark.parametrize("order", [("chat", "responses"), ("responses", "chat")])
-async def test_a_history_of_one_api_goes_on_in_the_other_in_the_middle_of_a_run(order: Any) -> None:
+async def test_c177_a_history_of_one_api_goes_on_in_the_other_in_the_middle_of_a_run(
+    order: Any,
+) -> None:
     """Each sends the other's turns as plain text and calls, edits and rejections included."""
     turn = Reply("Hm.", [("pay", {"n": 1}), ("drop", {"n": 2})], reasoning="Think.", ids=None)
     servers = {"chat": ChatServer, "responses": ResponsesServer}
@@ -702,3 +704,33 @@ async def test_generate_takes_hosted_tools_by_name_and_as_they_are() -> None:
                 await agent.generate("go", tools=tools)
         offered = [[tool["type"] for tool in body.get("tools", ())] for body in server.bodies]
     assert offered == [["web_search"], ["web_search"], ["image_generation"], []]
+
+
+async def test_a_token_of_a_hosted_tool_is_a_credential(caplog: pytest.LogCaptureFixture) -> None:
+    """It goes to the provider, and into no text, no event and no error, though the server says it again."""
+    token = "mcp-token-0123456789abcdef"
+    listed = {"type": "mcp_list_tools", "id": "m", "server_label": "docs", "tools": []}
+    call = {
+        "type": "mcp_call",
+        "id": "mcp_1",
+        "server_label": "docs",
+        "name": "read",
+        "arguments": json.dumps({"with": token}),
+        "output": f"logged in with {token}",
+        "status": "completed",
+    }
+    tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
+    with ResponsesServer([Items(output=[listed, call, said(token)]), Refuse(400, token)]) as server:
+        async with model_at(server) as model:
+            agent = nb.Agent(model, tools=[tool])
+            run = agent.run("go", attended=False)
+            await run
+            again = agent.run("go", attended=False)
+            with pytest.raises(nb.errors.RunError) as caught:
+                await again
+        assert server.bodies[0]["tools"][0]["authorization"] == token
+    event = next(event for event in run.journal if event.type == "model_responded")
+    assert [one.name for one in event.hosted] == ["docs/read"]
+    said_ = [event.model_dump_json() for event in (*run.journal, *again.journal)]
+    told = [*said_, repr(agent), repr(tool), str(caught.value), caplog.text]
+    assert not any(token in text for text in told)

@@ -221,14 +221,14 @@ class OpenAIModel:
         provider = self._api.owner(host)
         other = _answered_last(request, provider)
         parser = self._api.parser(provider)
-        self._credentials = Credentials.of(client)
+        self._credentials = Credentials.of(client, request.hosted)
         answer: Any = None
         async with aclosing(self._send(client, request, turn, retries)) as steps:
             async for answer in steps:
                 if isinstance(answer, Waiting):
                     yield [answer]
         # a key may be a function, which was called by now
-        self._credentials = Credentials.of(client)
+        self._credentials = Credentials.of(client, request.hosted)
         public = StreamCut(self._credentials)
         if other is not None and other.wants:
             yield [Notice(LEFT_OUT.format(other=other.name, provider=provider))]
@@ -266,7 +266,7 @@ class OpenAIModel:
                 if body == body_before:
                     pause = pause_after(error, tries)
                     if pause is None or tries >= retries or pause.seconds > self._max_wait:
-                        refused = self._refused(error, client, pause)
+                        refused = self._refused(error, client, request, pause)
             else:
                 yield answer
                 return
@@ -283,13 +283,15 @@ class OpenAIModel:
                 yield Waiting(pause.seconds, pause.reason)
             await asyncio.sleep(pause.seconds)
 
-    def _refused(self, error: Exception, client: Any, pause: Pause | None) -> NbagentError:
+    def _refused(
+        self, error: Exception, client: Any, request: Request, pause: Pause | None
+    ) -> NbagentError:
         base_url = str(getattr(client, "base_url", "its base_url"))
         return explained(
             error,
             model=self.name,
             base_url=base_url,
-            credentials=Credentials.of(client),
+            credentials=Credentials.of(client, request.hosted),
             api=self._api.name,
             wait=pause.seconds if pause is not None and pause.told else 0,
             max_wait=self._max_wait,

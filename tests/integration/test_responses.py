@@ -37,15 +37,8 @@ ADD = ToolSpec("add", "Add two numbers", OPEN)
 HELLO = [user("hello")]
 
 
-class Quick(OpenAIModel):
-    """Repeats a broken stream without waiting."""
-
-    async def _wait(self, attempt: int) -> None:
-        pass
-
-
-def model_at(server: ChatServer, name: str = "o9-test", **settings: Any) -> Quick:
-    return Quick(name, base_url=server.url, **{"api": "responses", **settings})
+def model_at(server: ChatServer, name: str = "o9-test", **settings: Any) -> OpenAIModel:
+    return OpenAIModel(name, base_url=server.url, **{"api": "responses", **settings})
 
 
 async def ask(model: OpenAIModel, request: Request) -> list[ModelDelta]:

@@ -356,6 +356,18 @@ async def test_what_can_be_strict_is_and_what_cannot_is_as_it_was() -> None:
     assert body["text"]["format"]["schema"] == Point.model_json_schema()
 
 
+async def test_a_server_without_schemas_is_asked_in_another_way() -> None:
+    """As in Chat Completions: JSON mode, then words, and whatever comes is checked here."""
+    with ResponsesServer([Reply('{"x":1,"y":2}')]) as server:
+        server.rule = lambda body: "text.format is not supported" if "text" in body else ""
+        async with model_at(server) as model:
+            response = await nb.Agent(model, output_type=Point).generate("go")
+        kinds = [body.get("text", {}).get("format", {}).get("type") for body in server.bodies]
+    assert response.output == Point(x=1, y=2)
+    assert kinds == ["json_schema", "json_object", None]
+    assert '"properties"' in server.bodies[-1]["instructions"]
+
+
 @pytest.mark.parametrize(
     ("given", "sent"),
     [

@@ -167,6 +167,7 @@ class OpenAIModel:
             reasons=known.reasons,
             tool_choice=self._tool_choice,
             sees=self._sees,
+            output=self._output,
         )
 
     def check_hosted(self, tool: Hosted) -> None:

@@ -71,3 +71,10 @@ def test_a_function_that_takes_only_functions_says_so() -> None:
     agent = nb.Agent(nb.ScriptedModel([]))
     with pytest.raises(nb.errors.ToolError, match="hosted"):
         agent.add(SEARCH)
+
+
+@pytest.mark.parametrize("given", ["web_search", {"type": "web_search"}])
+def test_what_other_libraries_write_is_told_in_our_words(given: Any) -> None:
+    """A name or a dict in ``tools=``: the error says what to write."""
+    with pytest.raises(nb.errors.ToolError, match=r"nb\.hosted\('web_search'\)"):
+        nb.Agent(nb.ScriptedModel([]), tools=[given])

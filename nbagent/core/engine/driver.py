@@ -29,6 +29,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolStarted,
 )
+from nbagent.core.base.files import MAX_FILES, size_of_all
 from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
@@ -56,7 +57,7 @@ from nbagent.core.state.next_step import (
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls, status_of
 from nbagent.core.tools.answer_type import Misfit
-from nbagent.core.tools.spec import Inner, OfBody, RunSpec
+from nbagent.core.tools.spec import Inner, OfBody, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
 
 from .response import respond
@@ -113,20 +114,37 @@ _TEXTS = {
     "cost": "The run used up what it may cost (budget).",
     "seconds": "The run used its time (budget).",
 }
+_UNKNOWN = {
+    "tokens": "How many tokens the run used is not known (budget): the model told at least {tokens}.",
+    "cost": "What the run cost is not known (budget): at least ${cost}.",
+}
 
 
 def used_up(state: RunState, spec: RunSpec) -> str | None:
-    """The name of a budget that allows no further model call; None where there is none."""
+    """The name of a budget that allows no further model call; None where there is none.
+
+    What is not known may be all of it, until a person says how much more is left: from then on, what is
+    known counts.
+    """
     budget = spec.budget
     used = {
         "tokens": (state.usage.total_tokens, budget.tokens),
-        "cost": (state.usage.cost or 0.0, budget.cost),
+        "cost": (state.usage.known_cost, budget.cost),
         "seconds": (state.active + spec.clock() - state.at, budget.seconds),
     }
     for name, (spent, allowed) in used.items():
-        if allowed is not None and spent >= allowed + state.granted.get(name, 0):
+        if allowed is None:
+            continue
+        granted = state.granted.get(name)
+        if spent >= allowed + (granted or 0) or (granted is None and _is_unknown(name, state)):
             return name
     return None
+
+
+def _is_unknown(name: str, state: RunState) -> bool:
+    """Whether more of this may be used than was told."""
+    usage = state.usage
+    return {"tokens": usage.partial, "cost": not usage.is_priced}.get(name, False)
 
 
 def exceeded(name: str, state: RunState) -> BudgetExceeded:
@@ -154,7 +172,10 @@ def question(name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]) 
 
 
 def _text(name: str, state: RunState) -> str:
-    return _TEXTS[name].format(turns=state.limit)
+    used = state.usage
+    texts = _UNKNOWN if _is_unknown(name, state) else _TEXTS
+    told = {"tokens": f"{used.total_tokens:,}", "cost": f"{used.known_cost:.4g}"}
+    return texts[name].format(turns=state.limit, **told)
 
 
 MAX_QUOTED = 200
@@ -197,7 +218,14 @@ class Driver:
         self._at: tuple[Step | None, int] = (None, 0)
         """The step under way, and how long the history was when it began."""
         self._setup = CallSetup(
-            spec, scope, self.bodies_wait, self._inside, self._runs, self.has_room, hooks
+            spec,
+            scope,
+            self.bodies_wait,
+            self._inside,
+            self._runs,
+            self.has_room,
+            self.file_room,
+            hooks,
         )
 
     @property
@@ -270,6 +298,12 @@ class Driver:
         if self.journal.state.questions + questions > self._spec.max_questions:
             return False
         return self._outer is None or self._outer.has_room(questions)
+
+    def file_room(self) -> int:
+        """How many bytes of files the run's history may still get."""
+        state = self.journal.state
+        results = [call.result for call in state.calls.values() if call.result is not None]
+        return MAX_FILES - size_of_all([*state.messages, {"content": results}])
 
     @property
     def is_blocked(self) -> bool:
@@ -454,6 +488,7 @@ class Driver:
     async def _within_budget(self) -> None:
         limited = self.used_up()
         if limited is None:
+            check_cost(self._spec, counted=self.counts_cost)
             await self._write(await respond(self._spec, self.journal, self.scope))
         else:
             driver, name = limited
@@ -508,6 +543,12 @@ class Driver:
             return around
         name = used_up(self.journal.state, self._spec)
         return None if name is None else (self, name)
+
+    @property
+    def counts_cost(self) -> bool:
+        """Whether a budget of cost holds, here or around."""
+        outer = self._outer is not None and self._outer.counts_cost
+        return outer or self._spec.budget.cost is not None
 
     async def limit(self, name: str) -> None:
         """Ask whether to go on past a limit, or note that nobody is asked and the run is over."""

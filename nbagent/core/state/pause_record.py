@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import MessagesError, StoreError
 from nbagent.core.base.events import Input, Interrupted, RunCancelled, RunCompleted, RunFailed
+from nbagent.core.base.files import Said
 from nbagent.core.base.interrupts import Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import (
@@ -64,11 +65,16 @@ def _json(value: Any) -> Any:
 class RunRecord(_Record):
     """What belongs to the run and not to a call: what it used, what is to be sent, what is always allowed."""
 
-    usage: tuple[int, int, float | None] | tuple[int, int, float | None, int, int] = (0, 0, None)
-    """Tokens in, tokens out, and cost; and of the tokens those that were cached, and of reasoning."""
+    usage: (
+        tuple[int, int, float | None]
+        | tuple[int, int, float | None, int, int]
+        | tuple[int, int, float | None, int, int, float, bool]
+    ) = (0, 0, None)
+    """Tokens in, tokens out, and cost; and of the tokens those that were cached, and of reasoning; and what
+    of the cost is known, and whether tokens are missing, as in ``Usage``."""
     seconds: float = 0.0
     granted: dict[str, int | float] = EMPTY
-    queued: tuple[str, ...] = ()
+    queued: tuple[str | tuple[Input, ...], ...] = ()
     remembered: tuple[Remembered, ...] = ()
     """It stands for a review, as an approval does, and never for what is denied."""
 
@@ -76,10 +82,15 @@ class RunRecord(_Record):
     def of(cls, state: RunState) -> RunRecord | None:
         """The record of a run; None where there is nothing to tell."""
         used = state.usage
-        usage = (used.input_tokens, used.output_tokens, used.cost)
+        usage: Any = (used.input_tokens, used.output_tokens, used.cost)
         more = (used.cached, used.reasoning)
+        missing = (used.known_cost, used.partial)
+        if used.partial or (used.cost is None and used.known_cost):
+            usage = (*usage, *more, *missing)
+        elif any(more):
+            usage = (*usage, *more)
         made = cls.model_construct(
-            usage=(*usage, *more) if any(more) else usage,
+            usage=usage,
             seconds=state.active,
             granted=state.granted,
             queued=state.queued,
@@ -96,9 +107,16 @@ def _put_on(state: RunState, run: RunRecord | None) -> RunState:
         usage=Usage(*run.usage),
         active=amount(run.seconds) or 0.0,
         granted={name: more for name, more in run.granted.items() if amount(more)},
-        queued=run.queued,
+        queued=tuple(map(_queued, run.queued)),
         remembered=run.remembered,
     )
+
+
+def _queued(said: str | tuple[Part, ...]) -> Said:
+    """A message that waits, checked as any in a history."""
+    if isinstance(said, str):
+        return said
+    return tuple(load([{"role": "user", "content": said}])[0]["content"])
 
 
 class ChildRecord(_Record):

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nbagent.core.base.amounts import checked_amount
+from nbagent.core.base.errors import UsageError
 from nbagent.core.base.keywords import tells_made
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json
 from nbagent.core.base.model import Hosted, Model, ToolSpec
+from nbagent.core.hooks import hooks
 
 from .answer_type import AnswerType, answer_type
 from .hosted import allowed
@@ -51,6 +53,26 @@ class Budget:
 
 
 tells_made(Budget, "nb.Budget")
+
+
+def check_cost(spec: RunSpec, *, counted: bool = False) -> None:
+    """Refuse a model of which nobody knows what it costs, where cost is limited.
+
+    Args:
+        spec: the run's.
+        counted: whether a run around this one limits the cost too.
+
+    Raises:
+        UsageError: naming the model, and how to say what it costs.
+    """
+    model, counted = spec.model, counted or spec.budget.cost is not None
+    if not counted or model is None or getattr(model, "tells_cost", False) is True:
+        return
+    raise UsageError(
+        f"Budget(cost=…) cannot be kept: what the model {model.name!r} costs is not known{hooks.price_list()}. "
+        f"Say it with nb.set_prices({{{model.name!r}: {{'input': …, 'output': …}}}}), in US dollars per "
+        "million tokens; a model of one's own that tells Usage(cost=…) says tells_cost = True"
+    )
 
 
 class Inner(NamedTuple):

@@ -109,6 +109,9 @@ class Frame:
             max_turns=0 if state.flow else self.turns + state.limit - state.turns,
             tokens=state.usage.total_tokens,
             cost=state.usage.cost,
+            known_cost=state.usage.known_cost,
+            cached=state.usage.cached,
+            reasoning=state.usage.reasoning,
             questions=asked,
             decisions=sum(answer.by == "form" for answer in state.settled.values()),
             stopping=self.stopping,
@@ -118,7 +121,13 @@ class Frame:
 
 def _prompt(messages: list[Any]) -> str:
     """The text of the last thing the person said."""
+    said = last_said(messages)
+    return "" if said is None else encodable(facts.bounded(text_of(said)))
+
+
+def last_said(messages: list[Any]) -> Mapping[str, Any] | None:
+    """The last message of the person, if there is one."""
     for message in reversed(messages):
         if isinstance(message, Mapping) and is_prompt(message):
-            return encodable(facts.bounded(text_of(message)))
-    return ""
+            return message
+    return None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from nbagent.core.base.events import AnswerForm, StepFinished, ToolFinished
+from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
+from nbagent.core.base.files import stand_in
+from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED
-from nbagent.notebook.render import answer, facts, rich
+from nbagent.notebook.render import answer, facts, rich, sources
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal
 from nbagent.notebook.render.sanitize import encodable
@@ -33,7 +36,7 @@ from nbagent.notebook.wire import (
     TextItem,
 )
 
-FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem
+FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem | TextItem
 
 PARTIAL_EVERY = 0.25
 """Seconds between two drawings of an answer that grows."""
@@ -244,7 +247,7 @@ class ReasoningNode(Node):
 
 
 class FixedNode(Node):
-    """A form, a record, a notice or a message: replaced as a whole."""
+    """A form, a record, a notice, a message or a line of sources: replaced as a whole."""
 
     def __init__(self, item: FixedItem) -> None:
         super().__init__(item.key)
@@ -399,6 +402,8 @@ class CallNode(Node):
         drawn = event.display is not None and rich.is_rich(event.display)
         self._result_rich = rich.render(event.display or {}) if drawn else []
         silent = bool(self._result_rich) or (event.output is None and not event.error)
+        silent = silent or event.output in [stand_in(file, sized=False) for file in event.files]
+        self._result_rich += rich.files(event.files, sized=False)
         self._result = None if silent else facts.result(event.output)
 
     @property
@@ -469,6 +474,43 @@ class CallNode(Node):
             self._only_progress, self._put_at = False, now
             return put
         return [Print(key=self.key, text=new)] if new else []
+
+
+class HostedNode(Node):
+    """A call that the model's provider ran, as a row."""
+
+    def __init__(self, key: str, path: str) -> None:
+        super().__init__(key)
+        self._path = path
+        self._item = CallItem(key=key, name="", path=path, state="preparing")
+
+    def told(self, call: HostedCall | HostedRan, *, over: bool) -> None:
+        """What is known of it; once its response is ``over``, what still ran never ended."""
+        running: CallState = "cancelled" if over else "running"
+        item = CallItem(
+            key=self.key,
+            name=_one_line(call.name),
+            path=self._path,
+            brief=facts.brief(call.input),
+            state=running if call.status == "running" else call.status,
+            input=_facts(call.input),
+            outputs=[*_read(call.sources), *(r for f in call.files for r in _file(f))],
+            result=None if call.output is None else facts.result(call.output),
+        )
+        if item != self._item:
+            self._item, self.stale = item, True
+
+    def wire(self) -> CallItem:
+        """The item with all that is known of it."""
+        return self._item
+
+
+def _read(found: Sequence[Mapping[str, str]]) -> list[Rich]:
+    return [Rich(kind="html", data=sources.listed(found))] if found else []
+
+
+def _file(part: Mapping[str, Any]) -> list[Rich]:
+    return rich.render({part["media_type"]: part["data"]})
 
 
 class StepNode(Node):

@@ -126,8 +126,9 @@ def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
     """A file in words: ``image scan.png, 120 kB``, or without its size, which for a figure is any."""
     kind = part["media_type"].partition("/")[0]
     noun = kind if kind in ("image", "audio", "video") else "file"
+    name = part.get("name") or (part["media_type"] if noun == "file" else "")
     size = f", {in_bytes(size_of(part))}" if sized else ""
-    return f"{noun} {part.get('name') or part['media_type']}{size}"
+    return f"{noun} {name}".rstrip() + size
 
 
 def stand_in(part: Mapping[str, Any], *, sized: bool = True) -> str:

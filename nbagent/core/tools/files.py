@@ -233,9 +233,10 @@ def _pictured(item: Any, present: Any, found: Taken) -> File | None:
     value = item if figure is None else figure
     bundle = present(value)
     picture = _picture_in(bundle) if bundle else _at_hand(value)
-    if picture is None:
+    if picture is None or picture.media_type not in IMAGES:
         return None
-    file = File(picture.data, picture.media_type, name=picture.name)
+    name = picture.name if figure is None else "figure.png"
+    file = File(picture.data, picture.media_type, name=name)
     if bundle:
         found.drawn.append(bundle)
     return file
@@ -249,8 +250,7 @@ def _picture_in(bundle: Mapping[str, Any] | None) -> _Found | None:
     for kind in IMAGES:
         data = bundle.get(kind)
         if isinstance(data, str):
-            name = "figure.png" if kind == "image/png" else None
-            return _Found(base64.b64decode(data), kind, name)
+            return _Found(base64.b64decode(data), kind, None)
     return None
 
 
@@ -332,11 +332,12 @@ def _figure(value: Any) -> Any:
 
 def _drawn(value: Any) -> _Found | None:
     """A figure, an image, or what shows itself as one, as a picture."""
-    if _is_of(value, "plotly.basedatatypes", "BaseFigure"):
+    if _is_of(value, *_PLOTLY):
         return _static(value, "plotly", "kaleido", lambda: value.to_image(format="png", scale=2))
-    if _is_of(value, "altair", "TopLevelMixin"):
+    if _is_of(value, *_ALTAIR):
         return _static(value, "altair", "vl-convert-python", lambda: _of_chart(value))
-    return _at_hand(value)
+    figure = _figure(value)
+    return _at_hand(value) if figure is None else _of_figure(figure)
 
 
 def _at_hand(value: Any) -> _Found | None:
@@ -347,6 +348,11 @@ def _at_hand(value: Any) -> _Found | None:
     if _is_of(value, "PIL.Image", "Image"):
         return _of_image(value)
     return _shown(value)
+
+
+_PLOTLY = ("plotly.basedatatypes", "BaseFigure")
+_ALTAIR = ("altair", "TopLevelMixin")
+_OF_BROWSERS = (_PLOTLY, _ALTAIR)
 
 
 def _is_of(value: Any, module: str, name: str) -> bool:
@@ -421,9 +427,12 @@ _REPRS = {
 
 
 def _shows_itself(value: Any) -> bool:
+    """Whether a value draws itself here: what a browser draws, its library makes a picture of when asked."""
+    if isinstance(value, type) or any(_is_of(value, *kind) for kind in _OF_BROWSERS):
+        return False
     kind = type(value)
     methods = (*_REPRS, "_repr_mimebundle_")
-    return not hasattr(kind, "_repr_html_") and any(hasattr(kind, name) for name in methods)
+    return any(hasattr(kind, name) for name in methods)
 
 
 def _shown(value: Any) -> _Found | None:
@@ -434,6 +443,10 @@ def _shown(value: Any) -> _Found | None:
     bundle: dict[str, Any] = {}
     if hasattr(kind, "_repr_mimebundle_"):
         bundle = dict(_data(value._repr_mimebundle_(include=None, exclude=None)) or {})
+    if "text/html" not in bundle and hasattr(kind, "_repr_html_"):
+        bundle["text/html"] = _data(value._repr_html_())
+    if bundle.get("text/html"):
+        return None
     for method, media_type in _REPRS.items():
         data = bundle.get(media_type)
         if data is None and hasattr(kind, method):
@@ -517,12 +530,17 @@ def _fitted_picture(data: bytes, media_type: str, what: str) -> tuple[bytes, str
 def _smaller(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
     """A picture as Pillow makes it smaller; as it is where that is not installed and it is no matter."""
     if importlib.util.find_spec("PIL") is None:
-        if media_type in IMAGES and len(data) <= MAX_IMAGE:
-            return data, media_type
-        raise UsageError(
-            f"{what} must be made smaller, or another type of picture, to be sent, which Pillow does: "
-            "pip install pillow"
-        )
+        if media_type not in IMAGES:
+            raise UsageError(
+                f"{what} is {media_type}, which models do not see: give a PNG or JPEG, or have Pillow make one "
+                "of it: pip install pillow"
+            )
+        if len(data) > MAX_IMAGE:
+            raise UsageError(
+                f"{what} has {in_bytes(len(data))}, and a picture may have {in_bytes(MAX_IMAGE)}: give a smaller "
+                "one, or have Pillow make it smaller: pip install pillow"
+            )
+        return data, media_type
     images = importlib.import_module("PIL.Image")
     try:
         with images.open(io.BytesIO(data)) as image:

@@ -176,7 +176,7 @@ def check_room(messages: Iterable[Mapping[str, Any]], said: Said) -> None:
         before = f" with the {in_bytes(known)} that the conversation has already" if known else ""
         raise UsageError(
             f"the files of this prompt have {in_bytes(new)}{before}: a conversation may have "
-            f"{in_bytes(MAX_FILES)} of files in all"
+            f"{in_bytes(MAX_FILES)} of files in all; start another, or go on from messages= without some of them"
         )
 
 

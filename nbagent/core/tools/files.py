@@ -15,7 +15,7 @@ import mimetypes
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -169,7 +169,9 @@ NOTHING = Taken(None, [], [])
 """Of a result without files."""
 
 
-def taken(value: Any, present: Any, more: Sequence[Any] = (), room: int = MAX_ALL) -> Taken:
+def taken(
+    value: Any, present: Any, more: Sequence[Any] = (), room: Callable[[], int] = lambda: MAX_ALL
+) -> Taken:
     """The files of a tool's value: itself, or what a list or dict of it holds; and ``more``, in any form.
 
     A path or bytes are files only as ``nb.File`` or in ``more``: what a tool returns is never read by itself.
@@ -178,7 +180,7 @@ def taken(value: Any, present: Any, more: Sequence[Any] = (), room: int = MAX_AL
         value: what the tool returned.
         present: gives the mime bundle that a value shows as, or None.
         more: what the tool said are files.
-        room: how many bytes they may have together.
+        room: how many bytes they may have together; asked only where there are some.
 
     Raises:
         UsageError: what it said is none, or they are too many or too large.
@@ -197,13 +199,17 @@ def taken(value: Any, present: Any, more: Sequence[Any] = (), room: int = MAX_AL
     found.files.extend((one if isinstance(one, File) else File(one)).part for one in listed)
     if len(found.files) > MAX_FILES:
         raise UsageError(f"a result may have {MAX_FILES} files, and this has {len(found.files)}")
-    size = sum(map(size_of, found.files))
+    if found.files:
+        _check_room(sum(map(size_of, found.files)), room())
+    return found._replace(value=plain)
+
+
+def _check_room(size: int, room: int) -> None:
     if size > room:
         raise UsageError(
             f"the result's files have {in_bytes(size)}: a conversation may have {in_bytes(MAX_ALL)} of files in "
             f"all, and {in_bytes(max(0, room))} are left of that"
         )
-    return found._replace(value=plain)
 
 
 _LOOKED_AT = 100
@@ -215,9 +221,11 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
         return item
     try:
         file = item if isinstance(item, File) else _pictured(item, present, found)
-    except Exception as error:  # of the value's own making
+    except (
+        Exception
+    ):  # of the value's own making, or too large: told as it would be without a picture
         log.warning("a %s is no picture for a model", type(item).__name__, exc_info=True)
-        return f"[{type(item).__name__}: {error}]" if isinstance(error, UsageError) else item
+        return item
     if file is None:
         return item
     part = file.part

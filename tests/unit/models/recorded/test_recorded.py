@@ -475,6 +475,44 @@ async def test_auto_records_once_and_then_asks_nobody(tmp_path):
     assert asked.requests == []
 
 
+async def test_a_file_that_is_taken_away_is_recorded_anew(tmp_path):
+    """In the same kernel: the person deletes it and runs the cells again."""
+    path = tmp_path / "session.json"
+    before = []
+    for text in ("one", "two"):
+        model = nb.RecordedModel(path, nb.ScriptedModel([text]))
+        before.append(model)
+        assert (await nb.Agent(model).run("go", attended=False)).text == text
+        assert len(said(path)) == 1
+        path.unlink()
+
+
+async def test_a_recording_that_cannot_be_written_fails_the_run_and_says_why(tmp_path, caplog):
+    """An answer is logged, since it is given by then; the next request to the model fails."""
+    path = tmp_path / "folder" / "session.json"
+    agent = banker(nb.RecordedModel(path, nb.ScriptedModel(list(SCRIPT)), mode="record"))
+    run = agent.run("Send 5 to A1", attended=True, show=False)
+    await run.settled()
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.write_text("in the way")
+    run.resolve(run.interrupts[0].id, nb.Restart(), by="form")
+    with pytest.raises(ModelError, match=r"session\.json"):
+        await run
+    assert "an answer is not in its recording" in caplog.text
+
+
+@pytest.mark.parametrize("cost", [0.5, None])
+async def test_a_replay_tells_cost_where_the_recorded_model_did(tmp_path, cost):
+    """So that a budget in dollars holds in it as it did."""
+    path = tmp_path / "session.json"
+    script = [TextDelta("hi"), Finished("stop", Usage(1, 1, cost))]
+    await nb.Agent(nb.RecordedModel(path, Says(script))).run("go", attended=False)
+    replay = nb.RecordedModel(path)
+    assert replay.tells_cost is (cost is not None)
+    assert (await nb.Agent(replay).run("go", attended=False)).usage.cost == cost
+
+
 async def test_agents_of_one_session_share_a_recording(tmp_path):
     """Two models that are recorded into one file, made before it is there."""
     path = tmp_path / "session.json"

@@ -195,6 +195,7 @@ class RecordedModel:
                     yield word
         end = end_of(answer)
         if isinstance(end, Exception):
+            end.add_note(f"This was recorded in {tape.path.name!r}; mode='record' records anew.")
             raise end
         yield end
 

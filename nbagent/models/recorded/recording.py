@@ -60,6 +60,8 @@ class Recording:
         """By number of an exchange: what it has beside messages, as canonical JSON."""
         self._known: dict[str, tuple[int, int]] = {}
         """By digest of the first messages of a request: in which exchange they stand, and how many they are."""
+        self._is_begun = False
+        """Whether there is an answer, of a model or a person: failures alone, as with a wrong key, make no recording."""
         self._settled: set[str] = set()
         """The ids of questions whose answers are kept: several handles on a run tell of them."""
         self._written: tuple[int, int, int] | None = None
@@ -79,6 +81,7 @@ class Recording:
         with self._lock:
             number = len(self._entries) + 1
             asked = self._difference(number, request)
+            self._is_begun |= "finished" in answer
             self._add({"number": number, "model": model, "request": asked, "answer": answer})
 
     def answered(self, asked: Interrupted, given: Resolved) -> None:
@@ -98,6 +101,7 @@ class Recording:
             if given.id in self._settled:
                 return
             self._settled.add(given.id)
+            self._is_begun = True
             number = len(self._entries) + 1
             told = self.scrub.value(masks_alike(resolution))
             try:
@@ -151,7 +155,8 @@ class Recording:
                 "shorter session"
             )
         self._entries.append(text)
-        self._write()
+        if self._is_begun:
+            self._write()
 
     def _write(self) -> None:
         cut = {name: count for name, count in sorted(self.scrub.counts.items()) if count}

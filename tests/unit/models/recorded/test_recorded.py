@@ -7,15 +7,19 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr
 
 import nbagent as nb
 from nbagent.core.base.errors import ModelConfigError, ModelError, NotRecorded
 from nbagent.core.base.events import dump
-from nbagent.core.base.messages import message, text_part, user
+from nbagent.core.base.messages import message, text_part, user, written_out
 from nbagent.core.base.model import (
     Citation,
     Discarded,
@@ -30,6 +34,7 @@ from nbagent.core.base.model import (
     Usage,
     Waiting,
 )
+from nbagent.core.engine.response import Collected
 from nbagent.models.recorded.recording import FORMAT
 from nbagent.models.scripted import ScriptedCall
 
@@ -366,11 +371,57 @@ async def test_an_error_of_the_model_is_recorded_and_raised_again(tmp_path):
     """A refusal that ended a run ends it in the replay; the next equal request has the answer it had."""
     path = tmp_path / "session.json"
     failing = [ModelError("429: slow down"), "fine"]
-    for given in (nb.ScriptedModel(failing), None):
-        agent = nb.Agent(nb.RecordedModel(path, given))
+    for asked in (nb.ScriptedModel(failing), None):
+        agent = nb.Agent(nb.RecordedModel(path, asked))
         with pytest.raises(ModelError, match="429: slow down"):
             await agent.run("go", attended=False)
         assert (await agent.run("go", attended=False)).text == "fine"
+
+
+@pytest.mark.parametrize("error", [ModelConfigError("no key"), ModelError("401: wrong key")])
+async def test_failures_alone_make_no_recording(error, tmp_path):
+    """Without a key, auto does not go on to replay that there was none."""
+    path = tmp_path / "session.json"
+    for _ in range(2):
+        model = nb.RecordedModel(path, nb.ScriptedModel([error]))
+        with pytest.raises(type(error), match="key"):
+            await nb.Agent(model).run("go", attended=False)
+    assert not path.exists()
+    assert (await nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(["hi"]))).run("go")).text == "hi"
+
+
+TEXTS = st.text(st.characters(), max_size=20)
+PIECES = st.one_of(
+    TEXTS.map(TextDelta),
+    TEXTS.map(ReasoningDelta),
+    st.tuples(
+        st.integers(0, 2),
+        st.one_of(TEXTS, st.just('{"a": [1, {"b": null}]}'), st.just("{"), st.just("[" * 300)),
+        st.sampled_from(["c1", "c2", None, ""]),
+        st.sampled_from(["f", "g", None, ""]),
+    ).map(lambda told: ToolCallDelta(*told)),
+    st.just(Discarded("cut")),
+    TEXTS.map(Notice),
+)
+
+
+@given(st.lists(PIECES, max_size=8), TEXTS)
+def test_whatever_a_model_says_a_replay_says_too(pieces, prompt):
+    """To the engine, which joins it: texts, calls with their inputs, notes; text that is no Unicode included."""
+
+    async def collected(model: Any) -> Any:
+        whole = Collected({})
+        async for delta in model.stream(Request([user(prompt)])):
+            whole.add(delta)
+        event = whole.event(0.0, (), scope=())
+        ids = tuple(call.model_copy(update={"id": ""}) for call in event.calls)
+        return written_out(event.model_copy(update={"calls": ids}).model_dump())
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "session.json"
+        model = nb.RecordedModel(path, Says([*pieces, Finished()]))
+        said = asyncio.run(collected(model))
+        assert asyncio.run(collected(nb.RecordedModel(path))) == said
 
 
 async def test_ids_and_masks_that_are_made_up_do_not_count_as_drift(tmp_path):

@@ -21,6 +21,7 @@ from .core.run.generate import Response, tool_rejection, tool_response, tool_res
 from .core.run.run import Run
 from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
+from .core.tools.instructions import RunView
 from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.tools.policy import CallView, allow, deny, review
 from .core.tools.spec import Budget
@@ -47,6 +48,7 @@ __all__ = [
     "OpenAIModel",
     "Option",
     "PendingInterrupt",
+    "RateLimit",
     "RecordedModel",
     "Reject",
     "Rejected",
@@ -55,6 +57,7 @@ __all__ = [
     "Restart",
     "Retry",
     "Run",
+    "RunView",
     "SQLiteStore",
     "ScriptedModel",
     "Store",
@@ -76,6 +79,7 @@ __all__ = [
     "open_run",
     "review",
     "set_locale",
+    "set_prices",
     "tool",
     "tool_rejection",
     "tool_response",
@@ -85,6 +89,7 @@ __all__ = [
 _LATE = {
     "FormHint": "nbagent.forms.hints",
     "OpenAIModel": "nbagent.models.openai.model",
+    "RateLimit": "nbagent.models.limits",
     "RecordedModel": "nbagent.models.recorded.model",
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",
@@ -92,6 +97,7 @@ _LATE = {
     "form": "nbagent.notebook.forms",
     "hosted": "nbagent.core.tools.hosted",
     "set_locale": "nbagent.notebook.locale",
+    "set_prices": "nbagent.models.prices",
 }
 
 
@@ -126,6 +132,10 @@ def _named_model(name: str) -> _Any:
     return _import_module("nbagent.models.resolve").resolve(name)
 
 
+def _price_list() -> str:
+    return f" (nbagent's prices are of {_import_module('nbagent.models.prices').price_date()})"
+
+
 def _is_recorded() -> bool:
     """Whether any model of this process may be recorded or replayed."""
     named = _os.environ.get("NBAGENT_RECORD") or _os.environ.get("NBAGENT_REPLAY")
@@ -148,6 +158,7 @@ _hooks.in_place_of = _in_place_of
 _hooks.kept_answers = _kept_answers
 _hooks.find_host = _notebook_host
 _hooks.model_named = _named_model
+_hooks.price_list = _price_list
 
 
 def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:

@@ -39,10 +39,11 @@ from .run.start import Options, check_pending, checked_prompt, launch, launch_an
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.hosted import check_hosted
+from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
-from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, new_id
+from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, check_cost, new_id
 from .tools.tool import Tool
 
 P = ParamSpec("P")
@@ -55,13 +56,17 @@ class Agent:
     Args:
         model: a ``Model``, a model name such as ``"gpt-5"``, or ``"demo"`` (needs no key).
         name: what people read; shown on the run card.
-        instructions: the system prompt.
+        instructions: the system prompt; or a function, maybe async, of the run (``nb.RunView``) that makes
+            it for each request to the model.
         tools: tools, or plain functions; and what the model's provider runs by itself, by ``nb.hosted``.
         max_turns: how many times the model may answer before a person is asked whether to go on.
         max_calls: how many calls of one model response are run; the model is told of those that are not.
         max_questions: how many questions of one turn wait at a time, those of inner agents included; a
             call that would ask one more ends, and the model is told.
         output_type: a type, or a JSON Schema, that the final answer must fit; it comes as ``result.output``.
+            ``str`` is plain text.
+        output_retries: how often in a row an answer that does not fit goes back to the model, with what is
+            wrong; then the run fails, and ``run.retry()`` asks the model again.
         policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``); the
             first that matches counts, and without one a tool's own ``approval=``.
         middleware: what surrounds tool calls, the first outermost.
@@ -77,12 +82,13 @@ class Agent:
         model: str | Model,
         *,
         name: str = "agent",
-        instructions: str | None = None,
+        instructions: Instructions = None,
         tools: Iterable[Tool[..., Any] | Callable[..., Any] | Hosted] = (),
         max_turns: int = 20,
         max_calls: int = MAX_CALLS,
         max_questions: int = MAX_QUESTIONS,
         output_type: Any = None,
+        output_retries: int = 2,
         policy: Iterable[Rule] | Rule = (),
         middleware: Iterable[Middleware] = (),
         budget: Budget | None = None,
@@ -91,11 +97,12 @@ class Agent:
     ) -> None:
         self.name = checked_text("name", name)
         self.model = _model(model)
-        self.instructions = checked_text("instructions", instructions, optional=True)
+        self.instructions = checked_instructions(instructions)
         self.max_turns = checked_turns(max_turns)
         self.max_calls = checked_turns(max_calls, "max_calls")
         self.max_questions = checked_turns(max_questions, "max_questions")
         self.output_type = usable(output_type, "output_type=", UsageError)
+        self.output_retries = checked_turns(output_retries, "output_retries", least=0)
         if on_tool_error not in ("tell", "raise"):
             raise UsageError(f"on_tool_error is 'tell' or 'raise', not {on_tool_error!r}")
         self.policy = checked_rules(policy)
@@ -176,7 +183,7 @@ class Agent:
         return inner_tool(
             Inner(tools, spec, _prompt_of, self.remembered),
             name=name or re.sub(r"[^\w.:/-]+", "_", self.name),
-            description=description or self.instructions or "",
+            description=description or described(self.instructions),
             output=str if self.output_type is None else self.output_type,
         )
 
@@ -324,6 +331,7 @@ class Agent:
         if context is not None:
             spec = replace(spec, context=context)
         check_rules(spec, self.tools)
+        check_cost(spec)
         check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)
         state = restore(load(messages or ()))
@@ -371,6 +379,7 @@ class Agent:
             max_questions=self.max_questions,
             raise_errors=self.on_tool_error == "raise",
             output_type=self.output_type,
+            output_retries=self.output_retries,
             policy=self.policy,
             remembered=self.remembered,
             middleware=self.middleware,

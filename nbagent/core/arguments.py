@@ -26,15 +26,15 @@ def checked_text(name: str, value: Any, *, optional: bool = False) -> Any:
     raise UsageError(f"{name} is a text{' or None' if optional else ''}, not {value!r:.80}")
 
 
-def checked_turns(value: Any, name: str = "max_turns") -> int:
+def checked_turns(value: Any, name: str = "max_turns", *, least: int = 1) -> int:
     """How many turns, or calls or questions of one, are allowed.
 
     Raises:
-        UsageError: it is no whole number from 1 on.
+        UsageError: it is no whole number from ``least`` on.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
-    raise UsageError(f"{name} is a whole number and must be at least 1, not {value!r:.80}")
+    raise UsageError(f"{name} is a whole number and must be at least {least}, not {value!r:.80}")
 
 
 def checked_budget(value: Any) -> Budget:

@@ -23,6 +23,10 @@ def _no_misfit(_schema: Any, *, as_input: bool) -> str:
     return ""
 
 
+def _no_prices() -> str:
+    return ""
+
+
 def _as_it_is(model: Any) -> Any:
     return model
 
@@ -44,6 +48,7 @@ class Hooks:
         "in_place_of",
         "kept_answers",
         "model_named",
+        "price_list",
         "schema_errors",
         "schema_misfit",
     )
@@ -53,6 +58,8 @@ class Hooks:
         """The ``Host`` of the code that runs now; None where it is a plain script."""
         self.model_named: Callable[[str], Any] = _no_model
         """The model that a name such as ``"gpt-5"`` stands for."""
+        self.price_list: Callable[[], str] = _no_prices
+        """Where prices of models were looked for, as the end of a sentence that says that there is none."""
         self.in_place_of: Callable[[Any], Any] = _as_it_is
         """What an agent gets for the model, or the name, that it was given."""
         self.kept_answers: Callable[[Any], Any] = _kept_nowhere

@@ -27,6 +27,7 @@ from nbagent.models.openai.model import OpenAIModel
 from nbagent.models.recorded.model import RecordedModel
 from nbagent.models.scripted import ScriptedModel
 from tests.integration.chat_server import ChatServer, Reply
+from tests.integration.responses_server import ResponsesServer
 from tests.integration.test_extending import page_names
 
 NUMBER = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
@@ -45,6 +46,17 @@ async def over_http() -> AsyncIterator[Model]:
     steps = [Reply("", [("alpha", {"x": 1}), ("beta", {"x": 2})]), Reply("All done.")]
     with ChatServer(steps) as server:
         async with OpenAIModel("served", base_url=server.url) as model:
+            yield model
+
+
+@asynccontextmanager
+async def over_responses() -> AsyncIterator[Model]:
+    steps = [
+        Reply("", [("alpha", {"x": 1}), ("beta", {"x": 2})], reasoning="Both."),
+        Reply("All done."),
+    ]
+    with ResponsesServer(steps) as server:
+        async with OpenAIModel("o9-served", base_url=server.url, api="responses") as model:
             yield model
 
 
@@ -86,7 +98,7 @@ async def replayed() -> AsyncIterator[Model]:
 
 
 MODELS = pytest.mark.parametrize(
-    "make", [scripted, over_http, demo, of_the_page, recording, replayed]
+    "make", [scripted, over_http, over_responses, demo, of_the_page, recording, replayed]
 )
 STREAM = pytest.mark.parametrize("stream", [True, False])
 

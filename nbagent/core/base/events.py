@@ -52,6 +52,9 @@ class Event(BaseModel):
     scope: tuple[str, ...] = ()
 
 
+AnswerForm: TypeAlias = Literal["text", "json", "value"]
+
+
 class RunStarted(Event):
     """A run began with this history; its last message is the prompt."""
 
@@ -67,6 +70,8 @@ class RunStarted(Event):
     """The process that drives it to begin with, as ``this_process`` names it."""
     flow: bool = False
     """Whether it has no model: the call that ``messages`` end with is all of it."""
+    answer: AnswerForm = "text"
+    """What the model is to end with: a text, JSON, or JSON as the ``value`` of an object."""
 
 
 class CallRequested(BaseModel):
@@ -123,6 +128,16 @@ class ModelResponded(Event):
     """What the provider ran for it."""
     citations: tuple[dict[str, str], ...] = ()
     """What its text refers to, each with a ``title``, and a ``url`` where it has one."""
+
+
+class OutputRefused(Event):
+    """The model's last text is no answer of the wanted type; the model is told why."""
+
+    type: Literal["output_refused"] = "output_refused"
+    errors: str
+    """What does not fit, in words."""
+    again: bool = True
+    """Whether asking again may help: what was cut off at a limit is cut off again."""
 
 
 class ToolStarted(Event):
@@ -303,6 +318,7 @@ class RunCancelled(Event):
 StoredEvent: TypeAlias = (
     RunStarted
     | ModelResponded
+    | OutputRefused
     | ToolStarted
     | BodyCalled
     | StepFinished

@@ -477,6 +477,8 @@ class Attempt:
             carried=_told(self._carried("tool")),
             asker=questions,
             context=self._setup.spec.context,
+            run_id=self._journal.run_id,
+            messages=lambda: self._journal.history,
         )
         try:
             value = await body.run(tool.arguments(typed, ctx))

@@ -27,6 +27,7 @@ from nbagent.core.base.model import (
 )
 from nbagent.core.base.secrets import MASK, cut
 from nbagent.core.journal.journal import AnyJournal
+from nbagent.core.tools.instructions import RunView, instructions_of
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -36,12 +37,14 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
 
     Raises:
         ModelError: it failed, or gave no whole response.
+        RunError: the instructions could not be made.
     """
+    run = RunView(journal.run_id, journal.state.messages, spec.context)
     request = Request(
         messages=journal.state.messages,
-        instructions=spec.instructions,
+        instructions=await instructions_of(spec.instructions, run),
         tools=spec.tool_specs(),
-        output_schema=spec.output_schema(),
+        output_schema=spec.answer.schema,
         stream=bool(journal.listeners),
         hosted=spec.hosted_allowed(),
     )

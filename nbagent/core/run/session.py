@@ -240,6 +240,7 @@ class Session:
             after=after,
             owner=this_process(),
             flow=self.spec.model is None,
+            answer=self.spec.answer.form,
         )
         self._then(self.journal.submit(lambda _state: [started]), lambda _events: self._begun())
 

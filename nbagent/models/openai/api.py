@@ -46,6 +46,9 @@ class Api(Protocol):
     path: str
     """Below the base URL."""
 
+    def owner(self, host: str) -> str:
+        """The name of what this server wants back in this API: another API of it reads other data."""
+
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request.
 

@@ -12,7 +12,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 from weakref import WeakSet
 
 from nbagent.core.base.model import (
+    Citation,
     Finished,
+    HostedCall,
     ModelDelta,
     ReasoningDelta,
     TextDelta,
@@ -113,6 +115,10 @@ class StreamCut:
                 own = self._without(delta.provider)
                 if arguments or id_ or name or own is not None:
                     yield ToolCallDelta(delta.index, arguments, id_ or None, name or None, own)
+            case HostedCall():
+                yield HostedCall(*map(self._without, delta))
+            case Citation():
+                yield Citation(*map(self._plain, delta))
             case Finished():
                 yield delta._replace(provider=self._without(delta.provider))
             case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import sys
+from datetime import UTC, datetime, timedelta
 
 from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
 
@@ -26,10 +27,32 @@ def explained(
     base_url: str,
     credentials: Credentials,
     api: str = "chat",
+    wait: float = 0,
+    max_wait: float = 0,
 ) -> NbagentError:
-    """The error to raise instead of ``error``, with none of the client's credentials in it."""
+    """The error to raise instead of ``error``, with none of the client's credentials in it.
+
+    Where the server said how many seconds to ``wait``, that is told, and if it is more than ``max_wait``.
+    """
     kind, text = _explained(error, model=model, base_url=base_url, api=api)
+    if wait > max_wait:
+        text = text.replace("; retrying did not help", "; it was not asked again")
+    text += _come_again(wait, max_wait) if wait else ""
     return kind(credentials.cut(text))
+
+
+def _come_again(wait: float, max_wait: float) -> str:
+    if wait > MOST_TOLD:
+        when = "not within a year"
+    else:
+        at = datetime.now(UTC) + timedelta(seconds=wait)
+        when = f"in {wait:,.0f} s, at {at:%Y-%m-%d %H:%M} UTC"
+    over = f", and max_wait is {max_wait:g} s" if wait > max_wait else ""
+    return f"; the server says to come again {when}{over}"
+
+
+MOST_TOLD = 366 * 86400
+"""Seconds from which no date is told."""
 
 
 def _explained(

@@ -30,10 +30,11 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
     """Send a request; returns what ``read`` takes.
 
     Raises:
-        openai.OpenAIError: the client gave up, after the retries of its own.
+        openai.OpenAIError: it failed. It is tried once: whoever calls knows when to try again.
     """
     if not is_lean(client):
-        return await _send_typed(api.typed(client), body)
+        once = client.with_options(max_retries=0) if hasattr(client, "with_options") else client
+        return await _send_typed(api.typed(once), body)
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
@@ -46,6 +47,7 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
         stream=True,
         stream_cls=openai.AsyncStream[Any],
         options={
+            "max_retries": 0,
             "headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"},
             "follow_redirects": False,  # neither key nor conversation go where nobody sent them
             "security": {

@@ -22,8 +22,8 @@ def chosen(choice: str | None, request: Request) -> str | ToolSpec | Hosted | No
     if choice is None:
         return None
     is_first = bool(request.messages) and request.messages[-1]["role"] != "tool"
-    asked: list[ToolSpec | Hosted] = [*request.tools, *request.hosted]
-    tools = {tool.name: tool for tool in asked}
+    every: list[ToolSpec | Hosted] = [*request.tools, *request.hosted]
+    tools = {tool.name: tool for tool in every}
     if choice in (AUTO, "none"):
         return choice if tools else None
     if not is_first:

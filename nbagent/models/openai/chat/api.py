@@ -12,6 +12,8 @@ from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.model import Hosted, Request
+from nbagent.models.openai.output import next_mode
+from nbagent.models.openai.providers import OutputMode
 
 from .encode import ChatEncoder, Way
 from .fields import OF_CALL, OF_FUNCTION, OF_MESSAGE, REASONING, THINKING
@@ -25,19 +27,29 @@ class ChatApi:
     path = "/chat/completions"
 
     def __init__(
-        self, model: str, fields: Mapping[str, Any], *, tool_choice: str | None = None
+        self,
+        model: str,
+        fields: Mapping[str, Any],
+        *,
+        tool_choice: str | None = None,
+        output: OutputMode = "schema",
     ) -> None:
         self._encoder = ChatEncoder(model, fields, tool_choice=tool_choice)
+        self._output = output
         self._asks_usage = True
         self._without: frozenset[str] = frozenset()
         """The fields that the server does not take back."""
         self._insisted: frozenset[str] = frozenset()
         """Those that it missed once they were left out."""
 
+    def owner(self, host: str) -> str:
+        """The host itself; see ``Api``."""
+        return host
+
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
         way = Way(provider, self._without, self._insisted.intersection(REASONING))
-        return self._encoder.body(request, way, usage=self._asks_usage)
+        return self._encoder.body(request, way, usage=self._asks_usage, output=self._output)
 
     def parser(self, provider: str) -> ChatParser:
         """What reads the answer; see ``Api``."""
@@ -66,6 +78,10 @@ class ChatApi:
         """
         if getattr(error, "status_code", None) not in {400, 422}:
             return False
+        output = next_mode(self._output, error)
+        if output is not None:
+            self._output = output
+            return True
         said = str(error)
         if "stream_options" in said:
             self._asks_usage = False

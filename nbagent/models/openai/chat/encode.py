@@ -13,6 +13,9 @@ from typing import Any
 
 from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Request, ToolSpec
+from nbagent.models.openai.output import in_words
+from nbagent.models.openai.providers import OutputMode
+from nbagent.models.openai.strict import is_strict
 from nbagent.models.openai.tool_choice import chosen
 
 from .fields import (
@@ -59,16 +62,20 @@ class ChatEncoder:
         self._instructions: tuple[str, bytes] = ("", b"")
         self.encoded = 0
 
-    def body(self, request: Request, way: Way, *, usage: bool) -> bytes:
+    def body(
+        self, request: Request, way: Way, *, usage: bool, output: OutputMode = "schema"
+    ) -> bytes:
         """The JSON of one request.
 
         Args:
             request: what to encode.
             way: whose server it goes to, and how it takes back what it said.
             usage: whether to ask for the token counts at a stream's end.
+            output: how the server is told the shape of the answer.
         """
+        request = in_words(request, output)
         tools = self._tool_bytes(request.tools)
-        tail = self._tail(request, usage=usage)
+        tail = self._tail(request, usage=usage, output=output)
         messages = b",".join(self._messages(request, way))
         return b"".join((self._head, messages, b"]", tools, tail))
 
@@ -97,7 +104,7 @@ class ChatEncoder:
             known = self._tools[key] = b',"tools":' + _bytes([_tool(tool) for tool in tools])
         return known
 
-    def _tail(self, request: Request, *, usage: bool) -> bytes:
+    def _tail(self, request: Request, *, usage: bool, output: OutputMode) -> bytes:
         fields: dict[str, Any] = {"stream": request.stream}
         if request.stream and usage:
             fields["stream_options"] = {"include_usage": True}
@@ -105,8 +112,8 @@ class ChatEncoder:
         if choice is not None:
             fields["tool_choice"] = choice if isinstance(choice, str) else _named(choice.name)
         fields.update(self._fields)
-        if request.output_schema is not None:
-            fields["response_format"] = _response_format(request.output_schema)
+        if request.output_schema is not None and output != "prompt":
+            fields["response_format"] = _response_format(request.output_schema, output)
         return b"," + _bytes(fields)[1:]
 
 
@@ -191,9 +198,14 @@ def _named(tool: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": tool}}
 
 
-def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
+    if output == "object":
+        return {"type": "json_object"}
     name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
+    told: dict[str, Any] = {"name": name, "schema": schema}
+    if is_strict(schema):  # left out where it is not: few servers know the word
+        told["strict"] = True
+    return {"type": "json_schema", "json_schema": told}
 
 
 def _bytes(value: Any) -> bytes:

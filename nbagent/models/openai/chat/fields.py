@@ -113,13 +113,15 @@ class _Items:
         self._numbered: dict[tuple[int, str | None], Pieces] = {}
         self._types: dict[int, str | None] = {}
         """The type that the last item of a number began with."""
+        self._thought: Pieces | None = None
+        """The one that is not signed yet."""
         self.add(items)
 
     def add(self, items: list[Any]) -> None:
         for item in items:
             number = item.get("index") if isinstance(item, Mapping) else None
             if not isinstance(number, int):
-                self._items.append(item)
+                self._add_bare(item)
                 continue
             said = item.get("type")
             type_ = said if isinstance(said, str) else None
@@ -130,6 +132,17 @@ class _Items:
                 made = self._numbered[key] = Pieces(item)
                 self._items.append(made)
                 self._types[number] = type_
+
+    def _add_bare(self, item: Any) -> None:
+        """Without a number it is whole, unless it is a thought: that goes on until it is signed."""
+        is_thought = isinstance(item, Mapping) and isinstance(item.get(THINKING), str)
+        if is_thought and self._thought is not None:
+            self._thought.add(item)
+        else:
+            self._thought = Pieces(item) if is_thought else None
+            self._items.append(self._thought or item)
+        if is_thought and item.get("signature"):
+            self._thought = None
 
     def whole(self) -> list[Any]:
         return [item.whole() if isinstance(item, Pieces) else item for item in self._items]

@@ -23,6 +23,7 @@ from nbagent.core.base.model import (
 from nbagent.models.openai.batch import Batch, parsed
 from nbagent.models.openai.bounds import MAX_DATA, MAX_EVENT, BrokenStream
 from nbagent.models.openai.sse import SSEDecoder
+from nbagent.models.openai.usage import usage_of
 
 from .fields import REASONING, THINKING, Pieces, of_call, of_message
 
@@ -121,7 +122,7 @@ class ChatParser:
             raise _no_chunk(value)
         usage = value.get("usage")
         if isinstance(usage, Mapping) and usage:
-            self._usage = _usage(usage)
+            self._usage = usage_of(usage)
         model = value.get("model")
         if self._model is None and isinstance(model, str):
             self._model = model
@@ -328,11 +329,6 @@ def _thought(part: Any) -> str:
     if not isinstance(part, Mapping) or part.get("type") != THINKING:
         return ""
     return _text(part.get(THINKING) or "")
-
-
-def _usage(value: Mapping[str, Any]) -> Usage:
-    said = (value.get("prompt_tokens") or 0, value.get("completion_tokens") or 0)
-    return Usage(*said, value.get("cost"))
 
 
 def _no_chunk(value: Any) -> BrokenStream:

@@ -31,13 +31,17 @@ class ResponsesApi:
     ) -> None:
         self._encoder = ResponsesEncoder(model, fields, reasons=reasons, tool_choice=tool_choice)
 
+    def owner(self, host: str) -> str:
+        """See ``Api``."""
+        return f"{host}/responses"
+
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
-        return self._encoder.body(request, _own(provider))
+        return self._encoder.body(request, provider)
 
     def parser(self, provider: str) -> ResponsesParser:
         """What reads the answer; see ``Api``."""
-        return ResponsesParser(_own(provider))
+        return ResponsesParser(provider)
 
     def typed(self, client: Any) -> Any:
         """The client's own method for it."""
@@ -59,8 +63,3 @@ class ResponsesApi:
         else:
             return False
         return True
-
-
-def _own(provider: str) -> str:
-    """The name of a server's data in this API: those of its Chat Completions are others."""
-    return f"{provider}/responses"

@@ -22,6 +22,7 @@ from nbagent.core.base.model import (
 from nbagent.models.openai.batch import Batch, parsed
 from nbagent.models.openai.bounds import MAX_EVENT, BrokenStream
 from nbagent.models.openai.sse import SSEDecoder
+from nbagent.models.openai.usage import usage_of
 
 from .hosted import HERE, hosted_call
 from .kept import Kept, Span
@@ -232,7 +233,7 @@ class ResponsesParser:
             if number not in self._kept:
                 self._take_item(number, item, batch)
         usage, model = response.get("usage"), response.get("model")
-        self._usage = _usage(usage) if usage else self._usage
+        self._usage = usage_of(usage) if usage else self._usage
         self._model = model or self._model
         if status in {"failed", "cancelled"}:
             raise _reported(response.get("error") or {"message": f"the response was {status}"})
@@ -297,17 +298,6 @@ def _citation(note: Mapping[str, Any]) -> Citation | None:
     if url:
         return Citation(note.get("title") or url, url)
     return Citation(name) if name else None
-
-
-def _usage(value: Mapping[str, Any]) -> Usage:
-    sent, made = value.get("input_tokens_details") or {}, value.get("output_tokens_details") or {}
-    return Usage(
-        value.get("input_tokens") or 0,
-        value.get("output_tokens") or 0,
-        value.get("cost"),
-        sent.get("cached_tokens") or 0,
-        made.get("reasoning_tokens") or 0,
-    )
 
 
 def _reported(error: Any) -> BrokenStream:

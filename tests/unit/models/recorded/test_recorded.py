@@ -35,6 +35,7 @@ from nbagent.core.base.model import (
     Waiting,
 )
 from nbagent.core.engine.response import Collected
+from nbagent.models.recorded.exchange import request_json
 from nbagent.models.recorded.recording import FORMAT
 from nbagent.models.scripted import ScriptedCall
 
@@ -461,6 +462,7 @@ async def test_no_secret_is_in_a_recording_and_both_sides_agree(tmp_path, monkey
     path = tmp_path / "session.json"
     monkeypatch.setenv("MY_SERVICE_TOKEN", "tok-en-value-42")
     monkeypatch.setenv("GIT_AUTHOR_NAME", "an ordinary name")
+    monkeypatch.setenv("OTHER_SECRET", "ordinary")
     told = f"tok-en-value-42 {LOOKS} hunter2 client-key an ordinary name"
 
     def leak() -> str:
@@ -675,6 +677,11 @@ async def test_a_history_with_files_and_records_is_kept_slim(tmp_path):
     assert "blob" not in text
     first = await anext(nb.RecordedModel(path, pace=0).stream(Request(history)))
     assert first == TextDelta("a picture")
+
+
+def test_all_that_a_model_is_asked_is_compared():
+    """A request that gets another field gets it in recordings too; whether anybody watches is none of them."""
+    assert set(request_json(Request([user("go")]))) == set(Request._fields) - {"stream"}
 
 
 async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_kept(tmp_path):

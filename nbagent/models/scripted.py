@@ -27,9 +27,11 @@ from typing import Any, Self, TypeAlias
 from nbagent.core.base.errors import MessagesError, ModelError, UsageError
 from nbagent.core.base.messages import Message, calls_of, check, dumps
 from nbagent.core.base.model import (
+    Citation,
     Discarded,
     Finished,
     FinishReason,
+    HostedCall,
     ModelDelta,
     Notice,
     ReasoningDelta,
@@ -177,6 +179,8 @@ class ScriptedModel:
                 TextDelta()
                 | ReasoningDelta()
                 | ToolCallDelta()
+                | HostedCall()
+                | Citation()
                 | Discarded()
                 | Notice()
                 | Waiting()

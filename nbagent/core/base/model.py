@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from .amounts import MOST, amount
@@ -13,6 +13,7 @@ from .messages import Message
 logger = logging.getLogger("nbagent")
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+HostedStatus = Literal["running", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,6 +23,18 @@ class ToolSpec:
     name: str
     description: str
     input_schema: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hosted:
+    """A tool that the model's provider runs by itself: nothing of it runs here. Made by ``nb.hosted``."""
+
+    kind: str
+    """The provider's name for it, such as ``web_search``."""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """As the provider takes them; a token may be among them."""
+    name: str = ""
+    """What rules and the card call it: the kind, or the label that the provider wants for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +120,11 @@ class Request(NamedTuple):
     """The system prompt, which is not among the messages."""
     tools: Sequence[ToolSpec] = ()
     output_schema: dict[str, Any] | None = None
-    """A JSON Schema that the final text must fit, or None for free text."""
+    """A JSON Schema that the final text must fit, always an object's; None for free text."""
     stream: bool = True
     """Whether anybody watches the deltas; without, an adapter may ask for the whole at once."""
+    hosted: Sequence[Hosted] = ()
+    """What the provider may run by itself; only models with ``check_hosted`` get any."""
 
 
 class TextDelta(NamedTuple):
@@ -148,6 +163,40 @@ class ToolCallDelta(NamedTuple):
     def type(self) -> Literal["tool_call_delta"]:
         """The tag of this kind of event."""
         return "tool_call_delta"
+
+
+class HostedCall(NamedTuple):
+    """A call of a hosted tool as it stands by now; the last one with an ``id`` counts."""
+
+    id: str
+    """Unique in its response."""
+    name: str
+    input: Mapping[str, Any]
+    """What the provider ran it with, as far as it says so."""
+    status: HostedStatus = "running"
+    output: str | None = None
+    """What came of it, as text; or why it failed."""
+    sources: Sequence[Mapping[str, str]] = ()
+    """What it read: ``{"url": str}``, with ``"title"`` where it has one."""
+    files: Sequence[Mapping[str, Any]] = ()
+    """What it made, as file parts."""
+
+    @property
+    def type(self) -> Literal["hosted_call"]:
+        """The tag of this kind of event."""
+        return "hosted_call"
+
+
+class Citation(NamedTuple):
+    """What the text of this response refers to: a page, or a file by its name."""
+
+    title: str
+    url: str = ""
+
+    @property
+    def type(self) -> Literal["citation"]:
+        """The tag of this kind of event."""
+        return "citation"
 
 
 class Discarded(NamedTuple):
@@ -201,7 +250,15 @@ class Finished(NamedTuple):
 
 
 ModelDelta: TypeAlias = (
-    TextDelta | ReasoningDelta | ToolCallDelta | Discarded | Notice | Waiting | Finished
+    TextDelta
+    | ReasoningDelta
+    | ToolCallDelta
+    | HostedCall
+    | Citation
+    | Discarded
+    | Notice
+    | Waiting
+    | Finished
 )
 
 

@@ -21,6 +21,7 @@ from nbagent.core.base.messages import (
     Part,
     calls_of,
     canonical,
+    is_prompt,
     load,
     message,
     results_of,
@@ -316,7 +317,7 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
         {**part, "nbagent": records[part["id"]]} if part["type"] == "tool_call" else part
         for part in last["content"]
     ]
-    return (*history[:-1], message("assistant", *parts))
+    return (*history[:-1], message("assistant", *parts, provider=last.get("provider")))
 
 
 def _with_later(
@@ -425,7 +426,7 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
         history = (*history[:-1], _without_records(history[-1]))
     turns = 0
     for item in reversed(history):
-        if item["role"] == "user":
+        if is_prompt(item):
             break
         turns += item["role"] == "assistant"
     ids = tuple(p["id"] for m in history if m["role"] == "assistant" for p in calls_of(m))
@@ -456,4 +457,4 @@ def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
 
 def _without_records(item: Message) -> Message:
     bare = [{k: v for k, v in part.items() if k != "nbagent"} for part in item["content"]]
-    return message("assistant", *bare)
+    return message("assistant", *bare, provider=item.get("provider"))

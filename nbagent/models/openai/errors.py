@@ -26,6 +26,7 @@ def explained(
     model: str,
     base_url: str,
     credentials: Credentials,
+    api: str = "chat",
     wait: float = 0,
     max_wait: float = 0,
 ) -> NbagentError:
@@ -33,7 +34,7 @@ def explained(
 
     Where the server said how many seconds to ``wait``, that is told, and if it is more than ``max_wait``.
     """
-    kind, text = _explained(error, model=model, base_url=base_url)
+    kind, text = _explained(error, model=model, base_url=base_url, api=api)
     if wait > max_wait:
         text = text.replace("; retrying did not help", "; it was not asked again")
     text += _come_again(wait, max_wait) if wait else ""
@@ -54,7 +55,9 @@ MOST_TOLD = 366 * 86400
 """Seconds from which no date is told."""
 
 
-def _explained(error: Exception, *, model: str, base_url: str) -> tuple[type[NbagentError], str]:
+def _explained(
+    error: Exception, *, model: str, base_url: str, api: str
+) -> tuple[type[NbagentError], str]:
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     match error:
@@ -62,8 +65,14 @@ def _explained(error: Exception, *, model: str, base_url: str) -> tuple[type[Nba
             what = "did not answer in time; pass OpenAIModel(name, timeout=seconds) to wait longer"
         case openai.APIConnectionError():
             what = f"cannot be reached ({_cause(error)}); check base_url and the network"
+        case openai.APIStatusError() if 300 <= error.status_code < 400:
+            where = error.response.headers.get("location", "nowhere")
+            return ModelError, (
+                f"the model {model!r} at {base_url}: {error.status_code}, the server points to {where:.200}, "
+                "where neither key nor conversation were sent; if that is right, give its base_url"
+            )
         case openai.APIStatusError():
-            said = _status(error.status_code, error.message, model)
+            said = _status(error.status_code, error.message, model, api)
             return ModelError, f"the model {model!r} at {base_url}: {said}"
         case openai.OpenAIError():
             return ModelConfigError, f"the client of the model {model!r} is misconfigured: {error}"
@@ -100,12 +109,19 @@ def _cause(error: Exception) -> str:
     return str(error.__cause__ or error) or type(error.__cause__ or error).__name__
 
 
-def _status(status: int, said: str, model: str) -> str:
+def _status(status: int, said: str, model: str, api: str) -> str:
+    if api == "chat" and "/v1/responses" in said:
+        return f"{status}, it wants Responses: pass OpenAIModel(name, api='responses') ({said})"
     match status:
         case 401:
             return f"401, the API key was refused; check OPENAI_API_KEY or api_key=… ({said})"
         case 403:
             return f"403, this key may not use the model ({said})"
+        case 404 | 405 if api == "responses":
+            return (
+                f"{status}, the server may have no Responses API, then pass OpenAIModel(name, api='chat'); "
+                f"or there is no model {model!r} here ({said})"
+            )
         case 404:
             return f"404, there is no model {model!r} here, or base_url is wrong ({said})"
         case 429:

@@ -1,4 +1,4 @@
-"""Models behind the openai client: OpenAI's own and every server compatible with Chat Completions.
+"""Models behind the openai client: OpenAI's own and every server that speaks one of its two APIs.
 
 The client keeps auth, pooling and status errors. The request's body is
 joined from bytes (``encode``) and the response is parsed here (``parse``), because the
@@ -13,14 +13,23 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
-from nbagent.core.base.model import Discarded, Finished, ModelDelta, Request, Waiting
+from nbagent.core.base.messages import calls_of
+from nbagent.core.base.model import (
+    Discarded,
+    Finished,
+    Hosted,
+    ModelDelta,
+    Notice,
+    Request,
+    Waiting,
+)
 from nbagent.models.limits import RateLimit, Turn, limits_of
 from nbagent.models.prices import price_of, says_cost
 
@@ -30,11 +39,17 @@ from .chat.api import ChatApi
 from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
 from .errors import explained
-from .providers import PROVIDERS
+from .output import checked_mode
+from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, own_models
+from .responses.api import ResponsesApi
 from .retries import Pause, backoff, pause_after
 from .send import read, send
 
-RESERVED = ("model", "messages", "tools", "stream")
+LEFT_OUT = (
+    "Answers of {other:.100} in this conversation have data that only its models read: they are left out, "
+    "as {provider} answers now."
+)
+RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 DEFAULT_RETRIES = 2
 """How often a request or a broken stream is repeated where the client does not say."""
 MAX_WAIT = 60.0
@@ -46,7 +61,7 @@ STANDARD = (None, "auto", "default", "standard")
 
 
 class OpenAIModel:
-    """A model of OpenAI, or of any server that speaks Chat Completions.
+    """A model of OpenAI, or of any server that speaks Chat Completions or Responses.
 
     Args:
         name: the model's name, as the server knows it.
@@ -57,21 +72,29 @@ class OpenAIModel:
             whoever made it; or a function that makes one, called once per event loop.
         temperature: the sampling temperature, from 0 to 2.
         max_retries: how often a failed request or a broken stream is repeated; the client's 2.
-        timeout: seconds to wait for the server's next bytes; the client's 600.
+        timeout: seconds to wait for more of the answer, whatever else the server sends; the client's 600.
+        extra: more fields of the request, such as ``{"reasoning_effort": "low"}``; in Responses, objects
+            are merged into what is sent anyway.
+        api: ``"chat"`` for Chat Completions, ``"responses"`` for Responses; ``"auto"`` takes Responses for
+            those models of OpenAI's own server that want it, and Chat Completions for all else, and for a
+            ``client`` that is yet to be made.
+        tool_choice: ``"auto"``, ``"none"``, ``"required"`` or a tool's name; the last two hold for the first
+            answer to what a person says, after results the model is free.
+        output: how the server is told the shape of a typed answer: by its ``"schema"``, in JSON mode
+            (``"object"``) or in words alone (``"prompt"``). One that refuses a way is asked in the next.
         concurrency: how many requests may be under way at a time, of all agents with this model.
         rpm: how many may begin within any minute.
         tpm: how many tokens they may take within any minute.
         limits: instead of these three, an ``nb.RateLimit`` that several models share.
         max_wait: seconds that a server may tell a request to wait; where it is longer, that is an error
             at once.
-        extra: more fields of the request, such as ``{"reasoning_effort": "low"}``.
 
     Raises:
-        ModelConfigError: ``extra`` holds a field that nbagent sets itself.
+        ModelConfigError: ``extra`` holds a field that nbagent sets itself, or ``api`` is none of the three.
         UsageError: a limit is no number that it can be.
     """
 
-    def __init__(  # noqa: PLR0913  what a person may say of a model
+    def __init__(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         name: str,
         *,
@@ -81,7 +104,10 @@ class OpenAIModel:
         temperature: float | None = None,
         max_retries: int | None = None,
         timeout: float | None = None,
+        output: OutputMode = "schema",
         extra: Mapping[str, Any] | None = None,
+        api: ApiName | Literal["auto"] = "auto",
+        tool_choice: str | None = None,
         concurrency: int | None = None,
         rpm: int | None = None,
         tpm: int | None = None,
@@ -93,10 +119,13 @@ class OpenAIModel:
             raise ModelConfigError(f"extra={{{taken[0]!r}: …}}: nbagent sets {taken[0]!r} itself")
         self.name = name
         fields = {} if temperature is None else {"temperature": temperature}
-        self._api: Api = ChatApi(name, {**fields, **(extra or {})})
+        self._fields = {**fields, **(extra or {})}
+        self._said_api = checked_api(api)
+        self._tool_choice = tool_choice
+        self._output = checked_mode(output)
+        self._host = _host(base_url, client)
         self._limits = limits_of(limits, concurrency=concurrency, rpm=rpm, tpm=tpm)
         self._max_wait: float = checked_amount("max_wait", max_wait)
-        self._base_url = base_url
         self._is_standard = (extra or {}).get("service_tier") in STANDARD
         """Whether the prices that are known are those of its requests."""
         self._credentials = Credentials([])
@@ -112,13 +141,42 @@ class OpenAIModel:
         )
         self._clients = Clients(client if _is_maker(client) else make)
 
+    @cached_property
+    def _api(self) -> Api:
+        """As it was said, or else as the host and the name tell; known once it is first used."""
+        if self._asked_host == OWN_HOST:
+            known = own_models(self.name)
+        else:
+            known = OwnModels("*", "chat", reasons=own_models(self.name).reasons)
+        if (known.api if self._said_api == "auto" else self._said_api) == "chat":
+            return ChatApi(
+                self.name, self._fields, tool_choice=self._tool_choice, output=self._output
+            )
+        return ResponsesApi(
+            self.name, self._fields, reasons=known.reasons, tool_choice=self._tool_choice
+        )
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Refuse a hosted tool that this model's API has not.
+
+        Raises:
+            ModelConfigError: saying what to do.
+        """
+        self._api.check_hosted(tool)
+
     def __repr__(self) -> str:
         return f"OpenAIModel({self.name!r})"
 
     @property
+    def _asked_host(self) -> str:
+        """Where it is asked, as far as that is known before it is."""
+        said = self._host or _hostname(os.environ.get("OPENAI_BASE_URL") or _OWN_URL)
+        return said or _ANYWHERE
+
+    @property
     def tells_cost(self) -> bool:
         """Whether each response will say what it cost: its server tells, or its price is known."""
-        host = _provider(self._client) if self._client is not None else _host(self._base_url)
+        host = self._asked_host
         known = self._is_standard and price_of(host, self.name) is not None
         return known or says_cost(host)
 
@@ -134,29 +192,13 @@ class OpenAIModel:
         turn = self._limits.turn()
         try:
             for attempt in range(retries + 1):
-                provider = _provider(client)
-                parser = self._api.parser(provider)
-                self._credentials = Credentials.of(client)
-                answer: Any = None
-                async with aclosing(self._send(client, request, turn, retries)) as steps:
-                    async for answer in steps:
-                        if isinstance(answer, Waiting):
-                            yield answer
-                # a key may be a function, which was called by now
-                self._credentials = credentials = Credentials.of(client)
-                public = StreamCut(credentials)
                 try:
-                    async with aclosing(read(answer, parser)) as batches:
+                    async with aclosing(self._attempt(client, request, turn, retries)) as batches:
                         async for batch in batches:
-                            for delta in public.cut(batch):
+                            for delta in batch:
                                 yield delta
-                    for delta in public.rest():
-                        yield delta
-                    finished = _end(parser)
-                    turn.used(finished.usage.total_tokens)
-                    yield self._priced(finished, provider)
                 except BrokenStream as error:
-                    reason, again = credentials.cut(str(error)), error.again
+                    reason, again = self._credentials.cut(str(error)), error.again
                 else:
                     return
                 if attempt == retries or not again:  # without its cause, which has what was said
@@ -167,6 +209,39 @@ class OpenAIModel:
         finally:
             turn.leave()
 
+    async def _attempt(
+        self, client: Any, request: Request, turn: Turn, retries: int
+    ) -> AsyncGenerator[list[ModelDelta], None]:
+        """Ask once, in batches of what arrived together.
+
+        Raises:
+            BrokenStream: the answer broke off.
+        """
+        host = _provider(client)
+        provider = self._api.owner(host)
+        other = _answered_last(request, provider)
+        parser = self._api.parser(provider)
+        self._credentials = Credentials.of(client)
+        answer: Any = None
+        async with aclosing(self._send(client, request, turn, retries)) as steps:
+            async for answer in steps:
+                if isinstance(answer, Waiting):
+                    yield [answer]
+        # a key may be a function, which was called by now
+        self._credentials = Credentials.of(client)
+        public = StreamCut(self._credentials)
+        if other is not None and other.wants:
+            yield [Notice(LEFT_OUT.format(other=other.name, provider=provider))]
+        async with aclosing(read(answer, parser, _idle(client))) as batches:
+            async for batch in batches:
+                yield public.cut(batch)
+        yield public.rest()
+        end = _end(parser)
+        turn.used(end.usage.total_tokens)
+        if other is not None and end.provider is None:
+            end = end._replace(provider={"name": provider})  # so that the note stands once
+        yield public.cut([self._priced(end, host)])
+
     async def _send(
         self, client: Any, request: Request, turn: Turn, retries: int
     ) -> AsyncGenerator[Any, None]:
@@ -175,7 +250,7 @@ class OpenAIModel:
         Raises:
             ModelError: the server refused, and so it did each time that it was asked again.
         """
-        provider, tries = _provider(client), 0
+        provider, tries = self._api.owner(_provider(client)), 0
         body = self._api.body(request, provider)
         while True:
             turn.guess(len(body))
@@ -215,6 +290,7 @@ class OpenAIModel:
             model=self.name,
             base_url=base_url,
             credentials=Credentials.of(client),
+            api=self._api.name,
             wait=pause.seconds if pause is not None and pause.told else 0,
             max_wait=self._max_wait,
         )
@@ -229,6 +305,10 @@ class OpenAIModel:
         if price is None:
             return finished
         return finished._replace(usage=replace(usage, cost=price.of(usage)))
+
+    def without_credentials(self, text: str) -> str:
+        """The text without the key and the other credentials of the client as it was last used."""
+        return self._credentials.cut(text)
 
     async def aclose(self) -> None:
         """Close the connections; a client that was passed in stays open."""
@@ -250,16 +330,64 @@ def _is_maker(client: Any) -> bool:
     return callable(client) and not hasattr(client, "chat")
 
 
+def checked_api(api: Any) -> str:
+    """One of the names that ``api=`` takes.
+
+    Raises:
+        ModelConfigError: it is none.
+    """
+    if api in ("auto", "chat", "responses"):
+        return str(api)
+    raise ModelConfigError(f"api is 'auto', 'chat' or 'responses', not {api!r:.80}")
+
+
+_OWN_URL = f"https://{OWN_HOST}/v1"
+_ANYWHERE = "anywhere"
+
+
+def _host(base_url: str | None, client: Any) -> str | None:
+    """Where the model is, as far as that is said; None for where the environment says."""
+    if client is not None:
+        return _ANYWHERE if _is_maker(client) else _provider(client)
+    return base_url and _hostname(base_url)
+
+
+def _hostname(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or _ANYWHERE
+    except ValueError:  # the client says what is wrong with it
+        return _ANYWHERE
+
+
 def _provider(client: Any) -> str:
     """Whose server a client asks: its host, by which data in a history are told apart."""
     url = getattr(client, "base_url", None)
     return str(getattr(url, "host", url))
 
 
-def _host(base_url: str | None) -> str:
-    """The host that a client will ask, where there is none yet."""
-    url = base_url or os.environ.get("OPENAI_BASE_URL") or PROVIDERS["openai"].base_url
-    return urlsplit(url or "").hostname or ""
+class _Other(NamedTuple):
+    """Another provider, by the last answer that says whose it is."""
+
+    name: str
+    wants: bool
+    """Whether that answer has what only it reads."""
+
+
+def _answered_last(request: Request, provider: str) -> _Other | None:
+    """The other provider that answered last, or None where this one did, or nobody knows."""
+    for message in reversed(request.messages):
+        own = message.get("provider")
+        if own is not None:
+            wants = "data" in own or any("provider" in call for call in calls_of(message))
+            return None if own["name"] == provider else _Other(own["name"], wants)
+    return None
+
+
+def _idle(client: Any) -> float | None:
+    """The seconds for which a client waits for the server's next bytes, or None for as long as it takes."""
+    said = getattr(client, "timeout", None)
+    seconds = getattr(said, "read", said)
+    return seconds if isinstance(seconds, int | float) else None
 
 
 async def _until_it_goes(turn: Turn) -> AsyncGenerator[Waiting, None]:

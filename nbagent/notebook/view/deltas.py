@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from nbagent.core.base.model import (
+    Citation,
     Discarded,
     Finished,
+    HostedCall,
     Notice,
     ReasoningDelta,
     TextDelta,
@@ -16,7 +18,7 @@ from nbagent.core.base.model import (
     Waiting,
 )
 from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed, StepStarted
-from nbagent.notebook.render import facts
+from nbagent.notebook.render import facts, sources
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import NoticeItem
 
@@ -34,6 +36,8 @@ class Deltas:
             TextDelta: self._text_delta,
             ReasoningDelta: self._reasoning_delta,
             ToolCallDelta: self._call_delta,
+            HostedCall: self._hosted,
+            Citation: self._cited,
             Discarded: self._discarded,
             Notice: self._noticed,
             Waiting: self._waiting,
@@ -59,7 +63,7 @@ class Deltas:
     def _open_text(self) -> TextNode | None:
         turn = self._answering()
         if turn is not None and turn.text is None:
-            turn.text = TextNode(f"{turn.key}.t")
+            turn.text = self._board.root.text_node(f"{turn.key}.t")
             self._board.touch(turn.text)
         return None if turn is None else turn.text
 
@@ -82,6 +86,20 @@ class Deltas:
         call.prepare(delta.name, delta.arguments)
         if call.stale:
             self._board.touch(call)
+
+    def _hosted(self, delta: HostedCall) -> None:
+        turn = self._live()
+        if turn is not None:
+            number = turn.hosted_ids.setdefault(delta.id, len(turn.hosted_ids))
+            node = self._board.hosted(self._board.root, turn, number)
+            node.told(delta, over=False)
+            self._board.touch(node)
+
+    def _cited(self, delta: Citation) -> None:
+        turn = self._live()
+        if turn is not None and len(turn.citations) < sources.MAX_SOURCES:
+            turn.citations.append({"title": delta.title, "url": delta.url})
+            self._board.touch(turn.cites(sources.cited(turn.citations)))
 
     def _discarded(self, delta: Discarded) -> None:
         turn = self._answering()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from nbagent.core.base.messages import text_of
+from nbagent.core.base.messages import is_prompt, text_of
 from nbagent.core.state.state import RunState, status_of
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.sanitize import encodable
@@ -122,6 +122,6 @@ class Frame:
 def _prompt(messages: list[Any]) -> str:
     """The text of the last thing the person said."""
     for message in reversed(messages):
-        if isinstance(message, Mapping) and message.get("role") == "user":
+        if isinstance(message, Mapping) and is_prompt(message):
             return encodable(facts.bounded(text_of(message)))
     return ""

@@ -70,6 +70,7 @@ __all__ = [
     "flow",
     "form",
     "interrupt_tool",
+    "mcp",
     "open_run",
     "review",
     "set_locale",
@@ -86,6 +87,7 @@ _LATE = {
     "ScriptedModel": "nbagent.models.scripted",
     "allow_nested": "nbagent.notebook.nested",
     "form": "nbagent.notebook.forms",
+    "mcp": "nbagent.mcp_servers.server",
     "set_locale": "nbagent.notebook.locale",
 }
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from .arguments import (
-    check_rules,
     checked_budget,
     checked_list,
     checked_middleware,
@@ -41,8 +40,10 @@ from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
+from .tools.rules import check_rules
 from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, new_id
 from .tools.tool import Tool
+from .tools.toolbox import Toolbox, ToolSource
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,7 +56,7 @@ class Agent:
         model: a ``Model``, a model name such as ``"gpt-5"``, or ``"demo"`` (needs no key).
         name: what people read; shown on the run card.
         instructions: the system prompt.
-        tools: tools, or plain functions.
+        tools: tools, plain functions, or servers of tools (``nb.mcp``), which a run connects when it needs them.
         max_turns: how many times the model may answer before a person is asked whether to go on.
         max_calls: how many calls of one model response are run; the model is told of those that are not.
         max_questions: how many questions of one turn wait at a time, those of inner agents included; a
@@ -77,7 +78,7 @@ class Agent:
         *,
         name: str = "agent",
         instructions: str | None = None,
-        tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+        tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any]] = (),
         max_turns: int = 20,
         max_calls: int = MAX_CALLS,
         max_questions: int = MAX_QUESTIONS,
@@ -104,12 +105,15 @@ class Agent:
         """Approvals that a person said to remember in every run; take one out to be asked again."""
         self.on_tool_error = on_tool_error
         self.store: Store = default_store if store is None else checked_store(store)
-        self.tools: dict[str, Tool[..., Any]] = {}
+        self.tools = Toolbox()
         self._last_spec: RunSpec | None = None
         self._started_as: tuple[str, Tool[..., Any]] | None = None
         local_names = caller().f_locals  # types of the defining scope
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
-            self.add(as_tool(one, local_names))
+            if isinstance(one, ToolSource):
+                self.tools.add_source(one)
+            else:
+                self.add(as_tool(one, local_names))
 
     def __repr__(self) -> str:
         return escaped(f"<Agent {self.name} on {self.model.name}>")
@@ -267,7 +271,7 @@ class Agent:
         prompt: str | None = None,
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
-        tools: Sequence[Tool[..., Any] | Callable[..., Any] | str] | None = None,
+        tools: Sequence[Tool[..., Any] | ToolSource | Callable[..., Any] | str] | None = None,
         tool_responses: Sequence[Respond] = (),
         tool_restarts: Sequence[Restart] = (),
         tool_rejections: Sequence[Reject] = (),
@@ -369,8 +373,11 @@ class Agent:
     ) -> Mapping[str, Tool[..., Any]]:
         if tools is None:
             return self.tools
-        chosen: dict[str, Tool[..., Any]] = {}
+        chosen = Toolbox()
         for one in checked_list("tools", tools, "[a_function, 'a_registered_name']"):
+            if isinstance(one, ToolSource):
+                chosen.add_source(one)
+                continue
             made = self._named(one) if isinstance(one, str) else as_tool(one, local_names)
             chosen[made.name] = made
         return chosen

@@ -106,6 +106,10 @@ class ModelError(RunError):
     """The model or its server failed."""
 
 
+class McpError(RunError):
+    """An MCP server cannot be reached or used, or a call of it failed."""
+
+
 class ToolFailed(RunError):
     """A tool failed and the agent was told to raise; the cause is ``__cause__``."""
 

@@ -131,7 +131,7 @@ class Exchange:
         if self._questions > MAX_QUESTIONS:
             self.log(f"{self._server} asked more than {MAX_QUESTIONS} questions: this was declined")
             return types.ElicitResult(action="decline")
-        heading = f"The MCP server {self._server} asks{note}:\n\n{params.message[:MAX_SAID]}"
+        heading = f"{self._server[:1].upper()}{self._server[1:]} asks{note}:\n\n{params.message[:MAX_SAID]}"
         try:
             if isinstance(params, types.ElicitRequestURLParams):
                 return await self._opened(params, heading)

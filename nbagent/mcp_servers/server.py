@@ -160,9 +160,9 @@ class McpServer(ToolSource):
             same = old is not None and old.code == tool.code and old.spec == tool.spec
             made[name] = old if old is not None and same else tool
         for note in notes:
-            if note not in self.notes:
-                logger.warning("%s: left out: %s", self.name, note)
-        self.notes, self._listed, self._tools = notes, now, made
+            if escaped(note) not in self.notes:
+                logger.warning("%s: left out: %s", self.name, escaped(note))
+        self.notes, self._listed, self._tools = [escaped(note) for note in notes], now, made
 
     def _made(self, listed: types.Tool, name: str) -> Tool[..., Any]:
         return tool_of(
@@ -198,7 +198,7 @@ class McpServer(ToolSource):
     async def _call(self, listed: types.Tool, arguments: dict[str, Any], ctx: ToolContext) -> Any:
         """What a call gives: sent once, and once more for each time that the server wants an answer first."""
         output = current_call.get()
-        exchange = Exchange(ctx, output, self.label, self._timeout)
+        exchange = Exchange(ctx, output, self.name, self._timeout)
         earlier = ctx.steps
         if WAITS in earlier:
             raise McpError(

@@ -16,6 +16,16 @@ HOW = sys.argv[1] if len(sys.argv) > 1 else ""
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
 
+SIZE = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
+
+
+def note(text: str) -> None:
+    """What it does, as a line in the file of that name."""
+    if path := os.environ.get("NOTES"):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+
+
 def deep(levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(levels):
@@ -51,6 +61,19 @@ def tools() -> list[dict[str, Any]]:
 def say(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
+
+
+def ask(number: Any) -> None:
+    """A question in the middle of the call, whose answer is the call's result."""
+    note("asked")
+    params: dict[str, Any] = {"message": "Which size?", "requestedSchema": SIZE}
+    if HOW == "asks for a page":
+        params = {"message": "Sign in.", "mode": "url", "elicitationId": "1"}
+        params["url"] = "https://sign.example/in?a=1&b=<b>"
+    say({"id": f"for {json.dumps(number)}", "method": "elicitation/create", "params": params})
+    if HOW == "waits and dies":
+        time.sleep(0.3)
+        os._exit(1)
 
 
 def answer(name: str, number: Any) -> None:
@@ -91,6 +114,7 @@ def answer(name: str, number: Any) -> None:
 
 
 def main() -> None:
+    note(f"started {os.getpid()}")
     if HOW == "silent":
         time.sleep(600)
     if HOW == "stays":
@@ -98,6 +122,12 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         method, number = message.get("method"), message.get("id")
+        if method is None and isinstance(number, str) and number.startswith("for "):
+            told = json.dumps(message.get("result", message.get("error")))
+            note(told)
+            text = {"content": [{"type": "text", "text": told}]}
+            say({"id": json.loads(number[4:]), "result": text})
+            continue
         if method == "initialize":
             say(
                 {
@@ -115,7 +145,8 @@ def main() -> None:
         elif method == "tools/list":
             say({"id": number, "result": {"tools": tools()}})
         elif method == "tools/call":
-            answer(message["params"]["name"], number)
+            asking = HOW.startswith("waits") or HOW == "asks for a page"
+            ask(number) if asking else answer(message["params"]["name"], number)
         elif number is not None and method is not None:
             say({"id": number, "error": {"code": -32601, "message": "no such method"}})
     if HOW == "stays":

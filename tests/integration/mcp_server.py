@@ -14,12 +14,14 @@ from typing import Annotated, Any
 import mcp_types as types
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.resolve import Elicit, Resolve
+from mcp.server.request_state import RequestStateSecurity
 from pydantic import BaseModel
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import PlainTextResponse
 
 NOTES = Path(sys.argv[1])
-server = MCPServer("tester", log_level="CRITICAL")
+KEYS = RequestStateSecurity(keys=["the same in every process of it "])
+server = MCPServer("tester", log_level="CRITICAL", request_state_security=KEYS)
 
 
 def note(text: str) -> None:
@@ -83,14 +85,6 @@ async def order(size: Annotated[Size, Resolve(size_of)]) -> str:
     """Order in a size that is asked for."""
     note(f"order {size.size}")
     return f"ordered {size.size}"
-
-
-@server.tool(structured_output=False)
-async def asks_and_waits(ctx: Context) -> str:
-    """Ask, and wait for the answer in the call."""
-    note("asks")
-    said = await ctx.elicit("Which size?", Size)
-    return f"{said.action} {said.data.size if said.action == 'accept' else ''}".strip()
 
 
 @server.tool(structured_output=False)

@@ -131,7 +131,9 @@ class Exchange:
         if self._questions > MAX_QUESTIONS:
             self.log(f"{self._server} asked more than {MAX_QUESTIONS} questions: this was declined")
             return types.ElicitResult(action="decline")
-        heading = f"{self._server[:1].upper()}{self._server[1:]} asks{note}:\n\n{params.message[:MAX_SAID]}"
+        heading = (
+            f"{self._server[:1].upper()}{self._server[1:]} asks{note}: {params.message[:MAX_SAID]}"
+        )
         try:
             if isinstance(params, types.ElicitRequestURLParams):
                 return await self._opened(params, heading)
@@ -192,7 +194,7 @@ class Exchange:
             self.log(f"{self._server} asked to open what is no web page: it was declined")
             return types.ElicitResult(action="decline")
         url = quote(params.url[:MAX_SAID], safe=":/?#@!$&'*+,;=%~.-_")
-        text = f"{heading}\n\nIt wants you to open a page of `{host}`:\n\n{url}\n\nApprove once that is done."
+        text = f"{heading}\n\nIt wants you to open a page of {host}: {url}\n\nApprove once that is done."
         await self._ctx.ask(Confirm(text))
         return types.ElicitResult(action="accept")
 

@@ -46,7 +46,7 @@ async def test_c195_what_a_server_asks_is_a_form_and_its_answer_goes_back(how, n
     run, server = await _asked(how, notes)
     (asked,) = run.interrupts
     assert asked.kind == "ask"
-    assert asked.metadata["message"].endswith("asks:\n\nWhich size?")
+    assert asked.metadata["message"].endswith("asks: Which size?")
     assert asked.reply_schema["properties"]["size"]["type"] == "integer"
     with pytest.raises(nb.errors.InvalidAnswer, match="size"):
         run.respond(asked, {"size": "big"})
@@ -75,8 +75,9 @@ async def test_a_page_to_open_is_shown_with_its_host_and_opened_by_nobody_else(n
     """The person approves once that is done; no form, and nothing is fetched."""
     run, server = await _asked("asks for a page", notes)
     (asked,) = run.interrupts
-    assert "a page of `sign.example`" in asked.metadata["message"]
-    assert "https://sign.example/in?a=1&b=%3Cb%3E" in asked.metadata["message"]
+    assert (
+        "a page of sign.example: https://sign.example/in?a=1&b=%3Cb%3E" in asked.metadata["message"]
+    )
     run.approve(asked)
     await run
     assert json.loads(_output(run)) == {"action": "accept"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import Context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,8 @@ MAX_TOOLS = 1_000
 """Tools of one server."""
 MAX_WHY = 1_000
 """Characters of a reason that a server gives."""
+_LOGGERS = ("httpx2", "mcp.client.streamable_http", "httpcore2.connection", "httpcore2.http11")
+"""Who logs requests to a URL."""
 _Answer = types.CallToolResult | types.InputRequiredResult
 _ANSWER: TypeAdapter[Any] = TypeAdapter(_Answer)
 
@@ -55,6 +57,8 @@ class Connection:
         """Whether nothing can be sent any more."""
         self.is_stale = True
         """Whether the server's tools may be others than when they were listed last."""
+        self.refused: list[str] = []
+        """What was listed and is no tool, and why."""
         self.name = options.name
         self._address = address
         self._options = options
@@ -116,10 +120,11 @@ class Connection:
             self._fail(self.failure("the connection was closed"))
             raise
         except BaseException as error:
-            self._fail(self._why(_first(error)))
+            failure = self._why(_first(error))
+            self._fail(failure)
             if not isinstance(error, Exception):
                 raise
-            logger.debug("the MCP server %s is gone", self.name, exc_info=True)
+            logger.debug("%s", failure)
         finally:
             self.is_over = True
             self._client = None
@@ -146,18 +151,21 @@ class Connection:
         address = self._address
         if isinstance(address, Command):
             async with process(address, self._said) as (read, write):
-                yield _Watched(read, self._ended), write
+                yield _Watched(read, self.leave, self._is_tool), write
             return
         timeout = httpx2.Timeout(30.0, read=None)
-        async with (
-            httpx2.AsyncClient(
-                headers=address.headers, timeout=timeout, event_hooks={"response": [self._noted]}
-            ) as client,
-            streamable_http_client(
-                address.url, http_client=client, max_sse_event_size=MAX_LINE
-            ) as (read, write),
-        ):
-            yield _Watched(read, self._ended), write
+        with _cut_from_logs(address.secrets):
+            async with (
+                httpx2.AsyncClient(
+                    headers=address.headers,
+                    timeout=timeout,
+                    event_hooks={"response": [self._noted]},
+                ) as client,
+                streamable_http_client(
+                    address.url, http_client=client, max_sse_event_size=MAX_LINE
+                ) as (read, write),
+            ):
+                yield _Watched(read, self.leave, self._is_tool), write
 
     async def _noted(self, response: httpx2.Response) -> None:
         """Remember a refusal, and bound what comes."""
@@ -166,8 +174,20 @@ class Connection:
         if not kind.startswith("text/event-stream"):  # whose events are bounded one by one
             response.stream = _Bounded(response.stream)  # type: ignore[arg-type]
 
-    def _ended(self) -> None:
-        self.leave()
+    def _is_tool(self, listed: Any) -> bool:
+        """Whether it is a tool at all: one that is not must not hide the others."""
+        try:
+            if isinstance(listed, dict) and isinstance(listed.get("inputSchema"), dict):
+                listed["inputSchema"].setdefault("type", "object")  # which many leave out
+            found = types.Tool.model_validate(listed, by_name=False)
+            fits = found.input_schema.get("type") == "object"
+            why = "its inputSchema is not of type object"
+        except ValidationError as error:
+            fits, why = False, _misfit(error)
+        if not fits:
+            name = listed.get("name") if isinstance(listed, dict) else None
+            self.refused.append(f"{name!s:.100}: it is no tool of the protocol: {why}")
+        return fits
 
     async def _listen(self, client: Client) -> None:
         """Hear of other tools, where the protocol has that as a stream of its own."""
@@ -188,6 +208,7 @@ class Connection:
         """
         client = await self._here()
         self.is_stale = False
+        self.refused = []
         found: list[types.Tool] = []
         cursor: str | None = None
         seconds = self._options.connect_timeout
@@ -201,7 +222,7 @@ class Connection:
                     break
         except Exception as error:
             self.is_stale = True
-            raise self._why(error, "its tools cannot be listed") from error
+            raise self._why(error, "its tools cannot be listed") from None
         if len(found) > MAX_TOOLS:
             logger.warning("%s has more than %d tools: the rest is left out", self.name, MAX_TOOLS)
         return found[:MAX_TOOLS]
@@ -230,7 +251,7 @@ class Connection:
                 request, _ANSWER, progress_callback=exchange.progress
             )
         except Exception as error:
-            raise self._why(error) from error
+            raise self._why(error) from None  # what it follows from may tell a credential
         finally:
             self._exchanges.remove(exchange)
         return answer
@@ -311,22 +332,49 @@ class Connection:
             status = "" if self._status is None else f" (HTTP {self._status})"
             return self.failure(f"{told}{error.message}{status}")
         if isinstance(error, ValidationError):
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            return self.failure(
-                f"{told}it answered with what is no result: {place}: {first['msg']}"
-            )
+            return self.failure(f"{told}it answered with what is no result: {_misfit(error)}")
         if isinstance(error, TimeoutError):
             return self.failure(f"{told}it did not answer in time")
         return self.failure(f"{told}{type(error).__name__}: {error}")
 
 
-class _Watched:
-    """A read stream that tells its end."""
+class _Cut(logging.Filter):
+    """Takes credentials out of what is logged."""
 
-    def __init__(self, inner: Any, ended: Any) -> None:
+    def __init__(self, secrets: list[str]) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Always true; the record's text is without them."""
+        said = record.getMessage()
+        if (told := cut(said, self._secrets)) != said:
+            record.msg, record.args = told, ()
+        return True
+
+
+@contextmanager
+def _cut_from_logs(secrets: list[str]) -> Iterator[None]:
+    """Keep credentials out of what the HTTP client logs of its requests."""
+    found, loggers = _Cut(secrets), [logging.getLogger(name) for name in _LOGGERS]
+    for each in loggers:
+        each.addFilter(found)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.removeFilter(found)
+
+
+class _Watched:
+    """A read stream that tells its end, and lets no tool through that is none."""
+
+    def __init__(
+        self, inner: Any, ended: Callable[[], None], is_tool: Callable[[Any], bool]
+    ) -> None:
         self._inner = inner
         self._ended = ended
+        self._is_tool = is_tool
 
     @property
     def last_context(self) -> Any:
@@ -347,10 +395,14 @@ class _Watched:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._inner.__anext__()
+            item = await self._inner.__anext__()
         except StopAsyncIteration:
             self._ended()
             raise
+        result = getattr(getattr(item, "message", None), "result", None)
+        if isinstance(result, dict) and isinstance(result.get("tools"), list):
+            result["tools"] = [one for one in result["tools"] if self._is_tool(one)]
+        return item
 
     async def __aenter__(self) -> _Watched:
         await self._inner.__aenter__()
@@ -376,6 +428,11 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _misfit(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _first(error: BaseException) -> BaseException:

@@ -120,7 +120,7 @@ class Exchange:
             return task.result()
         finally:
             for _, answer in self._asked:
-                answer.cancel()
+                _cancelled(answer)
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task}, timeout=GRACE)
@@ -159,7 +159,7 @@ class Exchange:
                 if not answer.done():
                     answer.set_result(said)
         finally:
-            answer.cancel()
+            _cancelled(answer)
             if not asking.done():
                 asking.cancel()
                 await asyncio.wait({asking})
@@ -200,3 +200,9 @@ class Exchange:
 
     def _alive(self) -> None:
         self._until = self._loop.time() + self._timeout
+
+
+def _cancelled(answer: asyncio.Future[types.ElicitResult]) -> None:
+    """Tell the server that nobody answers, where nobody has."""
+    if not answer.done():
+        answer.set_result(types.ElicitResult(action="cancel"))

@@ -117,7 +117,7 @@ class McpServer(ToolSource):
         try:
             await connection.opened()
             if connection.is_stale or self._tools is None:
-                self._take(await connection.tools())
+                self._take(await connection.tools(), connection.refused)
         except McpError as error:
             if self._tools is None:
                 raise
@@ -138,14 +138,14 @@ class McpServer(ToolSource):
 
     # --- its tools
 
-    def _take(self, listed: list[types.Tool]) -> None:
+    def _take(self, listed: list[types.Tool], refused: list[str]) -> None:
         """Make tools of what the server has listed; the same ones where nothing has changed."""
         now = [one.model_dump(mode="json", by_alias=True) for one in listed]
         if now == self._listed:
             return
         chosen = [one for one in listed if self._is_chosen(one.name)]
         self._check_named([one.name for one in listed])
-        before, made, notes = self._tools or {}, {}, []
+        before, made, notes = self._tools or {}, {}, list(refused)
         for one in chosen:
             name = f"{self._prefix}{one.name}"
             if name in made:

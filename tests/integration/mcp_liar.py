@@ -48,7 +48,9 @@ def tools() -> list[dict[str, Any]]:
             },
         }
         odd = [{"name": name, "inputSchema": schema} for name, schema in wrong.items()]
-        return [plain, *odd, {"name": "a b\x1b[31m", "inputSchema": OBJECT}, plain]
+        none = [7, {"name": "no_schema"}, {"name": "a_list", "inputSchema": {"type": "array"}}]
+        named = {"name": "a b\x1b[31m", "inputSchema": OBJECT}
+        return [plain, *odd, named, plain, *none, {"name": "untyped", "inputSchema": {}}]
     if HOW == "lies":
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
         return [plain, {"name": "lies", "inputSchema": OBJECT, "outputSchema": schema}]

@@ -28,6 +28,7 @@ from tests.integration.mcp_servers import (
 from tests.until import until
 
 call = nb.ScriptedModel.call
+KEY = "key-in-the-url-42"
 
 
 def _agent(server: McpServer, *steps: Any, **options: Any) -> nb.Agent:
@@ -114,11 +115,15 @@ async def test_a_server_by_http_gets_its_headers_and_nobody_else_does(notes, cap
             run = agent.run("Go", answers=[{"size": 3}])
             await run
         assert _outputs(run) == {"look": ["saw x"], "add": [{"total": 3}], "order": ["ordered 3"]}
+        in_url = nb.mcp(f"{url}?key={KEY}", headers={"Authorization": f"Bearer {TOKEN}"})
+        async with in_url:
+            assert "look" in in_url.tools
         wrong = nb.mcp(url, headers={"Authorization": "Bearer wrong-token-99"})
         with pytest.raises(McpError, match=r"HTTP 401.*headers=") as refused:
             await wrong.connect()
         await wrong.aclose()
     logged = "".join(record.getMessage() for record in caplog.records)
+    assert KEY not in logged + repr(in_url)
     told = repr([server, wrong, refused.value, run, list(run.journal)])
     assert TOKEN not in logged + told
     assert "wrong-token-99" not in logged + told
@@ -154,6 +159,8 @@ async def test_a_tool_of_a_server_is_asked_about_before_it_runs(notes):
     assert asked.kind == "approval"
     assert "tester says of this tool: it may destroy something" in asked.metadata["message"]
     assert done(notes) == []
+    with pytest.raises(nb.errors.InvalidAnswer, match="table"):
+        run.restart(asked, new_input={"table": 5})
     run.reject(asked)
     await run
     assert done(notes) == []
@@ -249,8 +256,8 @@ async def test_tools_that_come_while_it_runs_are_there_in_the_next_turn(notes):
 async def test_a_tool_with_a_hostile_schema_is_left_out_and_the_others_stay():
     """Wrong, huge, leading out of itself, with a name that is none: each has its note."""
     async with liar("schemas") as server:
-        assert sorted(server.tools) == ["circle", "deep", "pattern", "plain"]
-        assert len(server.notes) == 5
+        assert sorted(server.tools) == ["circle", "deep", "pattern", "plain", "untyped"]
+        assert len(server.notes) == 8
         assert not any("\x1b" in note for note in server.notes)
         run = _agent(server, [call("pattern", a="a" * 5_000 + "!"), call("plain")]).run("Go")
         await run

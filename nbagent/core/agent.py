@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .arguments import (
     checked_budget,
@@ -47,6 +47,7 @@ from .tools.toolbox import Toolbox, ToolSource
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=ToolSource)
 
 
 class Agent:
@@ -110,23 +111,27 @@ class Agent:
         self._started_as: tuple[str, Tool[..., Any]] | None = None
         local_names = caller().f_locals  # types of the defining scope
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
-            if isinstance(one, ToolSource):
-                self.tools.add_source(one)
-            else:
-                self.add(as_tool(one, local_names))
+            self.add(one if isinstance(one, ToolSource) else as_tool(one, local_names))
 
     def __repr__(self) -> str:
         return escaped(f"<Agent {self.name} on {self.model.name}>")
 
     # --- tools
 
-    def add(self, one: Tool[P, R] | Callable[P, R]) -> Tool[P, R]:
-        """Register a tool; one of the same name defined in ``__main__`` (a cell run again) is replaced.
+    @overload
+    def add(self, one: Tool[P, R] | Callable[P, R]) -> Tool[P, R]: ...
+    @overload
+    def add(self, one: S) -> S: ...
+    def add(self, one: Any) -> Any:
+        """Register a tool, or a server of tools; a tool of the same name defined in ``__main__`` (a cell run again) is replaced.
 
         Raises:
             ToolError: another tool has that name.
         """
-        made = cast("Tool[P, R]", as_tool(one, caller().f_locals))
+        if isinstance(one, ToolSource):
+            self.tools.add_source(one)
+            return one
+        made = as_tool(one, caller().f_locals)
         known = self.tools.get(made.name)
         if known is not None and known is not made and not (_in_main(known) and _in_main(made)):
             raise ToolError(f"{self!r} has a tool {made.name!r} already")

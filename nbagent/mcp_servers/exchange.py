@@ -124,6 +124,8 @@ class Exchange:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task}, timeout=GRACE)
+            if task.done() and not task.cancelled():
+                task.exception()  # told, or nobody waits for it any more
 
     async def answer(self, params: types.ElicitRequestParams, note: str = "") -> types.ElicitResult:
         """What a person says to a question, as the protocol has it."""

@@ -117,7 +117,8 @@ class McpServer(ToolSource):
         try:
             await connection.opened()
             if connection.is_stale or self._tools is None:
-                self._take(await connection.tools(), connection.refused)
+                listed = await connection.tools()
+                await asyncio.to_thread(self._take, listed, connection.refused)  # the loop goes on
         except McpError as error:
             if self._tools is None:
                 raise
@@ -214,7 +215,7 @@ class McpServer(ToolSource):
                 sent = self._connection().call(exchange, listed.name, arguments, responses, state)
                 answer = await exchange.wait(sent)
                 if isinstance(answer, types.CallToolResult):
-                    return self._told(answer, listed, output)
+                    return await self._told(answer, listed, output)
                 asked = await ctx.step(step, partial(_wanted, answer))
             responses = await self._responses(asked, exchange)
             state = asked.get("requestState")
@@ -230,8 +231,8 @@ class McpServer(ToolSource):
             said[key] = await exchange.answer(request.params)
         return said
 
-    def _told(self, answer: types.CallToolResult, listed: types.Tool, output: Any) -> Any:
-        result = told(answer, listed.output_schema)
+    async def _told(self, answer: types.CallToolResult, listed: types.Tool, output: Any) -> Any:
+        result = await asyncio.to_thread(told, answer, listed.output_schema)
         for picture in result.pictures if output is not None else ():
             output.display(picture)
         return result.value

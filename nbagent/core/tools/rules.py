@@ -26,6 +26,12 @@ def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None
         UsageError: naming the rule, and what it may have meant.
     """
     _check_rules(spec, registered, set())
+    for rules, path in spec.above if _is_whole(spec.tools) else ():
+        for rule in rules:
+            above, _, name = rule.pattern.rpartition("/")
+            named = above == path and not set(name) & set("*?[")
+            if named and name not in {*spec.tools, *registered}:
+                raise UsageError(_unknown(spec.agent, rule, {*spec.tools, *registered}, {}))
 
 
 def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> set[str]:
@@ -39,8 +45,16 @@ def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = (
     return names
 
 
+def _is_whole(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> bool:
+    """Whether all tools are known by now, those of inner agents included."""
+    inner = [tool.options.inner for tool in tools.values() if tool.options.inner]
+    return is_whole(tools) and all(
+        _is_whole(one.tools, (*seen, id(one.tools))) for one in inner if id(one.tools) not in seen
+    )
+
+
 def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: set[int]) -> None:
-    names, whole = {*spec.tools, *registered}, is_whole(spec.tools) and is_whole(registered)
+    names, whole = {*spec.tools, *registered}, _is_whole(spec.tools) and _is_whole(registered)
     inner = {name: tool.options.inner for name, tool in spec.tools.items() if tool.options.inner}
     for n, rule in enumerate(spec.policy, 1):
         reaches = "deny" in (rule.verdict, *(r.verdict for r in spec.policy[n:]))

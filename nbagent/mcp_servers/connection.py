@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from nbagent.core.base.errors import McpError
 
 from .address import Address, Command, cut
-from .exchange import Exchange, current
+from .exchange import Answer, Asked, Exchange, current
 from .process import MAX_LINE, Said, process
 
 logger = logging.getLogger("nbagent")
@@ -47,6 +47,8 @@ class Options(NamedTuple):
     name: str
     connect_timeout: float
     roots: tuple[Path, ...] = ()
+    samples: bool = False
+    """Whether it may ask a model."""
 
 
 class Connection:
@@ -138,7 +140,8 @@ class Connection:
         return Client(
             self._transport(),
             cache=None,
-            elicitation_callback=self._asked,
+            elicitation_callback=self._elicited,
+            sampling_callback=self._sampled if self._options.samples else None,
             logging_callback=self._logged,
             log_level="info",
             message_handler=self._heard,
@@ -264,10 +267,26 @@ class Connection:
 
     # --- what it asks and tells
 
-    async def _asked(
+    async def _elicited(
         self, context: Any, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         del context
+        said = await self._asked(params)
+        if isinstance(said, types.ElicitResult | types.ErrorData):
+            return said
+        return types.ElicitResult(action="decline")
+
+    async def _sampled(
+        self, context: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        del context
+        said = await self._asked(params)
+        if isinstance(said, types.CreateMessageResult | types.ErrorData):
+            return said
+        return types.ErrorData(code=types.INVALID_REQUEST, message="nobody answers")
+
+    async def _asked(self, params: Asked) -> Answer | None:
+        """What is said to a question, in the call that asks; None where none does."""
         exchange = current.get()
         note = ""
         if exchange is None and self._exchanges:
@@ -279,7 +298,7 @@ class Connection:
             logger.warning(
                 "the MCP server %s asked a question outside of any call: declined", self.name
             )
-            return types.ElicitResult(action="decline")
+            return None
         return await exchange.ask(params, note=note)
 
     async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:

@@ -7,18 +7,23 @@ from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlsplit
 
 import mcp_types as types
 
+from nbagent.core.agent import Agent
 from nbagent.core.base.errors import McpError, Rejected
 from nbagent.core.base.metadata import Ask, Confirm
+from nbagent.core.base.model import Model
 from nbagent.core.hooks import hooks
 from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.output import CallOutput
 
 T = TypeVar("T")
+Asked: TypeAlias = types.ElicitRequestParams | types.CreateMessageRequestParams
+"""What a server asks: a person, or the model."""
+Answer: TypeAlias = types.ElicitResult | types.CreateMessageResult | types.ErrorData
 
 WAITS = "the server asks, and waits"
 """The step that says so: what such a call came to is not known once its process is gone."""
@@ -26,6 +31,8 @@ MAX_QUESTIONS = 20
 """Questions of one call."""
 MAX_SAID = 2_000
 """Characters of a question, a line of the log, or a word on how far it is."""
+MAX_PROMPT = 50_000
+"""Characters that a server may send to the model at a time."""
 MAX_LINES = 1_000
 """Lines of the log of one call."""
 OFTEN = 0.05
@@ -45,18 +52,25 @@ class Exchange:
         output: of its call; None where nobody shows it.
         server: what the server is called.
         timeout: seconds without a word of the server, after which the call is given up.
+        model: that the server may ask; None where it may ask none.
     """
 
     def __init__(
-        self, ctx: ToolContext, output: CallOutput | None, server: str, timeout: float
+        self,
+        ctx: ToolContext,
+        output: CallOutput | None,
+        server: str,
+        timeout: float,
+        model: Model | str | None = None,
     ) -> None:
+        self._model = model
         self._ctx = ctx
         self._output = output
         self._server = server
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._stirred = asyncio.Event()
-        self._asked: deque[tuple[Any, asyncio.Future[types.ElicitResult]]] = deque()
+        self._asked: deque[tuple[tuple[Asked, str], asyncio.Future[Answer]]] = deque()
         self._questions = 0
         self._lines = 0
         self._told_at = 0.0
@@ -64,9 +78,9 @@ class Exchange:
 
     # --- from the server, on its connection
 
-    async def ask(self, params: types.ElicitRequestParams, *, note: str = "") -> types.ElicitResult:
+    async def ask(self, params: Asked, *, note: str = "") -> Answer:
         """What a person answers to a question that the server waits for."""
-        answer: asyncio.Future[types.ElicitResult] = self._loop.create_future()
+        answer: asyncio.Future[Answer] = self._loop.create_future()
         self._asked.append(((params, note), answer))
         self._stirred.set()
         return await answer
@@ -127,12 +141,14 @@ class Exchange:
             if task.done() and not task.cancelled():
                 task.exception()  # told, or nobody waits for it any more
 
-    async def answer(self, params: types.ElicitRequestParams, note: str = "") -> types.ElicitResult:
+    async def answer(self, params: Asked, note: str = "") -> Answer:
         """What a person says to a question, as the protocol has it."""
         self._questions += 1
         if self._questions > MAX_QUESTIONS:
             self.log(f"{self._server} asked more than {MAX_QUESTIONS} questions: this was declined")
             return types.ElicitResult(action="decline")
+        if isinstance(params, types.CreateMessageRequestParams):
+            return await self._sampled(params, note)
         heading = (
             f"{self._server[:1].upper()}{self._server[1:]} asks{note}: {params.message[:MAX_SAID]}"
         )
@@ -147,8 +163,8 @@ class Exchange:
 
     async def _answer(
         self,
-        question: tuple[Any, str],
-        answer: asyncio.Future[types.ElicitResult],
+        question: tuple[Asked, str],
+        answer: asyncio.Future[Answer],
         task: asyncio.Task[Any],
     ) -> None:
         """Ask a person while the server waits; a call that ends meanwhile ends the question too."""
@@ -200,11 +216,39 @@ class Exchange:
         await self._ctx.ask(Confirm(text))
         return types.ElicitResult(action="accept")
 
+    async def _sampled(self, params: types.CreateMessageRequestParams, note: str) -> Answer:
+        """What the model says to a server, in a run inside the call: shown there, and of the run's budget."""
+        if self._model is None:
+            return types.ErrorData(code=types.INVALID_REQUEST, message="Sampling not supported")
+        said = [(one.role, _text_of(one.content)) for one in params.messages]
+        prompt = said[0][1] if len(said) == 1 else "\n\n".join(": ".join(one) for one in said)
+        if len(prompt) > MAX_PROMPT or not prompt.strip():
+            return types.ErrorData(
+                code=types.INVALID_PARAMS, message="no prompt, or a too long one"
+            )
+        agent = Agent(self._model, name="sampling", instructions=params.system_prompt, max_turns=1)
+        wants = f"{self._server[:1].upper()}{self._server[1:]} wants to ask the model"
+        try:
+            await self._ctx.ask(Confirm(f"{wants} {agent.model.name}{note}: {prompt[:MAX_SAID]}"))
+            result = await agent.run(prompt)
+        except Rejected:
+            return types.ErrorData(code=-1, message="User rejected sampling request")
+        finally:
+            self._alive()
+        text = types.TextContent(type="text", text=result.text)
+        return types.CreateMessageResult(role="assistant", content=text, model=agent.model.name)
+
     def _alive(self) -> None:
         self._until = self._loop.time() + self._timeout
 
 
-def _cancelled(answer: asyncio.Future[types.ElicitResult]) -> None:
+def _text_of(content: Any) -> str:
+    """The text of a message that a server has for a model; of other parts their kind."""
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(getattr(one, "text", None) or f"[{one.type}]" for one in parts)
+
+
+def _cancelled(answer: asyncio.Future[Answer]) -> None:
     """Tell the server that nobody answers, where nobody has."""
     if not answer.done():
         answer.set_result(types.ElicitResult(action="cancel"))

@@ -16,6 +16,7 @@ from typing import Any
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import McpError, ToolError, UsageError, suggest
 from nbagent.core.base.keywords import tells
+from nbagent.core.base.model import Model
 from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.output import current_call
 from nbagent.core.tools.policy import Approval, condition_misfit
@@ -67,7 +68,9 @@ class McpServer(ToolSource):
         self._tool_options = ToolOptions(
             approval=how["approval"], editable=how["editable"], max_output=how["max_output"]
         )
-        self._options = Options(self.label, how["connect_timeout"], how["roots"])
+        self._model: Model | str | None = how["sampling"]
+        samples = self._model is not None
+        self._options = Options(self.label, how["connect_timeout"], how["roots"], samples)
         self._tools: Mapping[str, Tool[..., Any]] | None = None
         self._listed: list[dict[str, Any]] | None = None
         self._connections: dict[asyncio.AbstractEventLoop, Connection] = {}
@@ -199,7 +202,7 @@ class McpServer(ToolSource):
     async def _call(self, listed: types.Tool, arguments: dict[str, Any], ctx: ToolContext) -> Any:
         """What a call gives: sent once, and once more for each time that the server wants an answer first."""
         output = current_call.get()
-        exchange = Exchange(ctx, output, self.name, self._timeout)
+        exchange = Exchange(ctx, output, self.name, self._timeout, self._model)
         earlier = ctx.steps
         if WAITS in earlier:
             raise McpError(
@@ -226,9 +229,12 @@ class McpServer(ToolSource):
         wanted = types.InputRequiredResult.model_validate(asked, by_name=False)
         said: dict[str, Any] = {}
         for key, request in (wanted.input_requests or {}).items():
-            if not isinstance(request, types.ElicitRequest):
+            if not isinstance(request, types.ElicitRequest | types.CreateMessageRequest):
                 raise McpError(f"{self.name} wants what is not allowed in a call: {request.method}")
-            said[key] = await exchange.answer(request.params)
+            answer = await exchange.answer(request.params)
+            if isinstance(answer, types.ErrorData):
+                raise McpError(f"{self.name} wants to ask a model: {answer.message}")
+            said[key] = answer
         return said
 
     async def _told(self, answer: types.CallToolResult, listed: types.Tool, output: Any) -> Any:
@@ -261,6 +267,7 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     connect_timeout: float = CONNECT,
     max_output: int | None = MAX_OUTPUT,
     roots: Iterable[str | os.PathLike[str]] = (),
+    sampling: Model | str | None = None,
 ) -> McpServer:
     """An MCP server, to be given to an agent among its tools; it is connected when a run needs it.
 
@@ -285,6 +292,7 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
         connect_timeout: seconds that it has to start and tell its tools.
         max_output: characters of a result that the model is told, as in ``nb.tool``.
         roots: folders that the server is told it may work in.
+        sampling: a model that the server may ask in a call, each time with a person's approval; none by default.
 
     Raises:
         UsageError: something of it cannot be meant.
@@ -314,5 +322,6 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
             "connect_timeout": float(connect_timeout),
             "max_output": max_output,
             "roots": tuple(Path(one) for one in roots),
+            "sampling": sampling,
         },
     )

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from tests.integration.mcp_servers import done, honest, liar, pids
+from tests.integration import install_mcp_servers
+from tests.integration.mcp_servers import done, everything, honest, liar, pids
 from tests.integration.mcp_worker import agent_of
 from tests.until import until
 
@@ -93,6 +94,30 @@ async def test_a_server_that_dies_while_it_asks_ends_the_question(notes):
     assert "it is gone" in _output(run)
     assert run.interrupts == []
     await server.aclose()
+
+
+async def test_a_server_may_ask_a_model_only_where_it_is_allowed_and_approved():
+    """Without ``sampling=`` it hears that it cannot; with it a person approves, and the run inside is a run's."""
+    if not install_mcp_servers.everything().exists():
+        assert os.environ.get("CI", "").lower() != "true", "the reference server must be installed"
+        pytest.skip("python tests/integration/install_mcp_servers.py installs it")
+    async with everything() as server:
+        assert "trigger-sampling-request" not in server.tools
+    model = nb.ScriptedModel(["It rains."])
+    async with everything(sampling=model) as server:
+        asks = call("trigger-sampling-request", prompt="How is the weather?", maxTokens=20)
+        run = nb.Agent(nb.ScriptedModel([asks, asks, "done"]), tools=[server]).run("Go")
+        await run.settled()
+        (asked,) = run.interrupts
+        assert "wants to ask the model" in asked.metadata["message"]
+        assert "How is the weather?" in asked.metadata["message"]
+        run.approve(asked)
+        await until(lambda: [one for one in run.interrupts if one.id != asked.id] != [])
+        run.reject(run.interrupts[0])
+        await run
+    first, second = run.calls["trigger-sampling-request"]
+    assert "It rains." in first.output
+    assert "rejected" in json.dumps(second.output)
 
 
 def _killed(how: str, tmp_path: Path, notes: Path) -> str:

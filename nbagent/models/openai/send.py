@@ -105,7 +105,7 @@ async def _read_raw(
     try:
         if "html" in kind:
             raise BrokenStream(
-                f"{response.url} answered with a web page ({kind}) and no Chat Completions: base_url is "
+                f"{response.url} answered with a web page ({kind}) and no answer of a model: base_url is "
                 "likely wrong; does it end in /v1?",
                 again=False,
             )

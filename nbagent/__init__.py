@@ -78,6 +78,8 @@ __all__ = [
     "form",
     "hosted",
     "interrupt_tool",
+    "messages_from_openai",
+    "messages_to_openai",
     "open_run",
     "review",
     "set_locale",
@@ -98,6 +100,8 @@ _LATE = {
     "allow_nested": "nbagent.notebook.nested",
     "form": "nbagent.notebook.forms",
     "hosted": "nbagent.core.tools.hosted",
+    "messages_from_openai": "nbagent.models.openai.history",
+    "messages_to_openai": "nbagent.models.openai.history",
     "set_locale": "nbagent.notebook.locale",
     "set_prices": "nbagent.models.prices",
 }

@@ -599,7 +599,8 @@ def _refused(
 ) -> OutputRefused:
     cut = _CUT.get(finish_reason)
     errors = str(misfit) if cut is None else cut
-    return OutputRefused(at=now, scope=scope, errors=errors[:MAX_ERRORS], again=cut is None)
+    errors = errors if len(errors) <= MAX_ERRORS else f"{errors[:MAX_ERRORS]}…"
+    return OutputRefused(at=now, scope=scope, errors=errors, again=cut is None)
 
 
 def _misfit(whose: str, kind: str, why: str, text: str) -> str:

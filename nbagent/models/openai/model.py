@@ -47,8 +47,8 @@ from .retries import Pause, backoff, pause_after
 from .send import read, send
 
 LEFT_OUT = (
-    "Answers of {other:.100} in this conversation have data that only its models read: they are left out, "
-    "as {provider} answers now."
+    "{provider} answers from here: what only {other:.100} reads of its earlier answers, such as their "
+    "reasoning, is left out."
 )
 RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 DEFAULT_RETRIES = 2
@@ -257,7 +257,7 @@ class OpenAIModel:
         turn.used(end.usage.total_tokens)
         if other is not None and end.provider is None:
             end = end._replace(provider={"name": provider})  # so that the note stands once
-        yield public.cut([self._priced(end, host)])
+        yield public.cut([end if request.hosted else self._priced(end, host)])
 
     async def _send(
         self, client: Any, request: Request, turn: Turn, retries: int
@@ -317,7 +317,7 @@ class OpenAIModel:
         return said
 
     def _priced(self, finished: Finished, provider: str) -> Finished:
-        """With what it cost, where the server did not say."""
+        """With what it cost, where the server did not say; what it did beside is not in the prices."""
         usage = finished.usage
         if usage.cost is not None or not usage.total_tokens or not self._is_standard:
             return finished

@@ -94,7 +94,7 @@ def output_of(body: Body, reply: Reply) -> list[Item]:
         items.append({"type": "function_call", **own})
     items = [{**item, "status": "completed"} for item in items]
     if "reasoning.encrypted_content" in body.get("include", ()):
-        for item, after in zip(items, [*items[1:], {}], strict=True):
+        for item, after in zip(items, [*items[1:], {}], strict=False):
             if item["type"] == "reasoning":
                 item["encrypted_content"] = sealed(after)
     return items

@@ -23,6 +23,8 @@ HEAVY = [
     "httpx",
     "numpy",
     "pandas",
+    "mcp",
+    "mcp_types",
 ]
 
 

@@ -59,6 +59,7 @@ class AnswerType:
         try:
             self._adapter: TypeAdapter[Any] = adapter_of(str if type_ is None else type_)
             own = self._adapter.json_schema()
+            self._reads_what_it_writes = own == self._adapter.json_schema(mode="serialization")
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
             raise UsageError(
                 f"output_type= is {type_!r:.100}, of which no JSON Schema can be made: {error.message}"
@@ -123,6 +124,8 @@ class AnswerType:
             raise Misfit(describe(error)) from error
         except (TypeError, ValueError) as error:
             raise Misfit(str(error)) from error
+        if self._reads_what_it_writes:
+            return kept
         try:
             self.typed(kept)
         except ValidationError:  # of a type that writes another JSON than it reads
@@ -217,8 +220,8 @@ def _found(text: str) -> _Found:
     """
     whole = text.strip()
     try:
-        return _Found(whole, _decoder.decode(whole))
-    except (ValueError, RecursionError) as error:
+        return _Found(whole, from_json(whole, allow_inf_nan=False))
+    except ValueError as error:
         why = str(error)
     if len(whole) > MAX_SEARCHED:
         raise Misfit(f"it is no JSON: {why}")

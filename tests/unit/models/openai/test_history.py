@@ -95,7 +95,7 @@ def test_images_files_and_sounds_come_along():
     """With their kinds and names; what is behind a link is refused."""
     content = [
         {"type": "text", "text": "look"},
-        {"type": "image_url", "image_url": {"url": IMAGE, "detail": "low"}},
+        {"type": "image_url", "image_url": {"url": IMAGE}},
         {
             "type": "file",
             "file": {"file_data": "data:application/pdf;base64,JVBE", "filename": "a.pdf"},
@@ -106,6 +106,7 @@ def test_images_files_and_sounds_come_along():
     kinds = [part.get("media_type") for part in item["content"]]
     assert kinds == [None, "image/png", "application/pdf", "audio/wav"]
     assert item["content"][2]["name"] == "a.pdf"
+    assert nb.messages_to_openai([item]) == [{"role": "user", "content": content}]
     (item,) = nb.messages_from_openai(
         [{"role": "user", "content": [{"type": "input_image", "image_url": IMAGE}]}]
     )

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 import nbagent as nb
 from nbagent.core.base.events import ModelResponded, RunStarted, ToolFinished
 from nbagent.core.base.messages import load
+from nbagent.core.base.model import Request
 from nbagent.core.tools.pictures import png
 from nbagent.models.openai.files import sees
 from nbagent.models.openai.model import OpenAIModel
@@ -303,3 +304,39 @@ async def test_a_figure_that_is_left_open_and_returned_is_one_file():
     assert finished.output == ["[image figure.png]", "and so on"]
     assert [file["name"] for file in finished.files] == ["figure.png"]
     assert finished.display is None
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_no_api_is_given_a_picture_where_the_model_sees_none(api: str):
+    """Of a person, and of a tool: words in their place, whatever the server speaks."""
+    picture = nb.File(SQUARE, name="a.png").part
+    call = {"type": "tool_call", "id": "c", "name": "heat", "input": {}}
+    result = {"type": "tool_result", "id": "c", "name": "heat", "output": "", "files": [picture]}
+    history = load(
+        [
+            {"role": "user", "content": [picture]},
+            {"role": "assistant", "content": [call]},
+            {"role": "tool", "content": [result]},
+        ]
+    )
+    for vision, times in ((False, 0), (True, 2)):
+        model = OpenAIModel("m", api=api, vision=vision)  # type: ignore[arg-type]
+        body = model._api.body(Request(history), "somewhere")
+        assert body.count(URL.encode()) == times
+        assert (b"you cannot see it" in body) is not vision
+        json.loads(body)
+
+
+async def test_what_only_the_person_is_to_see_goes_to_no_model():
+    """``display=`` is for the row alone."""
+
+    @nb.tool
+    def draw() -> nb.ToolResult:
+        """Draw."""
+        return nb.ToolResult("drawn", display=nb.File(SQUARE))
+
+    model = nb.ScriptedModel([nb.ScriptedModel.call("draw"), "Done."])
+    run = nb.Agent(model, tools=[draw]).run("Go")
+    await run
+    assert run.messages[2]["content"][0]["output"] == "drawn"
+    assert not _files(run.messages)

@@ -21,6 +21,7 @@ from .core.run.generate import Response, tool_rejection, tool_response, tool_res
 from .core.run.run import Run
 from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
+from .core.tools.files import File
 from .core.tools.instructions import RunView
 from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.tools.policy import CallView, allow, deny, review
@@ -38,6 +39,7 @@ __all__ = [
     "Confirm",
     "Conflict",
     "Edit",
+    "File",
     "Flow",
     "FormHint",
     "HumanInputRequired",
@@ -76,6 +78,8 @@ __all__ = [
     "form",
     "hosted",
     "interrupt_tool",
+    "messages_from_openai",
+    "messages_to_openai",
     "open_run",
     "review",
     "set_locale",
@@ -96,6 +100,8 @@ _LATE = {
     "allow_nested": "nbagent.notebook.nested",
     "form": "nbagent.notebook.forms",
     "hosted": "nbagent.core.tools.hosted",
+    "messages_from_openai": "nbagent.models.openai.history",
+    "messages_to_openai": "nbagent.models.openai.history",
     "set_locale": "nbagent.notebook.locale",
     "set_prices": "nbagent.models.prices",
 }

@@ -38,7 +38,8 @@ from .bounds import BrokenStream
 from .chat.api import ChatApi
 from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
-from .errors import explained
+from .errors import explained, refused_for_content
+from .files import BLIND_HINT, blind_note, has_images, sees
 from .output import checked_mode
 from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, own_models
 from .responses.api import ResponsesApi
@@ -46,8 +47,8 @@ from .retries import Pause, backoff, pause_after
 from .send import read, send
 
 LEFT_OUT = (
-    "Answers of {other:.100} in this conversation have data that only its models read: they are left out, "
-    "as {provider} answers now."
+    "{provider} answers from here: what only {other:.100} reads of its earlier answers, such as their "
+    "reasoning, is left out."
 )
 RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 DEFAULT_RETRIES = 2
@@ -88,6 +89,8 @@ class OpenAIModel:
         limits: instead of these three, an ``nb.RateLimit`` that several models share.
         max_wait: seconds that a server may tell a request to wait; where it is longer, that is an error
             at once.
+        vision: whether the model sees pictures; by its name where not given. One that does not is told of them
+            in words, and so are you.
 
     Raises:
         ModelConfigError: ``extra`` holds a field that nbagent sets itself, or ``api`` is none of the three.
@@ -105,6 +108,7 @@ class OpenAIModel:
         max_retries: int | None = None,
         timeout: float | None = None,
         output: OutputMode = "schema",
+        vision: bool | None = None,
         extra: Mapping[str, Any] | None = None,
         api: ApiName | Literal["auto"] = "auto",
         tool_choice: str | None = None,
@@ -123,6 +127,7 @@ class OpenAIModel:
         self._said_api = checked_api(api)
         self._tool_choice = tool_choice
         self._output = checked_mode(output)
+        self._sees = sees(name) if vision is None else vision
         self._host = _host(base_url, client)
         self._limits = limits_of(limits, concurrency=concurrency, rpm=rpm, tpm=tpm)
         self._max_wait: float = checked_amount("max_wait", max_wait)
@@ -150,10 +155,19 @@ class OpenAIModel:
             known = OwnModels("*", "chat", reasons=own_models(self.name).reasons)
         if (known.api if self._said_api == "auto" else self._said_api) == "chat":
             return ChatApi(
-                self.name, self._fields, tool_choice=self._tool_choice, output=self._output
+                self.name,
+                self._fields,
+                tool_choice=self._tool_choice,
+                output=self._output,
+                sees=self._sees,
             )
         return ResponsesApi(
-            self.name, self._fields, reasons=known.reasons, tool_choice=self._tool_choice
+            self.name,
+            self._fields,
+            reasons=known.reasons,
+            tool_choice=self._tool_choice,
+            sees=self._sees,
+            output=self._output,
         )
 
     def check_hosted(self, tool: Hosted) -> None:
@@ -221,15 +235,18 @@ class OpenAIModel:
         provider = self._api.owner(host)
         other = _answered_last(request, provider)
         parser = self._api.parser(provider)
-        self._credentials = Credentials.of(client)
+        self._credentials = Credentials.of(client, request.hosted)
         answer: Any = None
         async with aclosing(self._send(client, request, turn, retries)) as steps:
             async for answer in steps:
                 if isinstance(answer, Waiting):
                     yield [answer]
         # a key may be a function, which was called by now
-        self._credentials = Credentials.of(client)
+        self._credentials = Credentials.of(client, request.hosted)
         public = StreamCut(self._credentials)
+        blind = None if self._sees else blind_note(self.name, request.messages)
+        if blind is not None:
+            yield [Notice(blind)]
         if other is not None and other.wants:
             yield [Notice(LEFT_OUT.format(other=other.name, provider=provider))]
         async with aclosing(read(answer, parser, _idle(client))) as batches:
@@ -240,7 +257,7 @@ class OpenAIModel:
         turn.used(end.usage.total_tokens)
         if other is not None and end.provider is None:
             end = end._replace(provider={"name": provider})  # so that the note stands once
-        yield public.cut([self._priced(end, host)])
+        yield public.cut([end if request.hosted else self._priced(end, host)])
 
     async def _send(
         self, client: Any, request: Request, turn: Turn, retries: int
@@ -266,7 +283,7 @@ class OpenAIModel:
                 if body == body_before:
                     pause = pause_after(error, tries)
                     if pause is None or tries >= retries or pause.seconds > self._max_wait:
-                        refused = self._refused(error, client, pause)
+                        refused = self._refused(error, client, request, pause)
             else:
                 yield answer
                 return
@@ -283,20 +300,24 @@ class OpenAIModel:
                 yield Waiting(pause.seconds, pause.reason)
             await asyncio.sleep(pause.seconds)
 
-    def _refused(self, error: Exception, client: Any, pause: Pause | None) -> NbagentError:
-        base_url = str(getattr(client, "base_url", "its base_url"))
-        return explained(
+    def _refused(
+        self, error: Exception, client: Any, request: Request, pause: Pause | None
+    ) -> NbagentError:
+        said = explained(
             error,
             model=self.name,
-            base_url=base_url,
-            credentials=Credentials.of(client),
+            base_url=str(getattr(client, "base_url", "its base_url")),
+            credentials=Credentials.of(client, request.hosted),
             api=self._api.name,
             wait=pause.seconds if pause is not None and pause.told else 0,
             max_wait=self._max_wait,
         )
+        if self._sees and refused_for_content(error) and has_images(request.messages):
+            return type(said)(f"{said}; {BLIND_HINT}")
+        return said
 
     def _priced(self, finished: Finished, provider: str) -> Finished:
-        """With what it cost, where the server did not say."""
+        """With what it cost, where the server did not say; what it did beside is not in the prices."""
         usage = finished.usage
         if usage.cost is not None or not usage.total_tokens or not self._is_standard:
             return finished

@@ -11,8 +11,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nbagent.core.base.errors import ModelError
+from nbagent.core.base.files import files_of, is_image, label
 from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Hosted, Request, ToolSpec
+from nbagent.models.openai.files import data_of, text_in, unseen
+from nbagent.models.openai.output import in_words
+from nbagent.models.openai.providers import OutputMode
 from nbagent.models.openai.strict import is_strict
 from nbagent.models.openai.tool_choice import chosen
 
@@ -50,7 +55,12 @@ class ResponsesEncoder:
         *,
         reasons: bool,
         tool_choice: str | None = None,
+        sees: bool = True,
+        output: OutputMode = "schema",
     ) -> None:
+        self._sees = sees
+        self.output = output
+        """How the server is told the shape of a typed answer."""
         self._head = b'{"model":' + _bytes(model) + b',"input":['
         self._given = _translated(fields)
         self._tool_choice = tool_choice
@@ -71,6 +81,7 @@ class ResponsesEncoder:
         Raises:
             ModelConfigError: the tool that is to be called is not among those of the request.
         """
+        request = in_words(request, self.output)
         messages = b",".join(filter(None, self._messages(request, provider)))
         tools = self._tool_bytes(request.tools, request.hosted)
         parts = (self._head, messages, b"]", self._instruct(request), tools, self._tail(request))
@@ -81,8 +92,10 @@ class ResponsesEncoder:
         for message in request.messages:
             wire = message.wire
             if wire is None or wire[0] != format_:
-                wire = message.wire = (format_, encode_message(message, provider))
+                wire = (format_, encode_message(message, provider, sees=self._sees))
                 self.encoded += 1
+                if not any(files_of(message)):  # their bytes are kept once, in the history
+                    message.wire = wire
             yield wire[1]
 
     def _instruct(self, request: Request) -> bytes:
@@ -116,8 +129,8 @@ class ResponsesEncoder:
         choice = chosen(self._tool_choice, request)
         if choice is not None:
             fields["tool_choice"] = _choice(choice)
-        if request.output_schema is not None:
-            fields["text"] = {"format": _format(request.output_schema)}
+        if request.output_schema is not None and self.output != "prompt":
+            fields["text"] = {"format": _format(request.output_schema, self.output)}
         return b"," + _bytes(merged(fields, self._given))[1:]
 
 
@@ -135,37 +148,48 @@ def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-def encode_message(message: Message, provider: str) -> bytes:
+def encode_message(message: Message, provider: str, *, sees: bool = True) -> bytes:
     """One message as items joined by commas; nothing where it says nothing.
 
     Args:
         message: whatever its provider.
         provider: whose server it goes to.
+        sees: whether the model takes pictures; else they are told in words.
 
     Raises:
+        ModelError: there is a file that this API does not take.
         TypeError, ValueError: a part holds something that is no JSON.
     """
     if message["role"] == "tool":
-        items = [_result(part) for part in results_of(message)]
+        items = [_result(part, sees=sees) for part in results_of(message)]
     elif message["role"] == "assistant":
         items = _assistant(message, provider)
     else:
-        items = [{"role": message["role"], "content": _content(message["content"])}]
+        items = [{"role": message["role"], "content": _content(message["content"], sees=sees)}]
     return b",".join(map(_bytes, items))
 
 
-def _content(parts: Sequence[Mapping[str, Any]]) -> str | list[dict[str, Any]]:
+def _content(parts: Sequence[Mapping[str, Any]], *, sees: bool) -> str | list[dict[str, Any]]:
     told = [part for part in parts if part["type"] in ("text", "file")]
     if all(part["type"] == "text" for part in told) and len(told) <= 1:
         return "".join(part["text"] for part in told)
-    return [_part(part) for part in told]
+    return [_part(part, sees=sees) for part in told]
 
 
-def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    if part["type"] == "text":
-        return {"type": "input_text", "text": part["text"]}
-    url = f"data:{part['media_type']};base64,{part['data']}"
-    if part["media_type"].startswith("image/"):
+def _part(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
+    text = part["text"] if part["type"] == "text" else text_in(part)
+    if text is None and is_image(part) and not sees:
+        text = unseen(part)
+    if text is not None:
+        return {"type": "input_text", "text": text}
+    media_type: str = part["media_type"]
+    if media_type.partition("/")[0] in ("audio", "video"):
+        raise ModelError(
+            f"the {label(part)} is {media_type}, which Responses does not take: it takes pictures, documents "
+            "and text"
+        )
+    url = f"data:{media_type};base64,{data_of(part).decode()}"
+    if is_image(part):
         return {"type": "input_image", "detail": "auto", "image_url": url}
     return {"type": "input_file", "filename": part.get("name") or "file", "file_data": url}
 
@@ -196,13 +220,13 @@ def _own_id(part: Mapping[str, Any]) -> str:
     return own
 
 
-def _result(part: Mapping[str, Any]) -> dict[str, Any]:
+def _result(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
     output = part["output"]
     told: Any = output if isinstance(output, str) else dumps(output)
     files = part.get("files")
     if files:
         text = [{"type": "text", "text": told}] if told else []
-        told = [_part(each) for each in (*text, *files)]
+        told = [_part(each, sees=sees) for each in (*text, *files)]
     return {"type": "function_call_output", "call_id": _own_id(part), "output": told}
 
 
@@ -213,7 +237,9 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", **own}
 
 
-def _format(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
+    if output == "object":
+        return {"type": "json_object"}
     name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
     return {"type": "json_schema", "name": name, "schema": schema, "strict": is_strict(schema)}
 

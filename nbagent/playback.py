@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-RECORD, REPLAY, ANSWERS = "NBAGENT_RECORD", "NBAGENT_REPLAY", "NBAGENT_ANSWERS"
-"""What the kernel is told; see ``nbagent.models.recorded.environment``."""
+from nbagent.models.recorded.environment import ANSWERS, RECORD, REPLAY
+
 SUFFIX = ".recorded.json"
 NEEDED = ("nbclient", "nbformat", "ipykernel")
 MISSING = (

@@ -45,7 +45,17 @@ def test_without_jupyterlab_the_error_says_the_pip_command(monkeypatch, tmp_path
     assert not (tmp_path / "demo").exists()
 
 
-@pytest.mark.parametrize("arguments", [[], ["demo", "--port", "x"], ["demo", "--port", "65536"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["demo", "--port", "x"],
+        ["demo", "--port", "65536"],
+        ["record"],
+        ["replay", "a.ipynb", "--timeout", "soon"],
+        ["replay", "a.ipynb", "--answers", "b.json"],
+    ],
+)
 def test_wrong_arguments_end_with_usage(arguments, capsys):
     """Mistakes on the command line are argparse's exit code 2, with usage."""
     with pytest.raises(SystemExit, match="2"):

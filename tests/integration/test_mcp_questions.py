@@ -141,6 +141,33 @@ def _lives(pid: int) -> bool:
     return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
+SCRIPT = """
+import asyncio, sys
+from pathlib import Path
+import nbagent as nb
+from tests.integration.mcp_servers import honest
+
+server = honest(Path(sys.argv[1]))
+steps = [nb.ScriptedModel.call("look", what="x"), "done"]
+if sys.argv[2] == "async":
+    async def main():
+        print((await nb.Agent(nb.ScriptedModel(steps), tools=[server]).run("Go")).text)
+    asyncio.run(main())
+else:
+    print(nb.Agent(nb.ScriptedModel(steps), tools=[server]).run_sync("Go").text)
+"""
+
+
+@pytest.mark.parametrize("how", ["async", "sync"])
+async def test_a_script_that_closes_nothing_says_nothing_and_leaves_no_process(how, notes):
+    """The server ends with the loop, or with the process."""
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(notes), how]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: ASYNC221
+    assert (ended.stdout, ended.stderr) == ("done\n", "")
+    assert len(pids(notes)) == 1
+    await until(lambda: not any(map(_lives, pids(notes))))
+
+
 async def test_c197_an_answer_to_a_server_that_is_gone_sends_nothing_again(tmp_path, notes):
     """It waited in the middle of its call when the process was killed: nobody knows what it came to."""
     run_id = _killed("waits", tmp_path, notes)

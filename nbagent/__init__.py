@@ -40,6 +40,7 @@ __all__ = [
     "FormHint",
     "HumanInputRequired",
     "Interrupt",
+    "LiteLLMModel",
     "MemoryStore",
     "Model",
     "NbagentError",
@@ -81,6 +82,7 @@ __all__ = [
 
 _LATE = {
     "FormHint": "nbagent.forms.hints",
+    "LiteLLMModel": "nbagent.models.litellm",
     "OpenAIModel": "nbagent.models.openai.model",
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",

@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import sys
 
 from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
 
 from .credentials import Credentials
+from .providers import PROVIDERS, Provider
 
 
-def no_key(model: str) -> ModelConfigError:
+def no_key(model: str, provider: Provider) -> ModelConfigError:
     """The error for a model that has no key and no server of its own."""
+    there = [p for p in PROVIDERS.values() if p.needs_key and os.environ.get(p.key or "")]
+    other = "".join(f'; {p.key} is set, which nb.Agent("{p.name}:…") takes' for p in there[:3])
     return ModelConfigError(
-        f"the model {model!r} needs an API key: set the environment variable OPENAI_API_KEY or pass "
-        "OpenAIModel(name, api_key=…); for a local server pass base_url=…; to try nbagent without "
-        'a key, use nb.Agent("demo")'
+        f"the model {model!r} needs an API key: set the environment variable {provider.key} or pass "
+        f"OpenAIModel(name, api_key=…){other}; for a local server pass base_url=…; to try nbagent "
+        'without a key, use nb.Agent("demo")'
     )
 
 
 def explained(
-    error: Exception, *, model: str, base_url: str, credentials: Credentials
+    error: Exception,
+    *,
+    model: str,
+    base_url: str,
+    credentials: Credentials,
+    provider: Provider | None,
 ) -> NbagentError:
-    """The error to raise instead of ``error``, with none of the client's credentials in it."""
-    kind, text = _explained(error, model=model, base_url=base_url)
+    """The error to raise instead of ``error``, with none of the client's credentials in it.
+
+    Args:
+        error: what was raised.
+        model: the model's name.
+        base_url: where it was asked.
+        credentials: what is cut from the text.
+        provider: whose key was sent, or None where the client is somebody's own.
+    """
+    kind, text = _explained(error, model=model, base_url=base_url, provider=provider)
     return kind(credentials.cut(text))
 
 
-def _explained(error: Exception, *, model: str, base_url: str) -> tuple[type[NbagentError], str]:
+def _explained(
+    error: Exception, *, model: str, base_url: str, provider: Provider | None
+) -> tuple[type[NbagentError], str]:
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     match error:
+        case NbagentError():  # of a double that knows better
+            return type(error), str(error)
         case openai.APITimeoutError():
-            what = "did not answer in time; pass OpenAIModel(name, timeout=seconds) to wait longer"
+            what = "did not answer in time; give the model timeout=seconds to wait longer"
         case openai.APIConnectionError():
             what = f"cannot be reached ({_cause(error)}); check base_url and the network"
-        case openai.APIStatusError():
-            said = _status(error.status_code, error.message, model)
+        case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
+            said = _status(status, error.message, model, provider)
             return ModelError, f"the model {model!r} at {base_url}: {said}"
         case openai.OpenAIError():
             return ModelConfigError, f"the client of the model {model!r} is misconfigured: {error}"
@@ -73,10 +94,11 @@ def _cause(error: Exception) -> str:
     return str(error.__cause__ or error) or type(error.__cause__ or error).__name__
 
 
-def _status(status: int, said: str, model: str) -> str:
+def _status(status: int, said: str, model: str, provider: Provider | None) -> str:
     match status:
         case 401:
-            return f"401, the API key was refused; check OPENAI_API_KEY or api_key=… ({said})"
+            key = f"{provider.key} or api_key=…" if provider else "the key that client= has"
+            return f"401, the API key was refused; check {key} ({said})"
         case 403:
             return f"403, this key may not use the model ({said})"
         case 404:

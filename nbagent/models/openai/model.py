@@ -1,4 +1,4 @@
-"""Models behind the openai client: OpenAI's own and every server compatible with Chat Completions.
+"""Models behind the openai client: OpenAI's own, and those of every server that is compatible.
 
 The client keeps auth, pooling, retries before a stream and status errors. The request's body is
 joined from bytes (``encode``) and the response is parsed here (``parse``), because the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -24,6 +25,7 @@ from .chat.api import ChatApi
 from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
 from .errors import explained
+from .names import provider_of
 from .send import read, send
 
 RESERVED = ("model", "messages", "tools", "stream")
@@ -35,10 +37,11 @@ class OpenAIModel:
     """A model of OpenAI, or of any server that speaks Chat Completions.
 
     Args:
-        name: the model's name, as the server knows it.
-        base_url: where the server is, up to and including ``/v1``; OpenAI where not given.
-        api_key: the key; where not given, the environment variable ``OPENAI_API_KEY``. A server given
-            by ``base_url`` may need none.
+        name: the model's name, as the server knows it; before it a provider and a colon, such as
+            ``anthropic:``, where it is not OpenAI's.
+        base_url: where the server is, up to and including ``/v1``; the provider's where not given.
+        api_key: the key; where not given, the provider's environment variable, such as
+            ``OPENAI_API_KEY``. A server given by ``base_url`` may need none.
         client: an ``AsyncOpenAI`` (or Azure's) to use as it is, on one event loop only and closed by
             whoever made it; or a function that makes one, called once per event loop.
         temperature: the sampling temperature, from 0 to 2.
@@ -47,7 +50,8 @@ class OpenAIModel:
         extra: more fields of the request, such as ``{"reasoning_effort": "low"}``.
 
     Raises:
-        ModelConfigError: ``extra`` holds a field that nbagent sets itself.
+        ModelConfigError: ``extra`` holds a field that nbagent sets itself, the name is no model's, or
+            ``client`` can't be used or is given with what it has itself.
     """
 
     def __init__(
@@ -65,20 +69,32 @@ class OpenAIModel:
         taken = [key for key in extra or {} if key in RESERVED]
         if taken:
             raise ModelConfigError(f"extra={{{taken[0]!r}: …}}: nbagent sets {taken[0]!r} itself")
+        if client is not None:
+            _check_client(
+                client,
+                base_url=base_url,
+                api_key=api_key,
+                max_retries=max_retries,
+                timeout=timeout,
+            )
         self.name = name
+        where = base_url or _base_url(client)
+        self._provider, model = provider_of(name, base_url=where, has_client=client is not None)
         fields = {} if temperature is None else {"temperature": temperature}
-        self._api: Api = ChatApi(name, {**fields, **(extra or {})})
+        self._api: Api = ChatApi(model, {**fields, **(extra or {})})
         self._credentials = Credentials([])
         """Of the client as it was last used."""
         self._client = None if client is None or _is_maker(client) else client
         make: Callable[[], Any] = partial(
             make_client,
             name,
+            self._provider,
             base_url=base_url,
             api_key=api_key,
             max_retries=max_retries,
             timeout=timeout,
         )
+        self._own_client = client is not None
         self._clients = Clients(client if _is_maker(client) else make)
 
     def __repr__(self) -> str:
@@ -131,7 +147,11 @@ class OpenAIModel:
                     base_url = str(getattr(client, "base_url", "its base_url"))
                     credentials = Credentials.of(client)
                     refused = explained(
-                        error, model=self.name, base_url=base_url, credentials=credentials
+                        error,
+                        model=self.name,
+                        base_url=base_url,
+                        credentials=credentials,
+                        provider=None if self._own_client else self._provider,
                     )
             if refused is not None:  # here, with no traceback of what it was made of
                 raise refused
@@ -157,7 +177,35 @@ class OpenAIModel:
 
 
 def _is_maker(client: Any) -> bool:
-    return callable(client) and not hasattr(client, "chat")
+    return isinstance(client, type) or (callable(client) and not hasattr(client, "chat"))
+
+
+def _check_client(client: Any, **told: Any) -> None:
+    """Refuse what cannot be asked without blocking, and settings that nobody would look at.
+
+    Raises:
+        ModelConfigError: naming what to give instead.
+    """
+    openai = sys.modules.get("openai")  # whoever has a client has loaded it
+    kinds = client.__mro__ if isinstance(client, type) else type(client).__mro__
+    if openai is not None and openai.OpenAI in kinds:
+        kind = type(client).__name__ if not isinstance(client, type) else client.__name__
+        raise ModelConfigError(
+            f"client= is the synchronous {kind}, which would stop the notebook while it waits: "
+            f"give openai.Async{kind.removeprefix('Async')}(…) with the same settings"
+        )
+    given = [name for name, value in told.items() if value is not None]
+    if given:
+        raise ModelConfigError(
+            f"{given[0]}= is given with client=, which has its own: "
+            f"make the client with it, or give client.with_options({given[0]}=…)"
+        )
+
+
+def _base_url(client: Any) -> str | None:
+    """Where a client asks, if it says so."""
+    url = None if _is_maker(client) else getattr(client, "base_url", None)
+    return None if url is None else str(url)
 
 
 def _provider(client: Any) -> str:

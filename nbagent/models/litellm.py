@@ -1,0 +1,263 @@
+"""``nb.LiteLLMModel``: any model that LiteLLM finds, in this process, without its proxy.
+
+LiteLLM stands in the place of a client: requests are encoded, answers parsed, broken streams repeated and
+credentials cut as for every other server. What it says beside its answers stays out of the notebook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib import import_module
+from types import SimpleNamespace, TracebackType
+from typing import Any, Self
+
+from nbagent.core.base.errors import ModelConfigError, ModelError
+from nbagent.core.base.model import ModelDelta, Request
+
+from .openai.bounds import BrokenStream
+from .openai.model import DEFAULT_RETRIES, RESERVED, OpenAIModel
+from .openai.providers import PROVIDERS
+
+logger = logging.getLogger("nbagent.litellm")
+
+_LONGEST_WAIT = 60.0
+"""Seconds that a server may ask to be left alone before a request is repeated."""
+_PREFIXES = re.compile(r"(?:litellm\.)?\b[A-Z]\w*(?:Error|Exception)(?: - |: ?)")
+"""The names of classes that LiteLLM puts before what was said."""
+_SECRET = re.compile(r"(?:key|token|secret|password|key_id|credentials)$", re.IGNORECASE)
+"""How options and environment variables end that hold what LiteLLM signs in with."""
+
+
+class LiteLLMModel:
+    """A model that LiteLLM finds: ``nb.LiteLLMModel("bedrock/anthropic.claude-…")``.
+
+    It needs ``pip install "jupyter-nbagent[litellm]"``, and what the provider needs.
+
+    Args:
+        name: ``provider/model``, as LiteLLM writes it: https://docs.litellm.ai/docs/providers.
+        max_retries: how often a failed request or a broken stream is repeated.
+        **options: whatever ``litellm.acompletion`` takes, such as ``api_key``, ``api_base``,
+            ``temperature``, ``timeout`` or ``aws_region_name``.
+
+    Raises:
+        ModelConfigError: an option is one that nbagent sets itself, or the name is none of LiteLLM's.
+    """
+
+    def __init__(self, name: str, *, max_retries: int = DEFAULT_RETRIES, **options: Any) -> None:
+        taken = [key for key in options if key in RESERVED]
+        if taken:
+            raise ModelConfigError(f"{taken[0]}=: nbagent sets it itself")
+        prefix, colon, model = name.partition(":")
+        if colon and prefix in PROVIDERS:
+            raise ModelConfigError(
+                f'LiteLLM writes {name!r} as "{prefix}/{model}"; without LiteLLM it is nb.Agent("{name}")'
+            )
+        self.name = name
+        self._model = OpenAIModel(name, client=_Client(name, max_retries, options))
+
+    def __repr__(self) -> str:
+        return f"LiteLLMModel({self.name!r})"
+
+    async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
+        """Answer one request; a stream that breaks is repeated.
+
+        Raises:
+            ModelConfigError: LiteLLM isn't installed, or knows no such provider.
+            ModelError: the provider refused or failed, and retrying did not help.
+        """
+        async with aclosing(self._model.stream(request)) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    async def aclose(self) -> None:
+        """Nothing to close: connections are LiteLLM's own."""
+        await self._model.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class _Client:
+    """LiteLLM as a client that has the ordinary typed call alone."""
+
+    def __init__(self, name: str, max_retries: int, options: dict[str, Any]) -> None:
+        self._name = name
+        self._options = options
+        self.max_retries = max_retries
+        self.base_url = f"litellm:{name.partition('/')[0]}"
+        """What errors call it; and whose data in a history are whose."""
+        self.chat = SimpleNamespace(completions=SimpleNamespace(create=self._create))
+
+    @property
+    def secrets(self) -> list[str]:
+        """What it signs in with, as far as names tell."""
+        named = {**os.environ, **self._options}
+        return [str(value) for name, value in named.items() if value and _SECRET.search(name)]
+
+    async def _create(self, *, extra_body: dict[str, Any] | None = None, **fields: Any) -> Any:
+        litellm = await asyncio.to_thread(loaded)
+        told = {**fields, **(extra_body or {}), **self._options, "max_retries": 0}
+        for attempt in range(self.max_retries + 1):
+            try:
+                with _quiet():
+                    answer = await litellm.acompletion(**told)
+            except Exception as error:
+                wait = _seconds(error, attempt)
+                if attempt == self.max_retries or not _may_pass(error) or wait > _LONGEST_WAIT:
+                    raise self._said(litellm, error) from None
+            else:
+                return _Stream(answer) if hasattr(answer, "__aiter__") else _Whole(answer)
+            await asyncio.sleep(wait)
+        raise AssertionError  # the last attempt returns or raises
+
+    def _said(self, litellm: Any, error: Exception) -> Exception:
+        """The error in plain words: one of ours where it takes more than LiteLLM's, else its own."""
+        text = _plain(str(getattr(error, "message", None) or error))
+        if "LLM Provider NOT provided" in text or isinstance(error, litellm.LiteLLMUnknownProvider):
+            return ModelConfigError(
+                f"LiteLLM knows no provider of the model {self._name!r}: write provider/model, as in "
+                "https://docs.litellm.ai/docs/providers"
+            )
+        if isinstance(error, ImportError):
+            return ModelConfigError(f"LiteLLM needs more for the model {self._name!r}: {text}")
+        if getattr(error, "status_code", None) == 401:
+            missing = litellm.validate_environment(model=self._name).get("missing_keys") or ()
+            has = f"set {' and '.join(missing)}" if missing else "check the key in the environment"
+            return ModelError(
+                f"the model {self._name!r}: 401, the API key was refused or is missing; {has}, or "
+                f"pass LiteLLMModel(name, api_key=…) ({text})"
+            )
+        if hasattr(error, "message"):
+            error.message = text
+        return error
+
+
+class _Whole:
+    """An answer in one piece, with what LiteLLM says that it costs."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def model_dump(self) -> dict[str, Any]:
+        value: dict[str, Any] = self._answer.model_dump()
+        cost = getattr(self._answer, "_hidden_params", {}).get("response_cost")
+        if cost and isinstance(value.get("usage"), dict):
+            value["usage"].setdefault("cost", cost)
+        return value
+
+
+class _Stream:
+    """An answer in pieces; whatever breaks it, it is a broken stream."""
+
+    def __init__(self, chunks: Any) -> None:
+        self._chunks = chunks
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            with _quiet():
+                return await anext(self._chunks)
+        except StopAsyncIteration:
+            raise
+        except Exception as error:
+            text = _plain(str(getattr(error, "message", None) or error))
+            raise BrokenStream(
+                f"LiteLLM's answer broke off: {text}", again=_may_pass(error)
+            ) from None
+
+    async def close(self) -> None:
+        await self._chunks.aclose()
+
+
+@cache
+def loaded() -> Any:
+    """LiteLLM, with its banners and its logs out of the way, and no download while it loads.
+
+    Raises:
+        ModelConfigError: it isn't installed.
+    """
+    prices = (
+        "LITELLM_LOCAL_MODEL_COST_MAP"  # or it asks the network for the newest, here, each time
+    )
+    told = os.environ.get(prices)
+    os.environ.setdefault(prices, "True")
+    try:
+        litellm: Any = import_module("litellm")
+    except ImportError as error:
+        if error.name != "litellm":
+            raise ModelConfigError(f"LiteLLM is installed in part: {error}") from error
+        raise ModelConfigError(
+            'nb.LiteLLMModel needs LiteLLM: pip install "jupyter-nbagent[litellm]"'
+        ) from None
+    finally:
+        if told is None:
+            os.environ.pop(prices, None)
+    litellm.suppress_debug_info = True
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).addFilter(_aside)
+    return litellm
+
+
+_asked: ContextVar[bool] = ContextVar("nbagent_litellm_asked", default=False)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What LiteLLM logs in here, and what it starts in here, is for our log at most."""
+    token = _asked.set(True)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+class _Aside(logging.Filter):
+    """Keeps records of our own requests from LiteLLM's handler, which writes into the cell."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not _asked.get() or os.environ.get("LITELLM_LOG"):
+            return True
+        logger.debug("LiteLLM: %s", record.getMessage())
+        return False
+
+
+_aside = _Aside()
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether it may go well the next time, as the openai client sees it."""
+    status = getattr(error, "status_code", None)
+    return isinstance(status, int) and (status in {408, 409, 429} or status >= 500)
+
+
+def _seconds(error: Exception, attempt: int) -> float:
+    """How long to wait before the request is repeated: as the server says, else a little more each time."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(headers[name]) * unit)
+        except (KeyError, ValueError):
+            continue  # not said, or a date
+    return min(0.5 * 2.0**attempt, 8.0) * random.uniform(0.75, 1)
+
+
+def _plain(text: str) -> str:
+    return _PREFIXES.sub("", text.partition(" Original exception:")[0]).strip() or text

@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import re
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
@@ -25,8 +26,6 @@ from nbagent.core.base.model import ModelDelta, Request
 from .openai.bounds import BrokenStream
 from .openai.model import DEFAULT_RETRIES, RESERVED, OpenAIModel
 from .openai.providers import PROVIDERS
-
-logger = logging.getLogger("nbagent.litellm")
 
 _LONGEST_WAIT = 60.0
 """Seconds that a server may ask to be left alone before a request is repeated."""
@@ -211,9 +210,17 @@ def loaded() -> Any:
         if told is None:
             os.environ.pop(prices, None)
     litellm.suppress_debug_info = True
+    silence()
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).addFilter(_aside)
     return litellm
+
+
+def silence() -> None:
+    """Ignore the warnings of what only LiteLLM can mend."""
+    warnings.filterwarnings("ignore", module=r"litellm(\.|$)")
+    types = r"Items? .* on TypedDict class '\w+' (is|are) using the `ReadOnly` qualifier"
+    warnings.filterwarnings("ignore", message=types, module=r"pydantic\.")
 
 
 _asked: ContextVar[bool] = ContextVar("nbagent_litellm_asked", default=False)
@@ -221,7 +228,7 @@ _asked: ContextVar[bool] = ContextVar("nbagent_litellm_asked", default=False)
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What LiteLLM logs in here, and what it starts in here, is for our log at most."""
+    """What LiteLLM logs in here, or in what it starts in here, is not for the cell."""
     token = _asked.set(True)
     try:
         yield
@@ -230,13 +237,10 @@ def _quiet() -> Iterator[None]:
 
 
 class _Aside(logging.Filter):
-    """Keeps records of our own requests from LiteLLM's handler, which writes into the cell."""
+    """Keeps what is logged of our own requests from LiteLLM's handler, which writes into the cell."""
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        if not _asked.get() or os.environ.get("LITELLM_LOG"):
-            return True
-        logger.debug("LiteLLM: %s", record.getMessage())
-        return False
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002  as any filter has it
+        return not _asked.get() or bool(os.environ.get("LITELLM_LOG"))
 
 
 _aside = _Aside()

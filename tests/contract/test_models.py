@@ -21,9 +21,11 @@ from nbagent.core.base.model import (
     ToolSpec,
 )
 from nbagent.models.demo.model import demo_model
+from nbagent.models.litellm import LiteLLMModel
 from nbagent.models.openai.model import OpenAIModel
 from nbagent.models.scripted import ScriptedModel
 from tests.integration.chat_server import ChatServer, Reply
+from tests.integration.litellm_proxy import use_litellm
 from tests.integration.test_extending import page_names
 
 NUMBER = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
@@ -46,6 +48,15 @@ async def over_http() -> AsyncIterator[Model]:
 
 
 @asynccontextmanager
+async def through_litellm() -> AsyncIterator[Model]:
+    use_litellm()
+    steps = [Reply("", [("alpha", {"x": 1}), ("beta", {"x": 2})]), Reply("All done.")]
+    with ChatServer(steps) as server:
+        async with LiteLLMModel("openai/served", api_base=server.url, api_key="k") as model:
+            yield model
+
+
+@asynccontextmanager
 async def demo() -> AsyncIterator[Model]:
     async with demo_model(pace=0) as model:
         yield model
@@ -56,7 +67,7 @@ async def of_the_page() -> AsyncIterator[Model]:
     yield page_names()["Dutiful"]()
 
 
-MODELS = pytest.mark.parametrize("make", [scripted, over_http, demo, of_the_page])
+MODELS = pytest.mark.parametrize("make", [scripted, over_http, through_litellm, demo, of_the_page])
 STREAM = pytest.mark.parametrize("stream", [True, False])
 
 

@@ -65,6 +65,15 @@ async def test_the_keys_that_are_there_are_told_where_one_is_missing(monkeypatch
     assert OTHER not in str(raised.value)
 
 
+async def test_a_server_of_ones_own_that_is_not_there_is_asked_after() -> None:
+    """A local one was most likely not started."""
+    with ChatServer() as server:
+        url = server.url
+    async with nb.OpenAIModel("ollama:m", base_url=url, max_retries=0) as model:
+        with pytest.raises(ModelError, match=r"cannot be reached .*; is ollama running there\?"):
+            await nb.Agent(model).generate("go")
+
+
 async def test_where_azure_is_each_person_says() -> None:
     """Without it the variable is named, and how it looks."""
     with pytest.raises(ModelConfigError, match=r"Set AZURE_OPENAI_ENDPOINT, or pass .*/openai/v1"):

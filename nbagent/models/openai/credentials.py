@@ -50,7 +50,8 @@ class Credentials:
             found += _secret_values(headers)
         found += _secret_values(getattr(client, "_custom_query", None))
         found += _in_url(str(getattr(client, "base_url", "")))
-        found += getattr(client, "secrets", ())  # of a double that has others
+        others = getattr(client, "secrets", None)  # of a double that has some
+        found += others if isinstance(others, list) else []
         return cls(text for text in (*found, *_in_environment()) if isinstance(text, str))
 
     @classmethod

@@ -55,7 +55,11 @@ def _explained(
         case openai.APITimeoutError():
             what = "did not answer in time; give the model timeout=seconds to wait longer"
         case openai.APIConnectionError():
-            what = f"cannot be reached ({_cause(error)}); check base_url and the network"
+            local = provider is not None and provider.name and not provider.needs_key
+            hint = (
+                f"is {provider.name} running there?" if local else "check base_url and the network"
+            )
+            what = f"cannot be reached ({_cause(error)}); {hint}"
         case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
             said = _status(status, error.message, model, provider)
             return ModelError, f"the model {model!r} at {base_url}: {said}"

@@ -55,10 +55,9 @@ def _explained(
         case openai.APITimeoutError():
             what = "did not answer in time; give the model timeout=seconds to wait longer"
         case openai.APIConnectionError():
-            local = provider is not None and provider.name and not provider.needs_key
-            hint = (
-                f"is {provider.name} running there?" if local else "check base_url and the network"
-            )
+            hint = "check base_url and the network"
+            if provider is not None and provider.name and not provider.needs_key:
+                hint = f"is {provider.name} running there?"
             what = f"cannot be reached ({_cause(error)}); {hint}"
         case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
             said = _status(status, error.message, model, provider)

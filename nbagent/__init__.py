@@ -1,5 +1,6 @@
 """LLM agent runs as live notebook widgets, with inline forms where a tool asks."""
 
+import os as _os
 import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
@@ -20,6 +21,7 @@ from .core.run.generate import Response, tool_rejection, tool_response, tool_res
 from .core.run.run import Run
 from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
+from .core.tools.instructions import RunView
 from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.tools.policy import CallView, allow, deny, review
 from .core.tools.spec import Budget
@@ -47,6 +49,8 @@ __all__ = [
     "OpenAIModel",
     "Option",
     "PendingInterrupt",
+    "RateLimit",
+    "RecordedModel",
     "Reject",
     "Rejected",
     "Respond",
@@ -54,6 +58,7 @@ __all__ = [
     "Restart",
     "Retry",
     "Run",
+    "RunView",
     "SQLiteStore",
     "ScriptedModel",
     "Store",
@@ -70,10 +75,12 @@ __all__ = [
     "errors",
     "flow",
     "form",
+    "hosted",
     "interrupt_tool",
     "open_run",
     "review",
     "set_locale",
+    "set_prices",
     "tool",
     "tool_rejection",
     "tool_response",
@@ -84,11 +91,15 @@ _LATE = {
     "FormHint": "nbagent.forms.hints",
     "LiteLLMModel": "nbagent.models.litellm",
     "OpenAIModel": "nbagent.models.openai.model",
+    "RateLimit": "nbagent.models.limits",
+    "RecordedModel": "nbagent.models.recorded.model",
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",
     "allow_nested": "nbagent.notebook.nested",
     "form": "nbagent.notebook.forms",
+    "hosted": "nbagent.core.tools.hosted",
     "set_locale": "nbagent.notebook.locale",
+    "set_prices": "nbagent.models.prices",
 }
 
 
@@ -123,8 +134,33 @@ def _named_model(name: str) -> _Any:
     return _import_module("nbagent.models.resolve").resolve(name)
 
 
+def _price_list() -> str:
+    return f" (nbagent's prices are of {_import_module('nbagent.models.prices').price_date()})"
+
+
+def _is_recorded() -> bool:
+    """Whether any model of this process may be recorded or replayed."""
+    named = _os.environ.get("NBAGENT_RECORD") or _os.environ.get("NBAGENT_REPLAY")
+    return bool(named) or "nbagent.models.recorded.model" in _sys.modules
+
+
+def _in_place_of(model: _Any) -> _Any:
+    if not _is_recorded():
+        return model
+    return _import_module("nbagent.models.recorded.model").in_place_of(model)
+
+
+def _kept_answers(model: _Any) -> _Any:
+    if not _is_recorded():
+        return None
+    return _import_module("nbagent.models.recorded.model").kept_answers(model)
+
+
+_hooks.in_place_of = _in_place_of
+_hooks.kept_answers = _kept_answers
 _hooks.find_host = _notebook_host
 _hooks.model_named = _named_model
+_hooks.price_list = _price_list
 
 
 def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:

@@ -24,7 +24,7 @@ from .base.interrupts import PendingInterrupt, Reject, Respond, Restart
 from .base.keywords import caller, tells
 from .base.memory import Remembered
 from .base.messages import load
-from .base.model import Model
+from .base.model import Hosted, Model
 from .engine.driver import Driver
 from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
@@ -38,10 +38,12 @@ from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, checked_prompt, launch, launch_and_wait, take_up
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
+from .tools.hosted import check_hosted
+from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
-from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, new_id
+from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, check_cost, new_id
 from .tools.tool import Tool
 
 P = ParamSpec("P")
@@ -54,13 +56,17 @@ class Agent:
     Args:
         model: a ``Model``, a model name such as ``"gpt-5"``, or ``"demo"`` (needs no key).
         name: what people read; shown on the run card.
-        instructions: the system prompt.
-        tools: tools, or plain functions.
+        instructions: the system prompt; or a function, maybe async, of the run (``nb.RunView``) that makes
+            it for each request to the model.
+        tools: tools, or plain functions; and what the model's provider runs by itself, by ``nb.hosted``.
         max_turns: how many times the model may answer before a person is asked whether to go on.
         max_calls: how many calls of one model response are run; the model is told of those that are not.
         max_questions: how many questions of one turn wait at a time, those of inner agents included; a
             call that would ask one more ends, and the model is told.
         output_type: a type, or a JSON Schema, that the final answer must fit; it comes as ``result.output``.
+            ``str`` is plain text.
+        output_retries: how often in a row an answer that does not fit goes back to the model, with what is
+            wrong; then the run fails, and ``run.retry()`` asks the model again.
         policy: rules that allow, review or deny calls (``nb.allow``, ``nb.review``, ``nb.deny``); the
             first that matches counts, and without one a tool's own ``approval=``.
         middleware: what surrounds tool calls, the first outermost.
@@ -76,12 +82,13 @@ class Agent:
         model: str | Model,
         *,
         name: str = "agent",
-        instructions: str | None = None,
-        tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+        instructions: Instructions = None,
+        tools: Iterable[Tool[..., Any] | Callable[..., Any] | Hosted] = (),
         max_turns: int = 20,
         max_calls: int = MAX_CALLS,
         max_questions: int = MAX_QUESTIONS,
         output_type: Any = None,
+        output_retries: int = 2,
         policy: Iterable[Rule] | Rule = (),
         middleware: Iterable[Middleware] = (),
         budget: Budget | None = None,
@@ -90,11 +97,12 @@ class Agent:
     ) -> None:
         self.name = checked_text("name", name)
         self.model = _model(model)
-        self.instructions = checked_text("instructions", instructions, optional=True)
+        self.instructions = checked_instructions(instructions)
         self.max_turns = checked_turns(max_turns)
         self.max_calls = checked_turns(max_calls, "max_calls")
         self.max_questions = checked_turns(max_questions, "max_questions")
         self.output_type = usable(output_type, "output_type=", UsageError)
+        self.output_retries = checked_turns(output_retries, "output_retries", least=0)
         if on_tool_error not in ("tell", "raise"):
             raise UsageError(f"on_tool_error is 'tell' or 'raise', not {on_tool_error!r}")
         self.policy = checked_rules(policy)
@@ -105,11 +113,17 @@ class Agent:
         self.on_tool_error = on_tool_error
         self.store: Store = default_store if store is None else checked_store(store)
         self.tools: dict[str, Tool[..., Any]] = {}
+        self.hosted: dict[str, Hosted] = {}
+        """What the model's provider runs by itself, by name."""
         self._last_spec: RunSpec | None = None
         self._started_as: tuple[str, Tool[..., Any]] | None = None
         local_names = caller().f_locals  # types of the defining scope
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
-            self.add(as_tool(one, local_names))
+            if isinstance(one, Hosted):
+                self._add_hosted(one)
+            else:
+                self.add(as_tool(one, local_names))
+        check_hosted(self.model, self.hosted.values(), self.policy)
 
     def __repr__(self) -> str:
         return escaped(f"<Agent {self.name} on {self.model.name}>")
@@ -123,11 +137,21 @@ class Agent:
             ToolError: another tool has that name.
         """
         made = cast("Tool[P, R]", as_tool(one, caller().f_locals))
+        self._refuse_second(made.name, self.hosted)
         known = self.tools.get(made.name)
         if known is not None and known is not made and not (_in_main(known) and _in_main(made)):
             raise ToolError(f"{self!r} has a tool {made.name!r} already")
         self.tools[made.name] = made
         return made
+
+    def _add_hosted(self, one: Hosted) -> None:
+        self._refuse_second(one.name, {**self.tools, **self.hosted})
+        self.hosted[one.name] = one
+
+    def _refuse_second(self, name: str, known: Mapping[str, object]) -> None:
+        """Rules name tools: a function and a hosted tool of one name could not be told apart."""
+        if name in known:
+            raise ToolError(f"{self!r} has a tool {name!r} already")
 
     @property
     def tool(self) -> ToolMaker:
@@ -159,7 +183,7 @@ class Agent:
         return inner_tool(
             Inner(tools, spec, _prompt_of, self.remembered),
             name=name or re.sub(r"[^\w.:/-]+", "_", self.name),
-            description=description or self.instructions or "",
+            description=description or described(self.instructions),
             output=str if self.output_type is None else self.output_type,
         )
 
@@ -267,7 +291,7 @@ class Agent:
         prompt: str | None = None,
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
-        tools: Sequence[Tool[..., Any] | Callable[..., Any] | str] | None = None,
+        tools: Sequence[Tool[..., Any] | Callable[..., Any] | Hosted | str] | None = None,
         tool_responses: Sequence[Respond] = (),
         tool_restarts: Sequence[Restart] = (),
         tool_rejections: Sequence[Reject] = (),
@@ -303,10 +327,11 @@ class Agent:
             UsageError: nothing to do, or answers that do not fit; nothing ran.
             RunError: the model or a tool failed; ``error.messages`` is the history to resume from.
         """
-        spec = self._spec(self._chosen(tools, caller().f_locals))
+        spec = self._chosen(tools, caller().f_locals)
         if context is not None:
             spec = replace(spec, context=context)
         check_rules(spec, self.tools)
+        check_cost(spec)
         check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)
         state = restore(load(messages or ()))
@@ -347,12 +372,14 @@ class Agent:
             agent=self.name,
             model=self.model,
             tools=tools,
+            hosted=tuple(self.hosted.values()),
             instructions=self.instructions,
             max_turns=self.max_turns,
             max_calls=self.max_calls,
             max_questions=self.max_questions,
             raise_errors=self.on_tool_error == "raise",
             output_type=self.output_type,
+            output_retries=self.output_retries,
             policy=self.policy,
             remembered=self.remembered,
             middleware=self.middleware,
@@ -364,23 +391,28 @@ class Agent:
         self._last_spec = spec
         return spec
 
-    def _chosen(
-        self, tools: Sequence[Any] | None, local_names: dict[str, Any]
-    ) -> Mapping[str, Tool[..., Any]]:
+    def _chosen(self, tools: Sequence[Any] | None, local_names: dict[str, Any]) -> RunSpec:
+        """The spec with these tools instead of all."""
         if tools is None:
-            return self.tools
+            return self._spec(self.tools)
         chosen: dict[str, Tool[..., Any]] = {}
+        hosted: list[Hosted] = []
         for one in checked_list("tools", tools, "[a_function, 'a_registered_name']"):
-            made = self._named(one) if isinstance(one, str) else as_tool(one, local_names)
+            made = self._named(one) if isinstance(one, str) else one
+            if isinstance(made, Hosted):
+                hosted.append(made)
+                continue
+            made = as_tool(made, local_names)
             chosen[made.name] = made
-        return chosen
+        return replace(self._spec(chosen), hosted=tuple(hosted))
 
-    def _named(self, name: str) -> Tool[..., Any]:
-        if name not in self.tools:
-            known = ", ".join(sorted(self.tools)) or "none"
-            hint = suggest(name, self.tools)
+    def _named(self, name: str) -> Tool[..., Any] | Hosted:
+        registered: dict[str, Tool[..., Any] | Hosted] = {**self.tools, **self.hosted}
+        if name not in registered:
+            known = ", ".join(sorted(registered)) or "none"
+            hint = suggest(name, registered)
             raise ToolError(f"{self!r} has no tool {name!r}; it has: {known}{hint}")
-        return self.tools[name]
+        return registered[name]
 
 
 def _model(model: str | Model) -> Model:
@@ -388,9 +420,10 @@ def _model(model: str | Model) -> Model:
         raise UsageError(
             f"a model is an instance, and {model.__name__} is a class: give {model.__name__}(…)"
         )
+    if not isinstance(model, str) and not hasattr(model, "stream"):
+        raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
+    model = hooks.in_place_of(model)
     if not isinstance(model, str):
-        if not hasattr(model, "stream"):
-            raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
         return model
     named: Model = hooks.model_named(model)
     return named

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from .base.errors import UsageError, suggest
+from .tools.hosted import check_hosted
 from .tools.middleware import Middleware
 from .tools.policy import Rule
 from .tools.spec import Budget, RunSpec
@@ -25,15 +26,15 @@ def checked_text(name: str, value: Any, *, optional: bool = False) -> Any:
     raise UsageError(f"{name} is a text{' or None' if optional else ''}, not {value!r:.80}")
 
 
-def checked_turns(value: Any, name: str = "max_turns") -> int:
+def checked_turns(value: Any, name: str = "max_turns", *, least: int = 1) -> int:
     """How many turns, or calls or questions of one, are allowed.
 
     Raises:
-        UsageError: it is no whole number from 1 on.
+        UsageError: it is no whole number from ``least`` on.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
-    raise UsageError(f"{name} is a whole number and must be at least 1, not {value!r:.80}")
+    raise UsageError(f"{name} is a whole number and must be at least {least}, not {value!r:.80}")
 
 
 def checked_budget(value: Any) -> Budget:
@@ -123,6 +124,7 @@ def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None
         UsageError: naming the rule, and what it may have meant.
     """
     _check_rules(spec, registered, set())
+    check_hosted(spec.model, spec.hosted, spec.policy)
 
 
 def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> set[str]:
@@ -131,13 +133,14 @@ def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = (
     for name, tool in tools.items():
         inner = tool.options.inner
         if inner is not None and id(inner.tools) not in seen:
-            within = {*inner.tools, *_names_inside(inner.tools, (*seen, id(inner.tools)))}
+            own = {*inner.tools, *(one.name for one in inner.spec().hosted)}
+            within = {*own, *_names_inside(inner.tools, (*seen, id(inner.tools)))}
             names |= within | {f"{name}/{one}" for one in within}
     return names
 
 
 def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: set[int]) -> None:
-    names = {*spec.tools, *registered}
+    names = {*spec.tools, *registered, *(one.name for one in spec.hosted)}
     inner = {name: tool.options.inner for name, tool in spec.tools.items() if tool.options.inner}
     for n, rule in enumerate(spec.policy, 1):
         reaches = "deny" in (rule.verdict, *(r.verdict for r in spec.policy[n:]))

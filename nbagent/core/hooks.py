@@ -23,6 +23,18 @@ def _no_misfit(_schema: Any, *, as_input: bool) -> str:
     return ""
 
 
+def _no_prices() -> str:
+    return ""
+
+
+def _as_it_is(model: Any) -> Any:
+    return model
+
+
+def _kept_nowhere(_model: Any) -> Any:
+    return None
+
+
 def _call_ended(_output: Any) -> None:
     return None
 
@@ -30,13 +42,28 @@ def _call_ended(_output: Any) -> None:
 class Hooks:
     """One function of each kind, replaced by whoever knows better."""
 
-    __slots__ = ("call_ended", "find_host", "model_named", "schema_errors", "schema_misfit")
+    __slots__ = (
+        "call_ended",
+        "find_host",
+        "in_place_of",
+        "kept_answers",
+        "model_named",
+        "price_list",
+        "schema_errors",
+        "schema_misfit",
+    )
 
     def __init__(self) -> None:
         self.find_host: Callable[[], Any] = _no_host
         """The ``Host`` of the code that runs now; None where it is a plain script."""
         self.model_named: Callable[[str], Any] = _no_model
         """The model that a name such as ``"gpt-5"`` stands for."""
+        self.price_list: Callable[[], str] = _no_prices
+        """Where prices of models were looked for, as the end of a sentence that says that there is none."""
+        self.in_place_of: Callable[[Any], Any] = _as_it_is
+        """What an agent gets for the model, or the name, that it was given."""
+        self.kept_answers: Callable[[Any], Any] = _kept_nowhere
+        """The ``KeptAnswers`` of runs with this model (None for a flow's); None where there are none."""
         self.schema_errors: Callable[[Any, Any], list[dict[str, Any]]] = _no_errors
         """What a JSON Schema has against an answer, as ``InvalidAnswer.errors`` has it."""
         self.schema_misfit: Callable[..., str] = _no_misfit

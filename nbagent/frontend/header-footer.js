@@ -2,7 +2,7 @@
 // The frame of the card: header with prompt, status and time strip; footer with counts and Stop.
 
 import { attr, disable, fill, h, makeButton, setText, words } from "./dom.js";
-import { money } from "./format.js";
+import { groupDigits, money } from "./format.js";
 import { onClick } from "./lifetime.js";
 import { drawStrip } from "./time-strip.js";
 
@@ -92,7 +92,12 @@ export function drawFooter(card, jump) {
           : store.t("turn", { n: head.turns, m: head.max_turns }),
     );
     setText(tokens, head.tokens > 0 ? store.tn("tokens", head.tokens) : "");
-    setText(cost, head.cost === null ? "" : store.t("cost", { n: money(head.cost) }));
+    tokens.title = [head.cached && store.t("cached", { n: groupDigits(head.cached) })]
+      .concat(head.reasoning && store.t("reasoned", { n: groupDigits(head.reasoning) }))
+      .filter(Boolean)
+      .join(", ");
+    const said = head.cost === null ? "cost_known" : "cost";
+    setText(cost, head.known_cost > 0 ? store.t(said, { n: money(head.known_cost) }) : "");
     setText(decisions, head.decisions > 0 ? store.tn("decisions", head.decisions) : "");
     setText(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
     stop.hidden = ended;

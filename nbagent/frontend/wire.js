@@ -77,7 +77,7 @@
  * @property {number|null} after
  */
 /** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
-/** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[]}} NoticeItem */
+/** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
 /** @typedef {{type: "message", key: string, text: string, note: string}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
 
@@ -94,6 +94,9 @@
  * @property {number} max_turns
  * @property {number} tokens
  * @property {number|null} cost
+ * @property {number} known_cost
+ * @property {number} cached
+ * @property {number} reasoning
  * @property {number} questions
  * @property {number} decisions
  * @property {boolean} stopping

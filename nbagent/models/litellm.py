@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import re
 import warnings
 from collections.abc import AsyncIterator, Iterator
@@ -21,14 +20,12 @@ from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.model import ModelDelta, Request
+from nbagent.core.base.model import Hosted, ModelDelta, Request
 
 from .openai.bounds import BrokenStream
 from .openai.model import DEFAULT_RETRIES, RESERVED, OpenAIModel
 from .openai.providers import PROVIDERS
 
-_LONGEST_WAIT = 60.0
-"""Seconds that a server may ask to be left alone before a request is repeated."""
 _PREFIXES = re.compile(r"(?:litellm\.)?\b[A-Z]\w*(?:Error|Exception)(?: - |: ?)")
 """The names of classes that LiteLLM puts before what was said."""
 _SECRET = re.compile(r"(?:key|token|secret|password|key_id|credentials)$", re.IGNORECASE)
@@ -76,6 +73,27 @@ class LiteLLMModel:
             async for delta in deltas:
                 yield delta
 
+    @property
+    def tells_cost(self) -> bool:
+        """Whether each response will say what it cost: LiteLLM knows the price, or ``nb.set_prices`` said one."""
+        try:
+            info = loaded().get_model_info(self.name)
+        except Exception:  # its own, of many kinds: no such model in its table
+            info = {}
+        return info.get("input_cost_per_token") is not None or self._model.tells_cost
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Refuse a hosted tool.
+
+        Raises:
+            ModelConfigError: saying what to do.
+        """
+        self._model.check_hosted(tool)
+
+    def without_credentials(self, text: str) -> str:
+        """The text without what LiteLLM signs in with."""
+        return self._model.without_credentials(text)
+
     async def aclose(self) -> None:
         """Nothing to close: connections are LiteLLM's own."""
         await self._model.aclose()
@@ -112,18 +130,12 @@ class _Client:
     async def _create(self, *, extra_body: dict[str, Any] | None = None, **fields: Any) -> Any:
         litellm = await asyncio.to_thread(loaded)
         told = {**fields, **(extra_body or {}), **self._options, "max_retries": 0}
-        for attempt in range(self.max_retries + 1):
-            try:
-                with _quiet():
-                    answer = await litellm.acompletion(**told)
-            except Exception as error:
-                wait = _seconds(error, attempt)
-                if attempt == self.max_retries or not _may_pass(error) or wait > _LONGEST_WAIT:
-                    raise self._said(litellm, error) from None
-            else:
-                return _Stream(answer) if hasattr(answer, "__aiter__") else _Whole(answer)
-            await asyncio.sleep(wait)
-        raise AssertionError  # the last attempt returns or raises
+        try:
+            with _quiet():
+                answer = await litellm.acompletion(**told)
+        except Exception as error:
+            raise self._said(litellm, error) from None
+        return _Stream(answer) if hasattr(answer, "__aiter__") else _Whole(answer)
 
     def _said(self, litellm: Any, error: Exception) -> Exception:
         """The error in plain words: one of ours where it takes more than LiteLLM's, else its own."""
@@ -250,17 +262,6 @@ def _may_pass(error: Exception) -> bool:
     """Whether it may go well the next time, as the openai client sees it."""
     status = getattr(error, "status_code", None)
     return isinstance(status, int) and (status in {408, 409, 429} or status >= 500)
-
-
-def _seconds(error: Exception, attempt: int) -> float:
-    """How long to wait before the request is repeated: as the server says, else a little more each time."""
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return max(0.0, float(headers[name]) * unit)
-        except (KeyError, ValueError):
-            continue  # not said, or a date
-    return min(0.5 * 2.0**attempt, 8.0) * random.uniform(0.75, 1)
 
 
 def _plain(text: str) -> str:

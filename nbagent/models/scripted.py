@@ -27,9 +27,11 @@ from typing import Any, Self, TypeAlias
 from nbagent.core.base.errors import MessagesError, ModelError, UsageError
 from nbagent.core.base.messages import Message, calls_of, check, dumps
 from nbagent.core.base.model import (
+    Citation,
     Discarded,
     Finished,
     FinishReason,
+    HostedCall,
     ModelDelta,
     Notice,
     ReasoningDelta,
@@ -94,6 +96,8 @@ class ScriptedModel:
                 f"ScriptedModel takes a list with one step for each request: ScriptedModel([{steps!r:.80}])"
             )
         self.name = name
+        self.tells_cost = usage.cost is not None
+        """Whether a run with ``Budget(cost=…)`` may ask it."""
         self.requests: list[Request] = []
         self._every = steps if callable(steps) else None
         self._steps: deque[Step] = deque(() if callable(steps) else steps)
@@ -175,6 +179,8 @@ class ScriptedModel:
                 TextDelta()
                 | ReasoningDelta()
                 | ToolCallDelta()
+                | HostedCall()
+                | Citation()
                 | Discarded()
                 | Notice()
                 | Waiting()

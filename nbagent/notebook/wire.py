@@ -200,6 +200,8 @@ class NoticeItem(_Wire):
     tone: Literal["bad", "warn", "plain"] = "plain"
     text: str
     actions: list[NoticeAction] = Field(default_factory=list)
+    until: float | None = None
+    """In Unix seconds, where it says that something waits until then: the page counts down to it."""
 
 
 class MessageItem(_Wire):
@@ -240,6 +242,13 @@ class Head(_Wire):
     """0 where no model answers, as in a flow."""
     tokens: int = 0
     cost: float | None = None
+    """In US dollars, where it is known of all responses."""
+    known_cost: float = 0
+    """What of it is known."""
+    cached: int = 0
+    """Of the tokens, those that the server had already."""
+    reasoning: int = 0
+    """Of the tokens, those that nobody reads."""
     questions: int = 0
     """What a person is asked; what an outside system answers is none of it."""
     decisions: int = 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +25,11 @@ from nbagent.core.base.model import (
 from nbagent.models.demo.model import demo_model
 from nbagent.models.litellm import LiteLLMModel
 from nbagent.models.openai.model import OpenAIModel
+from nbagent.models.recorded.model import RecordedModel
 from nbagent.models.scripted import ScriptedModel
 from tests.integration.chat_server import ChatServer, Reply
 from tests.integration.litellm_proxy import use_litellm
+from tests.integration.responses_server import ResponsesServer
 from tests.integration.test_extending import page_names
 
 NUMBER = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
@@ -57,6 +61,17 @@ async def through_litellm() -> AsyncIterator[Model]:
 
 
 @asynccontextmanager
+async def over_responses() -> AsyncIterator[Model]:
+    steps = [
+        Reply("", [("alpha", {"x": 1}), ("beta", {"x": 2})], reasoning="Both."),
+        Reply("All done."),
+    ]
+    with ResponsesServer(steps) as server:
+        async with OpenAIModel("o9-served", base_url=server.url, api="responses") as model:
+            yield model
+
+
+@asynccontextmanager
 async def demo() -> AsyncIterator[Model]:
     async with demo_model(pace=0) as model:
         yield model
@@ -67,7 +82,39 @@ async def of_the_page() -> AsyncIterator[Model]:
     yield page_names()["Dutiful"]()
 
 
-MODELS = pytest.mark.parametrize("make", [scripted, over_http, through_litellm, demo, of_the_page])
+@asynccontextmanager
+async def recording() -> AsyncIterator[Model]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with over_http() as model:
+            yield RecordedModel(Path(folder) / "session.json", model, mode="record")
+
+
+@asynccontextmanager
+async def replayed() -> AsyncIterator[Model]:
+    """Recorded over HTTP; the server is gone by then."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "session.json"
+        async with over_http() as model:
+            recorded = RecordedModel(path, model, mode="record")
+            first = await ask(recorded, [user("go")], stream=True)
+            await ask(recorded, [user("go"), *answered(first)], stream=True)
+        async with over_http() as model:
+            recorded = RecordedModel(path.with_name("other.json"), model, mode="record")
+            assert [delta async for delta in recorded.stream(Request([user("go")], tools=TOOLS))]
+        entries = [json.loads(each.read_text()) for each in (path, path.with_name("other.json"))]
+        other = entries[1]["session"][0] | {"number": 3}
+        entries[0]["session"].append(other)
+        path.write_text(json.dumps(entries[0]))
+        yield RecordedModel(path)
+
+
+MODELS = pytest.mark.parametrize(
+    "make",
+    [
+        *(scripted, over_http, over_responses, through_litellm, demo, of_the_page),
+        *(recording, replayed),
+    ],
+)
 STREAM = pytest.mark.parametrize("stream", [True, False])
 
 

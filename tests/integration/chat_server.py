@@ -36,6 +36,13 @@ class Reply:
     calls: Sequence[tuple[str, dict[str, Any] | str]] = ()
     """Tool name and input; a str goes out as the arguments, whatever it holds."""
     reasoning: str = ""
+    reasoning_name: str = "reasoning_content"
+    fields: dict[str, Any] = field(default_factory=dict)
+    """More fields of the message."""
+    deltas: Sequence[dict[str, Any]] | None = None
+    """How those fields stream; where not given, in one piece."""
+    call_fields: Sequence[dict[str, Any]] = ()
+    """More fields of each call."""
     pieces: int = 3
     """How many deltas a text or an argument string is cut into."""
     usage: tuple[int, int] | None = (10, 5)
@@ -81,11 +88,15 @@ class Seen:
 class ChatServer:
     """Serves ``script``, one step per request that is well formed."""
 
+    path = "/v1/chat/completions"
+
     def __init__(self, script: Sequence[Step] | Callable[[Body], Reply | Refuse] = ()) -> None:
         self._every = script if callable(script) else None
         self.script: list[Step] = [] if callable(script) else list(script)
         self.requests: list[Seen] = []
         self.refused: list[str] = []
+        self.rule: Callable[[Body], str] = lambda _body: ""
+        """Why a server of this kind refuses a request that others take, or nothing."""
         self.knows_usage = True
         """Whether ``stream_options`` is understood; many compatible servers refuse it."""
         self.asked = threading.Event()
@@ -120,6 +131,18 @@ class ChatServer:
         self._http.server_close()
         self._thread.join()
 
+    def problem_with(self, body: Body) -> str:
+        """Why a real server refuses this request, or nothing."""
+        return problem_with(body)
+
+    def whole(self, body: Body, reply: Reply) -> dict[str, Any]:
+        """A reply in one piece."""
+        return whole(body, reply)
+
+    def events(self, body: Body, reply: Reply) -> Iterator[bytes]:
+        """The events of a streamed reply, as they are sent."""
+        return (b"data: " + event + b"\n\n" for event in events(body, reply))
+
     def opened(self, connection: socket.socket) -> None:
         with self._lock:
             self._sockets.add(connection)
@@ -130,7 +153,7 @@ class ChatServer:
 
     def answer(self, seen: Seen) -> Reply | Refuse:
         """The step for a request, or why it is refused."""
-        problem = problem_with(seen.body)
+        problem = self.problem_with(seen.body) or self.rule(seen.body)
         if not self.knows_usage and "stream_options" in seen.body:
             problem = "Unknown field: stream_options"
         with self._lock:
@@ -171,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["content-length"]))
-        if self.path != "/v1/chat/completions":
+        if self.path != self.chat.path:
             return self._json(404, {"error": {"message": f"no such path: {self.path}"}})
         headers = {key.lower(): value for key, value in self.headers.items()}
         seen = Seen(json.loads(raw), raw, headers, self.client_address[1])
@@ -183,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif seen.body.get("stream"):
                 self._stream(seen.body, reply)
             else:
-                self._json(200, whole(seen.body, reply))
+                self._json(200, self.chat.whole(seen.body, reply))
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the client went away, as some tests make it do
 
@@ -204,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
             *(("transfer-encoding", "chunked") if chunked else ("connection", "close"))
         )
         self.end_headers()
-        for number, event in enumerate(events(body, reply)):
+        for number, event in enumerate(self.chat.events(body, reply)):
             if number == reply.stall:
                 self.chat.closing.wait(30)
             if number in (reply.cut, reply.stall, reply.ends_early):
@@ -212,8 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             if reply.delay:
                 time.sleep(reply.delay)
-            data = b"data: " + event + b"\n\n"
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data) if chunked else data)
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event) if chunked else event)
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
 
@@ -234,7 +256,8 @@ def events(body: Body, reply: Reply) -> Iterator[bytes]:
 
 def _deltas(reply: Reply, calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": ""}
-    yield from ({"reasoning_content": piece} for piece in _pieces(reply.reasoning, reply.pieces))
+    yield from ({reply.reasoning_name: piece} for piece in _pieces(reply.reasoning, reply.pieces))
+    yield from filter(None, [reply.fields] if reply.deltas is None else reply.deltas)
     yield from ({"content": piece} for piece in _pieces(reply.text, reply.pieces))
     pieces: list[list[str]] = []
     for index, call in enumerate(calls):
@@ -252,7 +275,8 @@ def whole(body: Body, reply: Reply) -> dict[str, Any]:
     calls = _calls(body, reply)
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     if reply.reasoning:
-        message["reasoning_content"] = reply.reasoning
+        message[reply.reasoning_name] = reply.reasoning
+    message |= reply.fields
     if calls:
         message["tool_calls"] = calls
     answer = {
@@ -276,8 +300,10 @@ def _id(reply: Reply, usual: str) -> str:
 
 
 def _calls(body: Body, reply: Reply) -> list[dict[str, Any]]:
+    more = [*reply.call_fields, *({} for _ in reply.calls)]
     return [
         {
+            **more[index],
             "id": _id(reply, f"call_{len(body['messages'])}_{index}"),
             "type": "function",
             "function": {

@@ -22,9 +22,10 @@ def page_names() -> dict[str, Any]:
 
 
 async def test_every_block_of_the_page_does_what_its_text_says(capsys, monkeypatch, tmp_path):
-    """A model of one's own runs tools; a store of one's own gives the journal back."""
+    """A model of one's own runs tools and has its data back; a store of one's own gives the journal back."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in BLOCKS:
         await execute(block, names)
-    assert capsys.readouterr().out.splitlines() == ["All done. 2", "True"]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["All done. 2", "Signed before: ['#1']", "True"]

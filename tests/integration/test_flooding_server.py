@@ -58,6 +58,12 @@ FLOODS = {
     "lines of one event": Flood(itertools.repeat(b"data: x\n" * 8192), "event .* larger"),
     "text": Flood(itertools.repeat(event(content="x" * 65_536)), "longer than 16,000,000"),
     "reasoning": Flood(itertools.repeat(event(reasoning="x" * 65_536)), "longer than 16,000,000"),
+    "a field of its own": Flood(
+        itertools.repeat(event(odd="x" * 65_536)), "wants back is longer than 8,000,000"
+    ),
+    "items of a field of its own": Flood(
+        (event(odd=[{"index": i}]) for i in itertools.count()), "wants back is longer"
+    ),
     "arguments": Flood(itertools.repeat(call(0, "x" * 65_536)), "longer than 16,000,000"),
     "calls": Flood((call(i, "{}") for i in itertools.count()), "longer than 16,000,000"),
     "JSON": Flood(itertools.repeat(b" " * 65_536), "larger than 8,000,000", JSON, stream=False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import openai
 import pytest
@@ -116,7 +117,7 @@ def test_a_client_that_would_block_is_refused_with_the_one_to_give(kind) -> None
 def test_a_setting_beside_a_client_is_refused(setting) -> None:
     """It would be told to nobody."""
     with pytest.raises(ModelConfigError, match=rf"{setting}= is given with client="):
-        nb.OpenAIModel("m", client=object, **{setting: 1})
+        nb.OpenAIModel("m", client=SimpleNamespace(chat=None), **{setting: 1})
 
 
 async def test_any_ready_client_is_asked_as_it_is(monkeypatch) -> None:

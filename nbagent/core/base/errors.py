@@ -11,6 +11,7 @@ NbagentError
 │   └── ModelConfigError       no key, no such model, a misconfigured client
 ├── RunError                   a run could not go on
 │   ├── ModelError             the model or its server failed
+│   │   └── NotRecorded        a replay was asked what its recording has no answer to
 │   ├── ToolFailed             a tool failed and the agent says to raise
 │   ├── Misuse                 a tool used its context wrongly
 │   ├── BudgetExceeded         turns, tokens, cost or time are used up
@@ -104,6 +105,16 @@ class RunError(NbagentError):
 
 class ModelError(RunError):
     """The model or its server failed."""
+
+
+class NotRecorded(ModelError):
+    """A replay was asked what its recording has no answer to; ``diff`` shows against the nearest request."""
+
+    def __init__(
+        self, message: str, *, messages: Sequence[Any] = (), text: str = "", diff: str = ""
+    ) -> None:
+        super().__init__(message, messages=messages, text=text)
+        self.diff = escaped(diff)
 
 
 class ToolFailed(RunError):

@@ -52,6 +52,9 @@ class Event(BaseModel):
     scope: tuple[str, ...] = ()
 
 
+AnswerForm: TypeAlias = Literal["text", "json", "value"]
+
+
 class RunStarted(Event):
     """A run began with this history; its last message is the prompt."""
 
@@ -67,6 +70,8 @@ class RunStarted(Event):
     """The process that drives it to begin with, as ``this_process`` names it."""
     flow: bool = False
     """Whether it has no model: the call that ``messages`` end with is all of it."""
+    answer: AnswerForm = "text"
+    """What the model is to end with: a text, JSON, or JSON as the ``value`` of an object."""
 
 
 class CallRequested(BaseModel):
@@ -83,6 +88,21 @@ class CallRequested(BaseModel):
     """The id that the model gave, where another call of the history has it: the model sees it again."""
     provider: Any = None
     """What the response's provider wants back with this call."""
+
+
+class HostedRan(BaseModel):
+    """One call of a hosted tool, which the model's provider ran within its response."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    name: str
+    input: Input
+    status: Literal["running", "done", "failed"] = "done"
+    """``running`` where the response ended before the call did."""
+    output: str | None = None
+    sources: tuple[dict[str, str], ...] = ()
+    """What it read, each with its ``url``, and its ``title`` where it has one."""
+    files: tuple[dict[str, Any], ...] = ()
+    """What it made, as file parts."""
 
 
 class ModelResponded(Event):
@@ -104,6 +124,20 @@ class ModelResponded(Event):
     """Whose response it is (``name``), where it has what that provider wants back (``data``)."""
     notes: tuple[str, ...] = ()
     """What the person should know of it."""
+    hosted: tuple[HostedRan, ...] = ()
+    """What the provider ran for it."""
+    citations: tuple[dict[str, str], ...] = ()
+    """What its text refers to, each with a ``title``, and a ``url`` where it has one."""
+
+
+class OutputRefused(Event):
+    """The model's last text is no answer of the wanted type; the model is told why."""
+
+    type: Literal["output_refused"] = "output_refused"
+    errors: str
+    """What does not fit, in words."""
+    again: bool = True
+    """Whether asking again may help: what was cut off at a limit is cut off again."""
 
 
 class ToolStarted(Event):
@@ -284,6 +318,7 @@ class RunCancelled(Event):
 StoredEvent: TypeAlias = (
     RunStarted
     | ModelResponded
+    | OutputRefused
     | ToolStarted
     | BodyCalled
     | StepFinished
@@ -340,7 +375,7 @@ def _slim(value: Any) -> Any:
 
 _set = object.__setattr__
 
-for _kind in (*get_args(StoredEvent), CallRequested):
+for _kind in (*get_args(StoredEvent), CallRequested, HostedRan):
     _first = object.__new__(_kind)  # a class learns its names from its first few objects alone
     for _name in _kind.model_fields:
         _set(_first, _name, None)

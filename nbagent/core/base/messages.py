@@ -5,7 +5,8 @@ assistant's may have ``"provider": {"name": str, "data": JSON}``: what the provi
 back with the history, and nobody else reads. A part is one of
 
 - ``{"type": "text", "text": str}``
-- ``{"type": "reasoning", "text": str}``, kept for the person and never sent back as such
+- ``{"type": "reasoning", "text": str}``, kept for the person; it goes back to no provider but the
+  one that wants its own
 - ``{"type": "file", "media_type": str, "data": str}`` in a user's message, in base64, with ``"name"``
   where it has one
 - ``{"type": "tool_call", "id": str, "name": str, "input": {…}}``, with ``"raw": str`` where the
@@ -18,7 +19,8 @@ back with the history, and nobody else reads. A part is one of
 
 An assistant message is followed by one tool message that answers all its calls, in call order.
 Everything under a part's ``"nbagent"`` key is nbagent's own record of a pause (on a call that still
-waits) or of how it was settled (on a result); models never see it.
+waits), of how it was settled (on a result), or that nobody but nbagent said it (on a user's text);
+models never see it.
 """
 
 from __future__ import annotations
@@ -122,6 +124,16 @@ def text_part(text: str) -> Part:
 def user(text: str) -> Message:
     """A user message of one text."""
     return message("user", text_part(text))
+
+
+def correction(text: str) -> Message:
+    """What nbagent itself tells the model in the person's place: its answer does not fit."""
+    return message("user", {**text_part(text), "nbagent": {"correction": True}})
+
+
+def is_prompt(value: Mapping[str, Any]) -> bool:
+    """Whether it is a message of the person, and no correction."""
+    return value["role"] == "user" and not any("nbagent" in part for part in value["content"])
 
 
 def text_of(value: Mapping[str, Any]) -> str:

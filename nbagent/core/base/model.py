@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from .amounts import MOST, amount
@@ -13,6 +13,7 @@ from .messages import Message
 logger = logging.getLogger("nbagent")
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+HostedStatus = Literal["running", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,11 +25,24 @@ class ToolSpec:
     input_schema: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Hosted:
+    """A tool that the model's provider runs by itself: nothing of it runs here. Made by ``nb.hosted``."""
+
+    kind: str
+    """The provider's name for it, such as ``web_search``."""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """As the provider takes them; a token may be among them."""
+    name: str = ""
+    """What rules and the card call it: the kind, or the label that the provider wants for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one response or of several; ``cost`` is in US dollars where it is known.
+    """Tokens of one response or of several, and what they cost in US dollars.
 
-    What is no finite number of at least 0 is not known, whoever said it, and that is logged.
+    What is not known is never 0: ``cost`` is that of all of it or None. What is no finite number of at
+    least 0 is not known, whoever said it, and that is logged.
     """
 
     input_tokens: int = 0
@@ -38,6 +52,12 @@ class Usage:
     """Of the input tokens, those that the server had already."""
     reasoning: int = 0
     """Of the output tokens, those that nobody reads."""
+    known_cost: float = 0.0
+    """What of the cost is known: all of it, or where ``cost`` is None at least so much."""
+    partial: bool = False
+    """Whether there was a response of which the model did not tell the tokens."""
+    written: int = 0
+    """Of the input tokens of a response, those put into the server's cache: some charge more for them."""
 
     def __post_init__(self) -> None:
         for name, unknown in _COUNTED.items():
@@ -46,16 +66,24 @@ class Usage:
             if known is None and said is not None:
                 logger.warning("a model said that %s is %.80r: that is not counted", name, said)
             sound = unknown if known is None else known
-            object.__setattr__(self, name, sound if name == "cost" else int(sound or 0))
+            object.__setattr__(self, name, sound if "cost" in name else int(sound or 0))
+        if self.cost is not None:
+            object.__setattr__(self, "known_cost", self.cost)
 
     def __add__(self, other: Usage) -> Usage:
-        known = [c for c in (self.cost, other.cost) if c is not None]
+        if NOTHING in (self, other):
+            return other if self == NOTHING else self
+        is_known = self.cost is not None and other.cost is not None
+        known_cost = min(self.known_cost + other.known_cost, MOST)
         return Usage(
             min(self.input_tokens + other.input_tokens, int(MOST)),
             min(self.output_tokens + other.output_tokens, int(MOST)),
-            min(sum(known), MOST) if known else None,
+            known_cost if is_known else None,
             min(self.cached + other.cached, int(MOST)),
             min(self.reasoning + other.reasoning, int(MOST)),
+            known_cost,
+            self.partial or other.partial,
+            min(self.written + other.written, int(MOST)),
         )
 
     @property
@@ -63,9 +91,24 @@ class Usage:
         """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether what all of it cost is known; nothing cost nothing."""
+        return self.cost is not None or self == NOTHING
 
-_COUNTED = {"input_tokens": 0, "output_tokens": 0, "cost": None, "cached": 0, "reasoning": 0}
+
+_COUNTED = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "cost": None,
+    "cached": 0,
+    "reasoning": 0,
+    "known_cost": 0.0,
+    "written": 0,
+}
 """What a usage counts, and what stands for what is not known."""
+NOTHING = Usage()
+"""That no model was asked; a response of which nothing was told is ``Usage(partial=True)``."""
 
 
 class Request(NamedTuple):
@@ -77,9 +120,11 @@ class Request(NamedTuple):
     """The system prompt, which is not among the messages."""
     tools: Sequence[ToolSpec] = ()
     output_schema: dict[str, Any] | None = None
-    """A JSON Schema that the final text must fit, or None for free text."""
+    """A JSON Schema that the final text must fit, always an object's; None for free text."""
     stream: bool = True
     """Whether anybody watches the deltas; without, an adapter may ask for the whole at once."""
+    hosted: Sequence[Hosted] = ()
+    """What the provider may run by itself; only models with ``check_hosted`` get any."""
 
 
 class TextDelta(NamedTuple):
@@ -118,6 +163,40 @@ class ToolCallDelta(NamedTuple):
     def type(self) -> Literal["tool_call_delta"]:
         """The tag of this kind of event."""
         return "tool_call_delta"
+
+
+class HostedCall(NamedTuple):
+    """A call of a hosted tool as it stands by now; the last one with an ``id`` counts."""
+
+    id: str
+    """Unique in its response."""
+    name: str
+    input: Mapping[str, Any]
+    """What the provider ran it with, as far as it says so."""
+    status: HostedStatus = "running"
+    output: str | None = None
+    """What came of it, as text; or why it failed."""
+    sources: Sequence[Mapping[str, str]] = ()
+    """What it read: ``{"url": str}``, with ``"title"`` where it has one."""
+    files: Sequence[Mapping[str, Any]] = ()
+    """What it made, as file parts."""
+
+    @property
+    def type(self) -> Literal["hosted_call"]:
+        """The tag of this kind of event."""
+        return "hosted_call"
+
+
+class Citation(NamedTuple):
+    """What the text of this response refers to: a page, or a file by its name."""
+
+    title: str
+    url: str = ""
+
+    @property
+    def type(self) -> Literal["citation"]:
+        """The tag of this kind of event."""
+        return "citation"
 
 
 class Discarded(NamedTuple):
@@ -171,12 +250,24 @@ class Finished(NamedTuple):
 
 
 ModelDelta: TypeAlias = (
-    TextDelta | ReasoningDelta | ToolCallDelta | Discarded | Notice | Waiting | Finished
+    TextDelta
+    | ReasoningDelta
+    | ToolCallDelta
+    | HostedCall
+    | Citation
+    | Discarded
+    | Notice
+    | Waiting
+    | Finished
 )
 
 
 class Model(Protocol):
-    """A language model."""
+    """A language model.
+
+    One that tells with each response what it cost (``Usage.cost``) may say so by an attribute
+    ``tells_cost`` that is True: without it, no run with ``Budget(cost=…)`` asks it.
+    """
 
     @property
     def name(self) -> str:

@@ -57,6 +57,11 @@ from .setup import (
 MAX_RAW = 2_000
 """Characters of arguments that are no JSON, in what the model is told of them."""
 
+_CUT = {
+    "length": "Your answer was cut off at its limit of tokens, and this call was not run: make it shorter. ",
+    "content_filter": "Your answer was cut off by a content filter, and this call was not run. ",
+}
+"""What a model is told first of arguments that broke off."""
 Ending = Sequence[ToolFinished | Interrupted]
 """What an attempt is written down as; nothing where somebody else goes on with the call."""
 
@@ -163,8 +168,9 @@ class Attempt:
             return self._failed(f"There is no tool {call.name!r}. The tools are: {known}.")
         if call.raw is not None:
             shown = call.raw if len(call.raw) <= MAX_RAW else f"{call.raw[:MAX_RAW]}…"
+            why = _CUT.get(self._journal.state.finish_reason, "")
             return self._failed(
-                f"The arguments are no JSON object of at most {MAX_DEPTH} levels: {shown}"
+                f"{why}The arguments are no JSON object of at most {MAX_DEPTH} levels: {shown}"
             )
         gone = tool.lost(call.input)
         forgotten = next((a.pause for a in call.all_answered if has_lost(a.resumed.data)), None)
@@ -471,6 +477,8 @@ class Attempt:
             carried=_told(self._carried("tool")),
             asker=questions,
             context=self._setup.spec.context,
+            run_id=self._journal.run_id,
+            messages=lambda: self._journal.history,
         )
         try:
             value = await body.run(tool.arguments(typed, ctx))

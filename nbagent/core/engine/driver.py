@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from pydantic import ValidationError
-
 from nbagent.core.base.errors import (
     BudgetExceeded,
     ModelError,
@@ -23,6 +21,7 @@ from nbagent.core.base.errors import (
 )
 from nbagent.core.base.events import (
     Interrupted,
+    OutputRefused,
     RunCompleted,
     RunFailed,
     RunRetried,
@@ -30,7 +29,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolStarted,
 )
-from nbagent.core.base.messages import Json, dumps, storable, user
+from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
 from nbagent.core.call.setup import (
@@ -56,10 +55,9 @@ from nbagent.core.state.next_step import (
 )
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls, status_of
-from nbagent.core.tools.json_schema import adapter_of
-from nbagent.core.tools.spec import Inner, OfBody, RunSpec
+from nbagent.core.tools.answer_type import Misfit
+from nbagent.core.tools.spec import Inner, OfBody, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import describe
 
 from .response import respond
 from .runs import Request, StartedRuns, Surroundings
@@ -76,6 +74,7 @@ async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], pr
         messages=[user(prompt)],
         max_turns=spec.max_turns,
         owner=this_process(),
+        answer=spec.answer.form,
     )
     again = RunRetried(at=now, scope=scope, by="middleware", owner=this_process())
 
@@ -114,20 +113,37 @@ _TEXTS = {
     "cost": "The run used up what it may cost (budget).",
     "seconds": "The run used its time (budget).",
 }
+_UNKNOWN = {
+    "tokens": "How many tokens the run used is not known (budget): the model told at least {tokens}.",
+    "cost": "What the run cost is not known (budget): at least ${cost}.",
+}
 
 
 def used_up(state: RunState, spec: RunSpec) -> str | None:
-    """The name of a budget that allows no further model call; None where there is none."""
+    """The name of a budget that allows no further model call; None where there is none.
+
+    What is not known may be all of it, until a person says how much more is left: from then on, what is
+    known counts.
+    """
     budget = spec.budget
     used = {
         "tokens": (state.usage.total_tokens, budget.tokens),
-        "cost": (state.usage.cost or 0.0, budget.cost),
+        "cost": (state.usage.known_cost, budget.cost),
         "seconds": (state.active + spec.clock() - state.at, budget.seconds),
     }
     for name, (spent, allowed) in used.items():
-        if allowed is not None and spent >= allowed + state.granted.get(name, 0):
+        if allowed is None:
+            continue
+        granted = state.granted.get(name)
+        if spent >= allowed + (granted or 0) or (granted is None and _is_unknown(name, state)):
             return name
     return None
+
+
+def _is_unknown(name: str, state: RunState) -> bool:
+    """Whether more of this may be used than was told."""
+    usage = state.usage
+    return {"tokens": usage.partial, "cost": not usage.is_priced}.get(name, False)
 
 
 def exceeded(name: str, state: RunState) -> BudgetExceeded:
@@ -155,7 +171,10 @@ def question(name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]) 
 
 
 def _text(name: str, state: RunState) -> str:
-    return _TEXTS[name].format(turns=state.limit)
+    used = state.usage
+    texts = _UNKNOWN if _is_unknown(name, state) else _TEXTS
+    told = {"tokens": f"{used.total_tokens:,}", "cost": f"{used.known_cost:.4g}"}
+    return texts[name].format(turns=state.limit, **told)
 
 
 MAX_QUOTED = 200
@@ -283,6 +302,7 @@ class Driver:
         state = self.journal.state
         step = next_step(state)
         self._at = (step, len(state.messages))
+        self._check_misfits(state)
         match await self._allowed(state, step):
             case CallModel():
                 await self._within_budget()
@@ -293,7 +313,7 @@ class Driver:
             case LimitReached():
                 await self.limit("turns")
             case Finish() as finish:
-                await self._write(self._completed(finish))
+                await self._write(self._answered(finish))
             case Fail(reason=reason):
                 raise ToolFailed(reason)
             case Done():
@@ -454,6 +474,7 @@ class Driver:
     async def _within_budget(self) -> None:
         limited = self.used_up()
         if limited is None:
+            check_cost(self._spec, counted=self.counts_cost)
             await self._write(await respond(self._spec, self.journal, self.scope))
         else:
             driver, name = limited
@@ -466,10 +487,38 @@ class Driver:
             lambda state: [event] if (next_step(state), len(state.messages)) == at else []
         )
 
-    def _completed(self, finish: Finish) -> RunCompleted:
-        output = _final_output(self._spec, finish)
-        now = self._spec.clock()
-        return RunCompleted(at=now, scope=self.scope, text=finish.text, output=output)
+    def _answered(self, finish: Finish) -> RunCompleted | OutputRefused:
+        """The end of the run; or, where the model's answer does not fit, what it is told.
+
+        Raises:
+            ModelError: what a final tool gave does not fit.
+        """
+        spec, now = self._spec, self._spec.clock()
+        try:
+            if finish.by_tool:
+                output, text = spec.answer.of_tool(finish.output), finish.text
+            else:
+                text, output = spec.answer.read(finish.text)
+        except Misfit as misfit:
+            if finish.by_tool:
+                raise ModelError(
+                    _misfit("tool's", "does not fit output_type", str(misfit), finish.text)
+                ) from misfit
+            return _refused(misfit, self.journal.state.finish_reason, now, self.scope)
+        return RunCompleted(at=now, scope=self.scope, text=text, output=output)
+
+    def _check_misfits(self, state: RunState) -> None:
+        """Fail the run where the model has had its tries.
+
+        Raises:
+            ModelError: naming what did not fit.
+        """
+        if not state.misfits or state.outcome is not None:
+            return
+        last = state.misfits[-1]
+        if len(state.misfits) > self._spec.output_retries or not last.again:
+            kind = "does not fit output_type" if last.again else "is not whole"
+            raise ModelError(_misfit("model's", kind, last.errors, state.text))
 
     # --- limits and ends
 
@@ -480,6 +529,12 @@ class Driver:
             return around
         name = used_up(self.journal.state, self._spec)
         return None if name is None else (self, name)
+
+    @property
+    def counts_cost(self) -> bool:
+        """Whether a budget of cost holds, here or around."""
+        outer = self._outer is not None and self._outer.counts_cost
+        return outer or self._spec.budget.cost is not None
 
     async def limit(self, name: str) -> None:
         """Ask whether to go on past a limit, or note that nobody is asked and the run is over."""
@@ -516,25 +571,26 @@ class Driver:
         return with_history(error, state)
 
 
-def _final_output(spec: RunSpec, finish: Finish) -> Json:
-    """A final answer's output, as the JSON of ``output_type`` where there is one.
+_CUT = {
+    "length": "it was cut off at the limit of its length, before its JSON was whole",
+    "content_filter": "the server's content filter ended it, before its JSON was whole",
+}
+"""What is said where a response was ended from outside: its shape is not what was wrong."""
+MAX_ERRORS = 2_000
+"""Characters of what does not fit, as it is told."""
 
-    Raises:
-        ModelError: it does not fit.
-    """
-    if spec.output_type is None:
-        return finish.output
-    adapter = adapter_of(spec.output_type)
-    text = dumps(finish.output) if finish.by_tool else finish.text
-    try:
-        return storable(adapter.dump_python(adapter.validate_json(text), mode="json"))
-    except ValueError as error:  # pydantic's too
-        why = describe(error) if isinstance(error, ValidationError) else str(error)
-        whose = "tool's" if finish.by_tool else "model's"
-        raise ModelError(
-            f"the {whose} final answer does not fit output_type: {why}; "
-            f"it was {text[:MAX_QUOTED]!r}{'…' if len(text) > MAX_QUOTED else ''}"
-        ) from error
+
+def _refused(
+    misfit: Misfit, finish_reason: str, now: float, scope: tuple[str, ...]
+) -> OutputRefused:
+    cut = _CUT.get(finish_reason)
+    errors = str(misfit) if cut is None else cut
+    return OutputRefused(at=now, scope=scope, errors=errors[:MAX_ERRORS], again=cut is None)
+
+
+def _misfit(whose: str, kind: str, why: str, text: str) -> str:
+    more = "…" if len(text) > MAX_QUOTED else ""
+    return f"the {whose} final answer {kind}: {why}; it was {text[:MAX_QUOTED]!r}{more}"
 
 
 def with_history(error: BaseException, state: RunState) -> NbagentError:

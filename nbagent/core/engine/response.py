@@ -9,11 +9,14 @@ from contextlib import aclosing
 from typing import Any, assert_never
 
 from nbagent.core.base.errors import ModelError, NbagentError
-from nbagent.core.base.events import CallRequested, ModelResponded, made
+from nbagent.core.base.events import CallRequested, HostedRan, ModelResponded, made
 from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable
 from nbagent.core.base.model import (
+    Citation,
     Discarded,
     Finished,
+    FinishReason,
+    HostedCall,
     ModelDelta,
     Notice,
     ReasoningDelta,
@@ -22,8 +25,9 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     Waiting,
 )
-from nbagent.core.base.secrets import MASK
+from nbagent.core.base.secrets import MASK, cut
 from nbagent.core.journal.journal import AnyJournal
+from nbagent.core.tools.instructions import RunView, instructions_of
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -33,13 +37,16 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
 
     Raises:
         ModelError: it failed, or gave no whole response.
+        RunError: the instructions could not be made.
     """
+    run = RunView(journal.run_id, journal.state.messages, spec.context)
     request = Request(
         messages=journal.state.messages,
-        instructions=spec.instructions,
+        instructions=await instructions_of(spec.instructions, run),
         tools=spec.tool_specs(),
-        output_schema=spec.output_schema(),
+        output_schema=spec.answer.schema,
         stream=bool(journal.listeners),
+        hosted=spec.hosted_allowed(),
     )
     collected = Collected(spec.tools)
     try:
@@ -58,8 +65,12 @@ async def respond(spec: RunSpec, journal: AnyJournal, scope: tuple[str, ...]) ->
 
 MAX_RESPONSE = 16_000_000
 """Characters of a response, those of its calls included."""
+CUT: Collection[FinishReason] = ("length", "content_filter")
+"""The ends of a response that break it off wherever it is."""
 CALL_SIZE = 500
 """What a call counts beside its arguments."""
+MAX_CITATIONS = 500
+"""Of one response; more are not kept."""
 
 
 class Collected:
@@ -73,6 +84,9 @@ class Collected:
         self._calls: dict[int, list[Any]] = {}
         self._notes: dict[str, None] = {}
         """In order, each once."""
+        self._hosted: dict[str, HostedRan] = {}
+        """By the provider's id."""
+        self._citations: dict[Citation, None] = {}
         self._finished: Finished | None = None
 
     def add(self, delta: ModelDelta) -> None:
@@ -98,6 +112,8 @@ class Collected:
                 call[2].append(delta.arguments)
                 if delta.provider is not None:
                     call[3] = self._kept(delta.provider)
+            case HostedCall() | Citation():
+                self._add_hosted(delta)
             case Discarded():
                 self.__init__(self._tools)  # type: ignore[misc]
             case Notice(text=text):
@@ -111,6 +127,31 @@ class Collected:
                 assert_never(never)
         if self._size > MAX_RESPONSE:
             raise ModelError(f"the model's response is longer than {MAX_RESPONSE:,} characters")
+
+    def _add_hosted(self, delta: HostedCall | Citation) -> None:
+        if isinstance(delta, HostedCall):
+            self._hosted[delta.id] = self._ran(delta)
+        elif len(self._citations) < MAX_CITATIONS:
+            self._citations[delta] = None
+            self._size += len(delta.title) + len(delta.url)
+
+    def _ran(self, delta: HostedCall) -> HostedRan:
+        """A hosted call, counted and as a journal keeps it; one that tells its progress counts each time.
+
+        Raises:
+            ModelError: it holds what is no JSON.
+        """
+        said = self._kept([dict(delta.input), delta.output, [*delta.sources], [*delta.files]])
+        input_, output, sources, files = said
+        return made(
+            HostedRan,
+            name=delta.name,
+            input=freeze(input_),
+            status=delta.status,
+            output=output,
+            sources=tuple(sources),
+            files=tuple(files),
+        )
 
     def _kept(self, provider: Any) -> Any:
         """A provider's data, counted and as a journal keeps it.
@@ -163,7 +204,7 @@ class Collected:
             scope=scope,
             text="".join(self._text),
             reasoning="".join(self._reasoning),
-            calls=self._requested(used_ids),
+            calls=self._requested(used_ids, broke_off=self._finished.reason in CUT),
             finish_reason=self._finished.reason,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -172,21 +213,28 @@ class Collected:
             reasoning_tokens=usage.reasoning,
             provider=self._finished.provider,
             notes=tuple(self._notes),
+            hosted=tuple(self._hosted.values()),
+            citations=tuple({"title": one.title, "url": one.url} for one in self._citations),
         )
 
-    def _requested(self, used_ids: Collection[str]) -> tuple[CallRequested, ...]:
+    def _requested(
+        self, used_ids: Collection[str], *, broke_off: bool
+    ) -> tuple[CallRequested, ...]:
         seen = set(used_ids)
         requested = []
-        for _, (call_id, name, pieces, provider) in sorted(self._calls.items()):
+        for _, (call_id, name, pieces, own) in sorted(self._calls.items()):
             own_id = call_id
             if not call_id or call_id in seen:
                 call_id = f"call_{secrets.token_hex(8)}"  # noqa: PLW2901 - made unique here
             seen.add(call_id)
             raw = "".join(pieces)
-            input_, tool = _object(raw), self._tools.get(name or "")
+            # no text at all is an empty input, but for an answer that broke off before it
+            input_ = None if broke_off and not raw.strip() else _object(raw)
+            tool = self._tools.get(name or "")
             if tool is not None:
                 input_ = tool.sealed(input_)
                 raw = raw if tool.secrets is None else MASK
+            is_plain = tool is None or tool.secrets is None
             requested.append(
                 made(
                     CallRequested,
@@ -196,10 +244,25 @@ class Collected:
                     raw=raw if input_ is None else None,
                     final=tool is not None and tool.options.final,
                     server_id=own_id if own_id and own_id != call_id else None,
-                    provider=provider,
+                    provider=own if is_plain else _without_secrets(own, input_),
                 )
             )
         return tuple(requested)
+
+
+def _without_secrets(provider: Any, sealed: Any) -> Any:
+    """What goes back with a call, without the secrets of its input; nothing of a call that nobody could read."""
+    if sealed is None:
+        return None
+    match provider:
+        case str():
+            return cut(provider, sealed)
+        case dict():
+            return {key: _without_secrets(value, sealed) for key, value in provider.items()}
+        case list():
+            return [_without_secrets(value, sealed) for value in provider]
+        case _:
+            return provider
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -300,6 +300,7 @@ class StartedRuns:
             messages=list(request.messages),
             max_turns=spec.max_turns,
             owner=this_process(),
+            answer=spec.answer.form,
         )
         return [called, begun]
 

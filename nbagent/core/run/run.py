@@ -28,6 +28,7 @@ from nbagent.core.state.state import Status
 
 from .answers import AnyResolution, id_of, settles
 from .describe import asks, bounded, result_of, unanswered
+from .growing import Growing
 from .result import Call, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
@@ -291,6 +292,22 @@ class Run:
                     return
         finally:
             session.journal.unsubscribe(feed.put)
+
+    async def partials(self) -> AsyncIterator[Any]:
+        """The answer as far as it has come, each time there is more of it; the last one is whole.
+
+        Of an agent with ``output_type=`` it is plain JSON, whose last text may be half of one; of others
+        the text so far. ``(await run).output`` is the typed answer.
+
+        Raises:
+            RunError: the run failed, or was cancelled.
+        """
+        answer = Growing(self._session.spec.answer.form)
+        async for event in self.events():
+            for value in answer.after(event):
+                yield value
+            if isinstance(event, RunFailed | RunCancelled) and not event.scope:
+                await self
 
     def subscribe(self, listener: Callable[[RunEvent], None]) -> list[StoredEvent]:
         """Hear what comes from now on, on whatever thread it happens; gives back what came before."""

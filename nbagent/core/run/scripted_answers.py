@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from nbagent.core.base.errors import InvalidAnswer, UsageError, suggest
+from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
     PendingInterrupt,
@@ -21,6 +22,23 @@ from .answers import AnyResolution, settles, tools_of
 
 Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None
 """Answers for runs that nobody watches: in order, by tool name, or computed."""
+
+
+class KeptAnswers(Protocol):
+    """Where what people answered in runs is kept, and taken from where nobody is there."""
+
+    def answered(self, asked: Interrupted, given: Resolved) -> None:
+        """A question has its answer; of several handles on a run each may tell."""
+
+    def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
+        """What was answered to this question, or None; asked once for each that ``answers=`` does not answer.
+
+        Raises:
+            Exception: for whoever awaits the run, which stays paused.
+        """
+
+    def told(self) -> str:
+        """What somebody should know who wants an answer that is not there."""
 
 
 def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:

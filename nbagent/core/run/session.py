@@ -34,6 +34,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import Hooks
 from nbagent.core.call.threads import interruption, private_loop, running_loop
 from nbagent.core.engine.driver import Driver
+from nbagent.core.hooks import hooks
 from nbagent.core.journal.journal import (
     Journal,
     RunEvent,
@@ -64,7 +65,7 @@ from .follow import POLL, Lost, Turn, about_lost, lost_calls, next_driver, whose
 from .generate import rejected
 from .heartbeat import Others
 from .host import Place
-from .scripted_answers import Answers, AnswerSource
+from .scripted_answers import Answers, AnswerSource, KeptAnswers
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -164,9 +165,14 @@ class Session:
         """What waits to be written, and what comes of it."""
         self._scripted: _ScriptedAnswers | None = None
         _open.add(self)
-        if not place.attended and answers is not None:
-            self._scripted = _ScriptedAnswers(AnswerSource(answers), self)
+        kept: KeptAnswers | None = hooks.kept_answers(spec.model)
+        if not place.attended and (answers is not None or kept is not None):
+            self._scripted = _ScriptedAnswers(AnswerSource(answers), kept, self)
             journal.subscribe(self._scripted.hear)
+        if kept is not None:
+            keeper = _AnswerKeeper(kept)
+            for event in journal.subscribe(keeper.hear):
+                keeper.hear_of_before(event)
 
     # --- what can be read off the run
 
@@ -234,6 +240,7 @@ class Session:
             after=after,
             owner=this_process(),
             flow=self.spec.model is None,
+            answer=self.spec.answer.form,
         )
         self._then(self.journal.submit(lambda _state: [started]), lambda _events: self._begun())
 
@@ -813,17 +820,18 @@ class Session:
 class _ScriptedAnswers:
     """Answers with ``answers=`` what a run asks while nobody is there: each question once, on its loop."""
 
-    def __init__(self, source: AnswerSource, session: Session) -> None:
+    def __init__(self, source: AnswerSource, kept: KeptAnswers | None, session: Session) -> None:
         self.wrong: dict[str, Exception] = {}
         """What was wrong with an answer, by interrupt id."""
         self.undecided: set[str] = set()
         """Interrupts that may have an answer, but were not looked at yet."""
         self._source = source
+        self._kept = kept
         self._session = session
 
     def told(self) -> str:
         """What is to be known of them where one is missing."""
-        return self._source.told()
+        return self._source.told() or ("" if self._kept is None else self._kept.told())
 
     def hear(self, heard: RunEvent) -> None:
         """Take up a question; for a journal to tell of them."""
@@ -844,9 +852,11 @@ class _ScriptedAnswers:
         for interrupt in self._session.interrupts:
             if interrupt.id == interrupt_id:
                 try:
-                    resolution = self._source.next(interrupt)
+                    resolution, by = self._source.next(interrupt), "answers="
+                    if resolution is None and self._kept is not None:
+                        resolution, by = self._kept.answer_to(interrupt), "recording"
                     if resolution is not None:
-                        given = self._session.resolve(interrupt_id, resolution, by="answers=")
+                        given = self._session.resolve(interrupt_id, resolution, by=by)
                         given.add_done_callback(partial(self._given, interrupt_id))
                         return
                 except Exception as error:  # for whoever awaits the run, which stays paused
@@ -862,6 +872,29 @@ class _ScriptedAnswers:
     def _decided(self, interrupt_id: str) -> None:
         self.undecided.discard(interrupt_id)
         self._session.notify()
+
+
+class _AnswerKeeper:
+    """Tells of each answer, with what was asked, to where they are kept."""
+
+    def __init__(self, kept: KeptAnswers) -> None:
+        self._kept = kept
+        self._asked: dict[str, Interrupted] = {}
+        """By id: the questions that wait."""
+
+    def hear_of_before(self, event: StoredEvent) -> None:
+        """Take in what happened before it listened: that is kept already, or was not to be."""
+        if isinstance(event, Interrupted):
+            self._asked[event.id] = event
+        elif isinstance(event, Resolved):
+            self._asked.pop(event.id, None)
+
+    def hear(self, heard: RunEvent) -> None:
+        """Tell of an answer; for a journal to tell of it."""
+        if isinstance(heard, Resolved) and heard.id in self._asked:
+            self._kept.answered(self._asked[heard.id], heard)
+        if isinstance(heard, Interrupted | Resolved):
+            self.hear_of_before(heard)
 
 
 _open: weakref.WeakSet[Session] = weakref.WeakSet()

@@ -13,7 +13,7 @@ from nbagent.core.call.threads import private_loop
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.state.pause_record import closed_messages
-from nbagent.core.tools.spec import RunSpec, new_id
+from nbagent.core.tools.spec import RunSpec, check_cost, new_id
 from nbagent.core.tools.tool import Tool
 
 from .generate import Pending, beginning
@@ -55,6 +55,7 @@ class Options:
         check_pending(self.pending)
         checked_store(self.store)
         check_rules(spec, spec.tools)
+        check_cost(spec)
         check_answers(self.answers, spec.tools)
 
     def told(self, spec: RunSpec) -> RunSpec:

@@ -10,6 +10,7 @@ from nbagent.core.base.events import (
     Interrupted,
     MessageQueued,
     ModelResponded,
+    OutputRefused,
     Resolved,
     RunCancelled,
     RunCompleted,
@@ -31,7 +32,17 @@ from nbagent.core.base.interrupts import (
     Resumed,
 )
 from nbagent.core.base.memory import with_memory
-from nbagent.core.base.messages import Json, Part, canonical, dumps, freeze, load, message, user
+from nbagent.core.base.messages import (
+    Json,
+    Part,
+    canonical,
+    correction,
+    dumps,
+    freeze,
+    load,
+    message,
+    user,
+)
 from nbagent.core.base.model import Usage
 
 from .pause_record import restore
@@ -187,6 +198,14 @@ def loss_text(tool_name: str, reason: str | None) -> str:
     )
 
 
+def misfit_text(event: OutputRefused) -> str:
+    """What the model is told of an answer that does not fit."""
+    return (
+        f"This is not the answer that was asked for: {event.errors}. Answer again, with JSON of the given "
+        "schema and nothing else."
+    )
+
+
 def later_text(asked: Interrupted, resolution: Respond | Restart | Reject) -> str:
     """What the model is told of a call whose result was an interim one."""
     call = f"the call {asked.call_id} of {asked.tool_name}"
@@ -269,6 +288,7 @@ def _usage(event: ModelResponded) -> Usage:
         event.cost,
         event.cached_tokens,
         event.reasoning_tokens,
+        partial=not (event.input_tokens or event.output_tokens),
     )
 
 
@@ -306,7 +326,7 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
             )
         )
     said = (*state.messages, message("assistant", *parts, provider=event.provider))
-    told = {} if calls else _queue_sent(state)
+    told = {"misfits": ()} if calls else _queue_sent(state)
     return evolve(
         state,
         position=state.position + 1,
@@ -319,11 +339,22 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
     )
 
 
+def _output_refused(state: RunState, event: OutputRefused) -> RunState:
+    """The model is told in the history, so that whatever goes on from there asks it again."""
+    return evolve(
+        state,
+        position=state.position + 1,
+        messages=(*state.messages, correction(misfit_text(event))),
+        misfits=(*state.misfits, event),
+    )
+
+
 def _queue_sent(state: RunState) -> dict[str, Any]:
     """What changes where the person's queued messages find their place in the history."""
     if not state.queued:
         return {}
-    return {"messages": tuple(user(text) for text in state.queued), "queued": (), "turns": 0}
+    sent = tuple(user(text) for text in state.queued)
+    return {"messages": sent, "queued": (), "turns": 0, "misfits": ()}
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
@@ -411,12 +442,15 @@ def _ended(state: RunState, event: RunEnd) -> RunState:
 def _retried(state: RunState, event: RunRetried) -> RunState:
     """Go on: calls whose bodies failed are run again, what has a result is kept."""
     calls = Calls(ready_again(c, event.at) for c in state.calls.values())
-    return evolve(state, position=state.position + 1, outcome=None, refused=False, calls=calls)
+    return evolve(
+        state, position=state.position + 1, outcome=None, refused=False, calls=calls, misfits=()
+    )
 
 
 _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
     RunStarted: _run_started,
     ModelResponded: _model_responded,
+    OutputRefused: _output_refused,
     ToolStarted: _tool_started,
     BodyCalled: _body_called,
     StepFinished: _step_finished,

@@ -21,6 +21,7 @@ from nbagent.core.base.messages import (
     Part,
     calls_of,
     canonical,
+    is_prompt,
     load,
     message,
     results_of,
@@ -63,8 +64,13 @@ def _json(value: Any) -> Any:
 class RunRecord(_Record):
     """What belongs to the run and not to a call: what it used, what is to be sent, what is always allowed."""
 
-    usage: tuple[int, int, float | None] | tuple[int, int, float | None, int, int] = (0, 0, None)
-    """Tokens in, tokens out, and cost; and of the tokens those that were cached, and of reasoning."""
+    usage: (
+        tuple[int, int, float | None]
+        | tuple[int, int, float | None, int, int]
+        | tuple[int, int, float | None, int, int, float, bool]
+    ) = (0, 0, None)
+    """Tokens in, tokens out, and cost; and of the tokens those that were cached, and of reasoning; and what
+    of the cost is known, and whether tokens are missing, as in ``Usage``."""
     seconds: float = 0.0
     granted: dict[str, int | float] = EMPTY
     queued: tuple[str, ...] = ()
@@ -75,10 +81,15 @@ class RunRecord(_Record):
     def of(cls, state: RunState) -> RunRecord | None:
         """The record of a run; None where there is nothing to tell."""
         used = state.usage
-        usage = (used.input_tokens, used.output_tokens, used.cost)
+        usage: Any = (used.input_tokens, used.output_tokens, used.cost)
         more = (used.cached, used.reasoning)
+        missing = (used.known_cost, used.partial)
+        if used.partial or (used.cost is None and used.known_cost):
+            usage = (*usage, *more, *missing)
+        elif any(more):
+            usage = (*usage, *more)
         made = cls.model_construct(
-            usage=(*usage, *more) if any(more) else usage,
+            usage=usage,
             seconds=state.active,
             granted=state.granted,
             queued=state.queued,
@@ -306,7 +317,7 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
         {**part, "nbagent": records[part["id"]]} if part["type"] == "tool_call" else part
         for part in last["content"]
     ]
-    return (*history[:-1], message("assistant", *parts))
+    return (*history[:-1], message("assistant", *parts, provider=last.get("provider")))
 
 
 def _with_later(
@@ -415,7 +426,7 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
         history = (*history[:-1], _without_records(history[-1]))
     turns = 0
     for item in reversed(history):
-        if item["role"] == "user":
+        if is_prompt(item):
             break
         turns += item["role"] == "assistant"
     ids = tuple(p["id"] for m in history if m["role"] == "assistant" for p in calls_of(m))
@@ -446,4 +457,4 @@ def _record_of(part: Part, scope: tuple[str, ...]) -> CallRecord:
 
 def _without_records(item: Message) -> Message:
     bare = [{k: v for k, v in part.items() if k != "nbagent"} for part in item["content"]]
-    return message("assistant", *bare)
+    return message("assistant", *bare, provider=item.get("provider"))

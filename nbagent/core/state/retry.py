@@ -23,7 +23,9 @@ def ready_again(call: CallState, at: float) -> CallState:
         failed = isinstance(child.outcome, RunFailed)
         inner = Calls(ready_again(c, at) for c in child.calls.values())
         child = evolve(
-            child, calls=inner, **({"outcome": None, "refused": False} if failed else {})
+            child,
+            calls=inner,
+            **({"outcome": None, "refused": False, "misfits": ()} if failed else {}),
         )
         call = asked_or(evolve(call, child=child), at)
     asked = {i: _more_time(e, at) for i, e in call.asked.items()}

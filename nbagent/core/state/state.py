@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, RunCompleted, RunFailed
+from nbagent.core.base.events import (
+    Interrupted,
+    OutputRefused,
+    Resolved,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+)
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, text_of
@@ -276,6 +283,8 @@ class RunState:
     """Messages of the person that wait for the open turn's results."""
     later: dict[str, Interrupted] = field(default_factory=_nothing)
     """What an outside system is to give of calls that have an interim result, by interrupt id."""
+    misfits: tuple[OutputRefused, ...] = ()
+    """The answers in a row that did not fit, since a person or a tool had the last word."""
     final: Part | None = None
     """The answer of the tool that ends the run, as ``{"output": …}``."""
     outcome: RunEnd | None = None

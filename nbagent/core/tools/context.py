@@ -13,7 +13,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
 from nbagent.core.base.keywords import tells
-from nbagent.core.base.messages import Json
+from nbagent.core.base.messages import Json, Message
 from nbagent.core.base.metadata import Ask, Choose, Confirm
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
@@ -88,7 +88,7 @@ class Asker(Protocol):
 class ToolContext:
     """What a tool knows of its call, and how it pauses it. A tool gets it as its ``ctx`` parameter."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only, and made in one place
         self,
         *,
         call_id: str,
@@ -98,6 +98,8 @@ class ToolContext:
         carried: Carried,
         asker: Asker,
         context: Any = None,
+        run_id: str = "",
+        messages: Callable[[], tuple[Message, ...]] = tuple,
     ) -> None:
         self.call_id = call_id
         self.tool_name = tool_name
@@ -111,6 +113,9 @@ class ToolContext:
         self.state: Json = carried.state
         self.context = context
         """What the run was given as ``context=``; None where it was opened without."""
+        self.run_id = run_id
+        """The id of the run, that of the outermost one where the call is inside."""
+        self._messages = messages
         self._output = output
         self._asker = asker
         self._asked = 0
@@ -146,6 +151,11 @@ class ToolContext:
         interrupt.external = self.external_token if external else None
         self._asker.pause(interrupt)
         raise interrupt
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The history up to the call, whose last message asks for it; or, of a ``ctx.call``, for the call around it."""
+        return self._messages()
 
     @property
     def external_token(self) -> str:

@@ -11,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nbagent.core.base.errors import ToolError
 from nbagent.core.base.keywords import caller, tells
+from nbagent.core.base.model import Hosted
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
+from .docstring import documented
 from .json_schema import adapter_of, input_model, usable
 from .policy import Approval, condition_misfit
 from .signature import Signature, signature_of
@@ -74,7 +76,8 @@ class ToolMaker:
         dates, numpy's scalars and short arrays among them) as JSON, and anything else as bounded text.
 
         Args:
-            fn: the function; its parameters are the input, its docstring tells the model what it does.
+            fn: the function; its parameters are the input, its docstring tells the model what it does. What
+                that says of parameters (``Args:``, or as NumPy and Sphinx write it) is told with them.
             name: what the model calls it; the function's name by default.
             description: instead of the docstring.
             approval: whether a person is asked before it runs: True, or a condition as in ``nb.allow``
@@ -155,11 +158,13 @@ def _made(
         raise ToolError(
             "a lambda has no name for the model: give one, as in nb.tool(name='add')(…)"
         )
+    signature = signature_of(function, local_names, schema)
+    told = documented(function, signature.told).description
     made = Tool(
         function,
         name=name or function.__name__,
-        description=description if description is not None else inspect.getdoc(function) or "",
-        signature=signature_of(function, local_names, schema),
+        description=told if description is None else description,
+        signature=signature,
         options=options,
     )
     known = list(made.input_schema.get("properties", {}))  # what no JSON can fill is refused here
@@ -298,6 +303,8 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
         return value
     if inspect.isroutine(value):
         return _made(value, local_names, options=ToolOptions())
+    if isinstance(value, Hosted):
+        raise ToolError(f"{value.name!r} is hosted: only nb.Agent(tools=[…]) and generate take it")
     if hasattr(value, "as_tool"):
         raise ToolError(f"{value!r:.100} is no tool: an agent becomes one by its as_tool()")
     raise ToolError(f"{value!r:.100} is no tool: give a function, or what @nb.tool made of one")

@@ -162,7 +162,7 @@ async def judge(
 ) -> Judgement | None:
     """What the first rule says that matches one of the names of a tool; None where none matches."""
     for rule in rules:
-        if not _matches(rule, names):
+        if not matches(rule, names):
             continue
         judgement = await _says(rule, typed, call)
         if judgement is not None:
@@ -182,16 +182,17 @@ async def denial(
         call: what a condition sees beside it.
         reviewed: whether a person has approved: then a rule that asks lets it pass, before one that denies.
     """
-    refusing = [n for n, r in enumerate(rules, 1) if r.verdict == "deny" and _matches(r, names)]
+    refusing = [n for n, r in enumerate(rules, 1) if r.verdict == "deny" and matches(r, names)]
     for rule in rules[: refusing[-1]] if refusing else ():
-        judgement = await _says(rule, typed, call) if _matches(rule, names) else None
+        judgement = await _says(rule, typed, call) if matches(rule, names) else None
         if judgement is None or (judgement.verdict == "review" and not reviewed):
             continue
         return judgement if judgement.verdict == "deny" else None
     return None
 
 
-def _matches(rule: Rule, names: Sequence[str]) -> bool:
+def matches(rule: Rule, names: Sequence[str]) -> bool:
+    """Whether a rule speaks of a tool that has these names."""
     return any(fnmatchcase(name, rule.pattern) for name in names)
 
 

@@ -13,6 +13,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from nbagent.core.base.errors import ToolError
 
 from .context import ToolContext
+from .docstring import described, documented
 from .json_schema import SchemaInput, input_model
 
 
@@ -25,6 +26,8 @@ class Signature(NamedTuple):
     """The model of a single parameter named ``input``, or of a JSON Schema."""
     ctx: str | None = None
     output: Any = inspect.Signature.empty
+    told: dict[str, str] = {}  # noqa: RUF012 - a named tuple's default
+    """What the docstring says of parameters, by name."""
     document: str | None = None
     """Where there is a JSON Schema: the parameter that takes the plain document, ``**`` for each by name."""
 
@@ -36,13 +39,17 @@ class Signature(NamedTuple):
         """
         if self.whole is not None:
             return self.whole
+        fields = {
+            name: (described(annotation, self.told.get(name)), default)
+            for name, (annotation, default) in self.parameters.items()
+        }
         try:
             made = create_model(
                 f"{tool_name}_input",
                 __config__=ConfigDict(
                     extra="forbid", arbitrary_types_allowed=False, allow_inf_nan=False
                 ),
-                **self.parameters,  # type: ignore[call-overload]
+                **fields,  # type: ignore[call-overload]
             )
             made.model_json_schema()
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
@@ -132,11 +139,12 @@ def signature_of(
                 f"whole document, beside ctx; it takes {', '.join(parameters) or 'neither'}"
             )
         (document,) = parameters
-        return Signature({}, input_model(schema, name), ctx, output, document)
+        return Signature({}, input_model(schema, name), ctx, output, document=document)
     whole = parameters["input"][0] if list(parameters) == ["input"] else None
     if not (isinstance(whole, type) and issubclass(whole, BaseModel)):
         whole = None
-    return Signature(parameters, whole, ctx, output)
+    told = {} if whole else documented(fn, parameters).parameters
+    return Signature(parameters, whole, ctx, output, told)
 
 
 def _yielded(fn: Callable[..., Any], annotation: Any) -> Any:

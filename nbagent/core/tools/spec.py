@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nbagent.core.base.amounts import checked_amount
+from nbagent.core.base.errors import UsageError
 from nbagent.core.base.keywords import tells_made
 from nbagent.core.base.memory import Remembered
-from nbagent.core.base.messages import dumps
-from nbagent.core.base.model import Model, ToolSpec
+from nbagent.core.base.messages import Json
+from nbagent.core.base.model import Hosted, Model, ToolSpec
+from nbagent.core.hooks import hooks
 
-from .json_schema import adapter_of
+from .answer_type import AnswerType, answer_type
+from .hosted import allowed
+from .instructions import Instructions
 from .middleware import Middleware
 from .policy import Rule
 from .tool import Tool
@@ -51,6 +55,26 @@ class Budget:
 tells_made(Budget, "nb.Budget")
 
 
+def check_cost(spec: RunSpec, *, counted: bool = False) -> None:
+    """Refuse a model of which nobody knows what it costs, where cost is limited.
+
+    Args:
+        spec: the run's.
+        counted: whether a run around this one limits the cost too.
+
+    Raises:
+        UsageError: naming the model, and how to say what it costs.
+    """
+    model, counted = spec.model, counted or spec.budget.cost is not None
+    if not counted or model is None or getattr(model, "tells_cost", False) is True:
+        return
+    raise UsageError(
+        f"Budget(cost=…) cannot be kept: what the model {model.name!r} costs is not known{hooks.price_list()}. "
+        f"Say it with nb.set_prices({{{model.name!r}: {{'input': …, 'output': …}}}}), in US dollars per "
+        "million tokens; a model of one's own that tells Usage(cost=…) says tells_cost = True"
+    )
+
+
 class Inner(NamedTuple):
     """What runs inside a call whose tool is an agent."""
 
@@ -77,12 +101,16 @@ class RunSpec:
     """None for a flow, whose runs are one call of its function."""
     tools: Mapping[str, Tool[..., Any]]
     """The registry itself: a tool defined again takes effect at once."""
-    instructions: str | None = None
+    hosted: tuple[Hosted, ...] = ()
+    """What the model's provider may run by itself."""
+    instructions: Instructions = None
     max_turns: int = 20
     max_calls: int = MAX_CALLS
     max_questions: int = MAX_QUESTIONS
     raise_errors: bool = False
     output_type: Any = None
+    output_retries: int = 2
+    """How often in a row an answer that does not fit goes back to the model."""
     policy: Sequence[Rule] = ()
     above: tuple[tuple[Sequence[Rule], str], ...] = ()
     """The rules of the agents around it, which may deny, and the path from each to this one."""
@@ -102,17 +130,18 @@ class RunSpec:
         """What the journal calls the model; empty where there is none."""
         return "" if self.model is None else self.model.name
 
-    def typed_output(self, output: Any) -> Any:
-        """A final answer's JSON as ``output_type``; None without one."""
-        if self.output_type is None or output is None:
-            return output
-        return adapter_of(self.output_type).validate_json(dumps(output))
+    @property
+    def answer(self) -> AnswerType:
+        """What its runs end with."""
+        return answer_type(self.output_type)
 
-    def output_schema(self) -> dict[str, Any] | None:
-        """JSON Schema of the final answer; None without ``output_type``."""
-        if self.output_type is None:
-            return None
-        return adapter_of(self.output_type).json_schema()
+    def typed_output(self, output: Json) -> Any:
+        """A final answer's JSON as ``output_type``; as it is without one."""
+        return self.answer.typed(output)
+
+    def hosted_allowed(self) -> tuple[Hosted, ...]:
+        """The hosted tools that the rules let the model have, this agent's and those around it."""
+        return allowed(self.hosted, self.policy, self.above) if self.hosted else ()
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model is told about them; the same object while they don't change."""

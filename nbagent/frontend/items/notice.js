@@ -2,6 +2,7 @@
 // A notice: a word from nbagent itself, with buttons where something can be done.
 
 import { attr, disable, fill, h, makeButton, setText, words } from "../dom.js";
+import { duration } from "../format.js";
 import { onClick } from "../lifetime.js";
 
 /**
@@ -16,7 +17,10 @@ import { onClick } from "../lifetime.js";
  * @returns {import("./item.js").DrawnItem<NoticeItem>}
  */
 export function drawNotice(first, { store, signal }) {
-  const said = words("div", { class: "nba-text", role: "status", tabindex: "-1" });
+  const told = h("span");
+  // Said once, not every second.
+  const left = h("span", { class: "nba-left", "aria-hidden": "true" });
+  const said = words("div", { class: "nba-text", role: "status", tabindex: "-1" }, told, left);
   const buttons = h("div", "nba-buttons");
   const el = h("div", "nba-notice", said, buttons);
   let item = first;
@@ -27,11 +31,16 @@ export function drawNotice(first, { store, signal }) {
     if (store.send({ type: "press", notice: item.key, action })) disable(button, true);
   };
   onClick(signal, buttons, press);
+  const tick = () => {
+    const seconds = item.until === null ? 0 : Math.ceil(item.until - store.now());
+    setText(left, seconds > 0 ? ` · ${duration(store, seconds, true)}` : "");
+  };
   const update = (/** @type {NoticeItem} */ next) => {
     const same = next !== first && next.actions.length === item.actions.length;
     item = next;
     attr(el, "data-tone", item.tone);
-    setText(said, item.text);
+    setText(told, item.text);
+    tick();
     if (same) return;
     const inside = buttons.contains(document.activeElement);
     const made = item.actions.map(({ label }) => makeButton("nba-button", label));
@@ -41,5 +50,5 @@ export function drawNotice(first, { store, signal }) {
     if (inside) (made[0] ?? said).focus();
   };
   update(first);
-  return { el, update };
+  return { el, update, tick };
 }

@@ -21,6 +21,7 @@ from .talk import Malformed, read
 
 SPEED = "NBAGENT_DEMO_SPEED"
 """The environment variable: 2 is twice as fast, 0 means without pauses."""
+URL = "http://demo/v1"
 PACE = 0.03
 """Seconds between words, about as fast as a hosted model."""
 
@@ -56,11 +57,11 @@ def demo_model(*, pace: float | None = None) -> OpenAIModel:
 
         return openai.AsyncOpenAI(
             api_key="demo",
-            base_url="http://demo/v1",
+            base_url=URL,
             http_client=openai.DefaultAsyncHttpxClient(transport=httpx2.MockTransport(answer)),
         )
 
-    return OpenAIModel("demo", client=client)
+    return OpenAIModel("demo", base_url=URL, client=client)
 
 
 def _pace() -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from nbagent.core.base.model import Finished, ModelDelta, Request
+from nbagent.core.base.model import Finished, Hosted, ModelDelta, Request
 
 
 class Parser(Protocol):
@@ -46,6 +46,9 @@ class Api(Protocol):
     path: str
     """Below the base URL."""
 
+    def owner(self, host: str) -> str:
+        """The name of what this server wants back in this API: another API of it reads other data."""
+
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request.
 
@@ -59,6 +62,13 @@ class Api(Protocol):
 
     def typed(self, client: Any) -> Any:
         """The client's own method for it, for clients that want to look into the body."""
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Refuse a hosted tool that this API has not.
+
+        Raises:
+            ModelConfigError: saying what to do.
+        """
 
     def gives_way(self, error: Exception) -> bool:
         """Whether the server refused a field that can be left out, and is left out from now on."""

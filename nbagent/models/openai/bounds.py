@@ -15,6 +15,8 @@ MAX_EVENT = 8_000_000
 """Bytes of one event of a stream."""
 MAX_STREAM = 1_000_000_000
 """Bytes of a stream, unpacked."""
+MAX_DATA = 8_000_000
+"""Characters of what a server wants back with one answer."""
 _PIECE = 65_536
 _PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """The window bits of zlib by what servers call it."""

@@ -12,7 +12,15 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 from weakref import WeakSet
 
-from nbagent.core.base.model import ModelDelta, ReasoningDelta, TextDelta, ToolCallDelta
+from nbagent.core.base.model import (
+    Citation,
+    Finished,
+    HostedCall,
+    ModelDelta,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
 
 from .providers import KEYS, WORDS
 
@@ -111,8 +119,15 @@ class StreamCut:
             case ToolCallDelta():
                 arguments = self._taken(delta.index, delta.arguments)
                 id_, name = self._plain(delta.id or ""), self._plain(delta.name or "")
-                if arguments or id_ or name:
-                    yield ToolCallDelta(delta.index, arguments, id_ or None, name or None)
+                own = self._without(delta.provider)
+                if arguments or id_ or name or own is not None:
+                    yield ToolCallDelta(delta.index, arguments, id_ or None, name or None, own)
+            case HostedCall():
+                yield HostedCall(*map(self._without, delta))
+            case Citation():
+                yield Citation(*map(self._plain, delta))
+            case Finished():
+                yield delta._replace(provider=self._without(delta.provider))
             case _:
                 yield delta
 
@@ -123,6 +138,18 @@ class StreamCut:
         if end < len(text):
             self._held[key] = text[end:]
         return text[:end]
+
+    def _without(self, value: Any) -> Any:
+        """JSON that came whole, with the same cut from its texts."""
+        match value:
+            case str():
+                return self._plain(value)
+            case Mapping():
+                return {self._plain(key): self._without(part) for key, part in value.items()}
+            case list():
+                return [self._without(part) for part in value]
+            case _:
+                return value
 
     def _plain(self, text: str) -> str:
         for secret in self._secrets:

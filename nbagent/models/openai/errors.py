@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import sys
+from datetime import UTC, datetime, timedelta
 
 from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
 
@@ -30,22 +31,38 @@ def explained(
     base_url: str,
     credentials: Credentials,
     provider: Provider | None,
+    api: str = "chat",
+    wait: float = 0,
+    max_wait: float = 0,
 ) -> NbagentError:
     """The error to raise instead of ``error``, with none of the client's credentials in it.
 
-    Args:
-        error: what was raised.
-        model: the model's name.
-        base_url: where it was asked.
-        credentials: what is cut from the text.
-        provider: whose key was sent, or None where the client is somebody's own.
+    Where the server said how many seconds to ``wait``, that is told, and if it is more than ``max_wait``.
+    ``provider`` is whose key was sent, None where the client is somebody's own.
     """
-    kind, text = _explained(error, model=model, base_url=base_url, provider=provider)
+    kind, text = _explained(error, model=model, base_url=base_url, provider=provider, api=api)
+    if wait > max_wait:
+        text = text.replace("; retrying did not help", "; it was not asked again")
+    text += _come_again(wait, max_wait) if wait else ""
     return kind(credentials.cut(text))
 
 
+def _come_again(wait: float, max_wait: float) -> str:
+    if wait > MOST_TOLD:
+        when = "not within a year"
+    else:
+        at = datetime.now(UTC) + timedelta(seconds=wait)
+        when = f"in {wait:,.0f} s, at {at:%Y-%m-%d %H:%M} UTC"
+    over = f", and max_wait is {max_wait:g} s" if wait > max_wait else ""
+    return f"; the server says to come again {when}{over}"
+
+
+MOST_TOLD = 366 * 86400
+"""Seconds from which no date is told."""
+
+
 def _explained(
-    error: Exception, *, model: str, base_url: str, provider: Provider | None
+    error: Exception, *, model: str, base_url: str, provider: Provider | None, api: str
 ) -> tuple[type[NbagentError], str]:
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
@@ -59,8 +76,14 @@ def _explained(
             if provider is not None and provider.name and not provider.needs_key:
                 hint = f"is {provider.name} running there?"
             what = f"cannot be reached ({_cause(error)}); {hint}"
+        case openai.APIStatusError() if 300 <= error.status_code < 400:
+            where = error.response.headers.get("location", "nowhere")
+            return ModelError, (
+                f"the model {model!r} at {base_url}: {error.status_code}, the server points to {where:.200}, "
+                "where neither key nor conversation were sent; if that is right, give its base_url"
+            )
         case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
-            said = _status(status, error.message, model, provider)
+            said = _status(status, error.message, model, api, provider)
             return ModelError, f"the model {model!r} at {base_url}: {said}"
         case openai.OpenAIError():
             return ModelConfigError, f"the client of the model {model!r} is misconfigured: {error}"
@@ -97,13 +120,20 @@ def _cause(error: Exception) -> str:
     return str(error.__cause__ or error) or type(error.__cause__ or error).__name__
 
 
-def _status(status: int, said: str, model: str, provider: Provider | None) -> str:
+def _status(status: int, said: str, model: str, api: str, provider: Provider | None) -> str:
+    if api == "chat" and "/v1/responses" in said:
+        return f"{status}, it wants Responses: pass OpenAIModel(name, api='responses') ({said})"
     match status:
         case 401:
             key = f"{provider.key} or api_key=…" if provider else "the key that client= has"
             return f"401, the API key was refused; check {key} ({said})"
         case 403:
             return f"403, this key may not use the model ({said})"
+        case 404 | 405 if api == "responses":
+            return (
+                f"{status}, the server may have no Responses API, then pass OpenAIModel(name, api='chat'); "
+                f"or there is no model {model!r} here ({said})"
+            )
         case 404:
             return f"404, there is no model {model!r} here, or base_url is wrong ({said})"
         case 429:

@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from functools import cache
+from time import monotonic
 from typing import Any
 
 from nbagent.core.base.model import ModelDelta
@@ -20,6 +21,7 @@ from .api import Api, Parser
 from .bounds import BrokenStream, bound
 from .errors import broken, transport_errors
 
+NOTHING_SAID = "the server sent nothing of its answer for {seconds:g} s, only signs of life"
 DRAIN_SECONDS = 0.1
 """How long to read on after an answer's end, so that its connection can be used again."""
 
@@ -28,10 +30,11 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
     """Send a request; returns what ``read`` takes.
 
     Raises:
-        openai.OpenAIError: the client gave up, after the retries of its own.
+        openai.OpenAIError: it failed. It is tried once: whoever calls knows when to try again.
     """
     if not is_lean(client):
-        return await _send_typed(api.typed(client), body)
+        once = client.with_options(max_retries=0) if hasattr(client, "with_options") else client
+        return await _send_typed(api.typed(once), body)
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
@@ -44,7 +47,9 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
         stream=True,
         stream_cls=openai.AsyncStream[Any],
         options={
+            "max_retries": 0,
             "headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"},
+            "follow_redirects": False,  # neither key nor conversation go where nobody sent them
             "security": {
                 "bearer_auth": True
             },  # as the typed call says, for keys that are functions
@@ -65,17 +70,24 @@ def _takes_bytes(kind: type) -> bool:
     return post is not None and "content" in inspect.signature(post).parameters
 
 
-async def read(answer: Any, parser: Parser) -> AsyncGenerator[list[ModelDelta], None]:
+async def read(
+    answer: Any, parser: Parser, idle: float | None = None
+) -> AsyncGenerator[list[ModelDelta], None]:
     """Read an answer in batches of what arrived together, and close it.
+
+    Args:
+        answer: what ``send`` returned.
+        parser: what makes deltas of it.
+        idle: seconds without a delta after which the answer counts as broken, whatever comes.
 
     Raises:
         BrokenStream: the connection broke, or what came is no answer.
     """
     try:
         if hasattr(answer, "aiter_bytes"):
-            batches = _read_raw(answer, parser)
+            batches = _read_raw(answer, parser, idle)
         else:
-            batches = _read_typed(answer, parser)
+            batches = _read_typed(answer, parser, idle)
         async with aclosing(batches):
             async for batch in batches:
                 yield batch
@@ -85,7 +97,9 @@ async def read(answer: Any, parser: Parser) -> AsyncGenerator[list[ModelDelta], 
         # all of the answer came, the connection broke behind it
 
 
-async def _read_raw(response: Any, parser: Parser) -> AsyncGenerator[list[ModelDelta], None]:
+async def _read_raw(
+    response: Any, parser: Parser, idle: float | None
+) -> AsyncGenerator[list[ModelDelta], None]:
     await bound(response)
     kind = response.headers.get("content-type", "")
     try:
@@ -98,11 +112,15 @@ async def _read_raw(response: Any, parser: Parser) -> AsyncGenerator[list[ModelD
         if "json" in kind:
             yield parser.whole(await response.aread())
             return
+        said = monotonic()  # silence is the client's to notice, and what says nothing ours
         async with aclosing(response.aiter_bytes()) as pieces:
             async for data in pieces:
                 batch = parser.feed(data)
                 if batch:
                     yield batch
+                    said = monotonic()
+                elif idle is not None and monotonic() - said > idle:
+                    raise BrokenStream(NOTHING_SAID.format(seconds=idle))
                 if parser.done:
                     await _drain(pieces)
                     return
@@ -126,12 +144,22 @@ async def _send_typed(create: Any, body: bytes) -> Any:
     return await create(**fields, **({"extra_body": extra} if extra else {}))
 
 
-async def _read_typed(answer: Any, parser: Parser) -> AsyncGenerator[list[ModelDelta], None]:
+async def _read_typed(
+    answer: Any, parser: Parser, idle: float | None
+) -> AsyncGenerator[list[ModelDelta], None]:
     if not hasattr(answer, "__aiter__"):
         yield parser.chunk(answer.model_dump())
         return
+    chunks = aiter(answer)
     try:
-        async for chunk in answer:
+        while True:
+            try:
+                async with asyncio.timeout(idle):
+                    chunk = await anext(chunks)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                raise BrokenStream(NOTHING_SAID.format(seconds=idle)) from error
             yield parser.chunk(chunk.model_dump())
     finally:
         await answer.close()

@@ -38,6 +38,7 @@ _CLASSES = {
     "pre": {"code"},
     "table": {"dataframe"},
     "p": {"note"},
+    "dl": {"nba-kv"},
 }
 _ATTRIBUTES = {
     "a": names("href title"),

@@ -236,14 +236,14 @@ def _fact(fact: Fact) -> tuple[Html, Html]:
     if fact.changed_from is not None:
         return term, _el("dd", {}, _el("div", how, *_difference(fact.changed_from, fact.value)))
     if fact.whole is not None:
-        return term, _el("dd", {}, _nested(fact.whole, 0))
+        return term, _el("dd", {}, nested(fact.whole, 0))
     marked = (_el("mark", {"title": fact.remark}, part) for part in fact.parts[1::2])
     pieces = [each for pair in zip_longest(fact.parts[::2], marked) for each in pair]
     remark = _el("small", {"class": "nba-odd", "dir": "auto"}, fact.remark) if fact.remark else None
     return term, _el("dd", {}, _el("div", how, *(pieces or [fact.value]), remark))
 
 
-def _nested(value: Any, level: int) -> Html:
+def nested(value: Any, level: int = 0) -> Html:
     """A value as it is nested: names as a list of terms, alike rows as a table; JSON where it is large."""
     if level > MAX_NESTED or (isinstance(value, dict | list) and len(value) > MAX_INSIDE):
         return _el("div", {"class": "nba-mono"}, facts.result(value))
@@ -257,11 +257,11 @@ def _nested(value: Any, level: int) -> Html:
 
 
 def _named(name: str, value: Any, level: int) -> tuple[Html, Html]:
-    return _el("dt", {"dir": "auto"}, reveal(name)), _el("dd", {}, _nested(value, level + 1))
+    return _el("dt", {"dir": "auto"}, reveal(name)), _el("dd", {}, nested(value, level + 1))
 
 
 def _rows(items: list[Any], level: int) -> Html:
-    return _el("ol", {}, *(_el("li", {}, _nested(item, level + 1)) for item in items))
+    return _el("ol", {}, *(_el("li", {}, nested(item, level + 1)) for item in items))
 
 
 def _columns(items: list[Any]) -> list[str]:

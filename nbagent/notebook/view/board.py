@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from nbagent.notebook.wire import Op, Remove
 
-from .items import Node, StepNode
+from .items import HostedNode, Node, StepNode
 from .tree import Agent, Call, Turn, walk
 
 Scope: TypeAlias = tuple[str, ...]
@@ -55,6 +55,10 @@ class Board:
         call = Call(f"{turn.key}.c{len(turn.calls)}", agent.path)
         turn.calls.append(call)
         return call
+
+    def hosted(self, agent: Agent, turn: Turn, number: int) -> HostedNode:
+        """The row of what the provider runs in this turn, by its number."""
+        return turn.hosted.setdefault(number, HostedNode(f"{turn.key}.h{number}", agent.path))
 
     def body_call(self, agent: Agent, around: Call) -> Call:
         """A call that the body of the call ``around`` starts, below what came before it there."""

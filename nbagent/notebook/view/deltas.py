@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from nbagent.core.base.model import (
+    Citation,
     Discarded,
     Finished,
+    HostedCall,
     Notice,
     ReasoningDelta,
     TextDelta,
@@ -15,7 +18,7 @@ from nbagent.core.base.model import (
     Waiting,
 )
 from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed, StepStarted
-from nbagent.notebook.render import facts
+from nbagent.notebook.render import facts, sources
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import NoticeItem
 
@@ -33,6 +36,8 @@ class Deltas:
             TextDelta: self._text_delta,
             ReasoningDelta: self._reasoning_delta,
             ToolCallDelta: self._call_delta,
+            HostedCall: self._hosted,
+            Citation: self._cited,
             Discarded: self._discarded,
             Notice: self._noticed,
             Waiting: self._waiting,
@@ -56,14 +61,14 @@ class Deltas:
         self._board.touch(text)
 
     def _open_text(self) -> TextNode | None:
-        turn = self._live()
+        turn = self._answering()
         if turn is not None and turn.text is None:
-            turn.text = TextNode(f"{turn.key}.t")
+            turn.text = self._board.root.text_node(f"{turn.key}.t")
             self._board.touch(turn.text)
         return None if turn is None else turn.text
 
     def _reasoning_delta(self, delta: ReasoningDelta) -> None:
-        turn = self._live()
+        turn = self._answering()
         if turn is None:
             return
         if turn.reasoning is None:
@@ -72,7 +77,7 @@ class Deltas:
         self._board.touch(turn.reasoning)
 
     def _call_delta(self, delta: ToolCallDelta) -> None:
-        turn = self._live()
+        turn = self._answering()
         if turn is None:
             return
         call = turn.streaming_calls.get(delta.index)
@@ -82,37 +87,64 @@ class Deltas:
         if call.stale:
             self._board.touch(call)
 
-    def _discarded(self, delta: Discarded) -> None:
+    def _hosted(self, delta: HostedCall) -> None:
         turn = self._live()
+        if turn is not None:
+            number = turn.hosted_ids.setdefault(delta.id, len(turn.hosted_ids))
+            node = self._board.hosted(self._board.root, turn, number)
+            node.told(delta, over=False)
+            self._board.touch(node)
+
+    def _cited(self, delta: Citation) -> None:
+        turn = self._live()
+        if turn is not None and len(turn.citations) < sources.MAX_SOURCES:
+            turn.citations.append({"title": delta.title, "url": delta.url})
+            self._board.touch(turn.cites(sources.cited(turn.citations)))
+
+    def _discarded(self, delta: Discarded) -> None:
+        turn = self._answering()
         if turn is None:
             return
         for node in turn.clear():
             self._board.forget(node)
         text = TEXTS["discarded"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
-        self._tell(turn, text)
+        item = NoticeItem(key=f"{turn.key}.n", tone="warn", text=text)
+        turn.notice = self._told(turn.notice, item)
 
     def _waiting(self, delta: Waiting) -> None:
         turn = self._live()
-        if turn is not None:
-            reason = facts.shown(delta.reason, facts.MAX_TEXT)
-            self._tell(turn, TEXTS["waits"].format(seconds=round(delta.seconds), reason=reason))
+        if turn is None:
+            return
+        text = TEXTS["waits"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
+        until = time.time() + delta.seconds if delta.seconds else None
+        item = NoticeItem(key=f"{turn.key}.w", tone="warn", text=text, until=until)
+        turn.waiting = self._told(turn.waiting, item)
 
-    def _tell(self, turn: Turn, text: str) -> None:
-        """Say why the turn's response is not there yet."""
-        item = NoticeItem(key=f"{turn.key}.n", tone="warn", text=text)
-        if turn.notice is None:
-            turn.notice = FixedNode(item)
+    def _told(self, node: FixedNode | None, item: NoticeItem) -> FixedNode:
+        """The notice, in the place of the one before it."""
+        if node is None:
+            node = FixedNode(item)
         else:
-            turn.notice.replace(item)
-        self._board.touch(turn.notice)
+            node.replace(item)
+        self._board.touch(node)
+        return node
 
     def _noticed(self, delta: Notice) -> None:
-        turn = self._live()
+        turn = self._answering()
         if turn is not None:
             self._board.touch(turn.note(facts.shown(delta.text, facts.MAX_TEXT)))
 
     def _finished(self, _delta: Finished) -> None:
         """The stored response says the same, and more."""
+        self._answering()
+
+    def _answering(self) -> Turn | None:
+        """The turn that deltas belong to, which waits no more."""
+        turn = self._live()
+        if turn is not None and turn.waiting is not None:
+            self._board.forget(turn.waiting)
+            turn.waiting = None
+        return turn
 
     def _live(self) -> Turn | None:
         """The turn that deltas belong to; None while no model is answering the outermost agent."""

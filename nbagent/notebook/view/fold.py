@@ -14,6 +14,7 @@ from nbagent.core.base.events import (
     Interrupted,
     MessageQueued,
     ModelResponded,
+    OutputRefused,
     Resolved,
     RunCancelled,
     RunCompleted,
@@ -29,7 +30,7 @@ from nbagent.core.base.interrupts import Respond
 from nbagent.core.state.fold import apply
 from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.state import CallState, RunEnd, RunState
-from nbagent.notebook.render import facts
+from nbagent.notebook.render import facts, sources
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
@@ -37,7 +38,7 @@ from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, Recor
 from .board import Board, Scope
 from .frame import Frame
 from .groups import grouped
-from .items import FixedNode, Node, ReasoningNode, TextNode
+from .items import AnswerNode, FixedNode, Node, ReasoningNode, TextNode
 from .question_kinds import Types
 from .questions import Question
 from .tree import Agent, Call, DrawnQuestion, Turn
@@ -78,8 +79,8 @@ class Fold:
         match event:
             case RunStarted():
                 self._run_started(event)
-            case ModelResponded():
-                self._model_responded(event)
+            case ModelResponded() | OutputRefused():
+                self._model_said(event)
             case MessageQueued():
                 self._message_queued(event)
             case ToolStarted():
@@ -131,6 +132,7 @@ class Fold:
     def _run_started(self, event: RunStarted) -> None:
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = reveal(event.agent)
+        agent.answer = event.answer
         around = self._state_of(event.scope[:-1]) if event.scope else None
         if around is not None and around.of_body:
             self._started_by_body(event)
@@ -173,6 +175,8 @@ class Fold:
     def _ended(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
         agent, root = self._board.agent(event.scope), self._board.root
         self._note_queued(agent, TEXTS["message_unsent"])
+        if isinstance(event, RunCompleted):
+            self._answer(agent, event)
         if agent is not root:
             return
         self.frame.stopping = False
@@ -184,12 +188,32 @@ class Fold:
         self._end_calls(event)
         for drawn in self.questions.values():
             self._record_unanswered(drawn)
-        last = _last_item(self._shown_end(event), self.state.text, self._name_of)
+        answer = root.text_node(_END)
+        last = _last_item(self._shown_end(event), self.state.text, self._name_of, answer)
         if last is not None:
             self._board.add(root.entries, last)
 
+    def _answer(self, agent: Agent, event: RunCompleted) -> None:
+        """The last text becomes the answer that was read in it; that of a final tool stands for itself."""
+        turn = agent.last_turn
+        text = None if turn is None else turn.text
+        if isinstance(text, AnswerNode) and not self._is_by_tool(event.scope):
+            text.answer(event.output)
+            self._board.touch(text)
+
+    def _is_by_tool(self, scope: Scope) -> bool:
+        """Whether a final tool has the last word in this run."""
+        state = self._state_of(scope)
+        return state is not None and state.final is not None
+
     def _shown_end(self, event: RunEnd) -> RunEnd:
-        """The end, with what a flow returned in the place of its text: as code, or in its row where that is rich."""
+        """The end, with what a flow returned in the place of its text: as code, or in its row where that is rich.
+
+        A typed answer that the model said stands in its turn.
+        """
+        typed = self._board.root.answer != "text"
+        if typed and isinstance(event, RunCompleted) and not self._is_by_tool(()):
+            return event.model_copy(update={"text": ""})
         if not (self.state.flow and isinstance(event, RunCompleted)):
             return event
         turn = self._board.root.last_turn
@@ -246,23 +270,31 @@ class Fold:
 
     # --- the model and the person's messages
 
-    def _model_responded(self, event: ModelResponded) -> None:
+    def _model_said(self, event: ModelResponded | OutputRefused) -> None:
         agent = self._board.agent(event.scope)
+        if isinstance(event, OutputRefused):
+            self._output_refused(agent, event)
+            return
         turn = agent.live_turn or agent.new_turn()
         agent.live_turn = None
         self._strip.stop(agent.model_key, event.at)
-        self._settle_text(turn, event)
+        self._settle_text(agent, turn, event)
+        self._settle_hosted(agent, turn, event)
         state = self._state_of(event.scope)
         self._settle_calls(agent, turn, [] if state is None else [*state.calls.values()])
 
-    def _settle_text(self, turn: Turn, event: ModelResponded) -> None:
-        if turn.notice is not None:
-            self._board.forget(turn.notice)
-            turn.notice = None
+    def _settle_text(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
+        for node in (turn.notice, turn.waiting):
+            if node is not None:
+                self._board.forget(node)
+        turn.notice = turn.waiting = None
         for text in event.notes:
             self._board.touch(turn.note(facts.shown(text, facts.MAX_TEXT)))
+        cut = TEXTS.get(f"cut_{event.finish_reason}")
+        if cut is not None:
+            self._board.touch(turn.note(cut, "warn"))
         if event.text.strip():
-            turn.text = turn.text or TextNode(f"{turn.key}.t")
+            turn.text = turn.text or agent.text_node(f"{turn.key}.t")
             turn.text.close(event.text)
             self._board.touch(turn.text)
         elif turn.text is not None:
@@ -275,6 +307,14 @@ class Fold:
         elif turn.reasoning is not None:
             self._board.forget(turn.reasoning)
             turn.reasoning = None
+
+    def _settle_hosted(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
+        for number, ran in enumerate(event.hosted):
+            node = self._board.hosted(agent, turn, number)
+            node.told(ran, over=True)
+            self._board.touch(node)
+        if event.citations:
+            self._board.touch(turn.cites(sources.cited(event.citations)))
 
     def _settle_calls(self, agent: Agent, turn: Turn, calls: list[CallState]) -> None:
         for node in turn.calls[len(calls) :]:
@@ -292,6 +332,13 @@ class Fold:
             call.is_last = self.state.flow and agent is self._board.root
             agent.open_calls[requested.id] = call
             self._board.touch(call)
+
+    def _output_refused(self, agent: Agent, event: OutputRefused) -> None:
+        """Below the answer, why it is none; whether the model is asked again is seen by what follows."""
+        text = TEXTS["answer_refused"].format(errors=facts.shown(event.errors, facts.MAX_TEXT))
+        self._board.add(
+            agent.entries, FixedNode(NoticeItem(key=agent.refusal_key(), tone="warn", text=text))
+        )
 
     def _message_queued(self, event: MessageQueued) -> None:
         agent = self._board.agent(event.scope)
@@ -457,9 +504,12 @@ class Fold:
 
 
 def _last_item(
-    event: RunCompleted | RunFailed | RunCancelled, said: str, name_of: Callable[[str], str]
+    event: RunCompleted | RunFailed | RunCancelled,
+    said: str,
+    name_of: Callable[[str], str],
+    answer: TextNode,
 ) -> Node | None:
-    """What stands below all else; None where the last response, ``said``, is the answer already."""
+    """What stands below all else; None where the last response, ``said``, is the ``answer`` already."""
     match event:
         case RunFailed(error=error, message=message):
             text = TEXTS["failed"].format(
@@ -469,7 +519,10 @@ def _last_item(
         case RunCancelled():
             return FixedNode(NoticeItem(key=_END, tone="warn", text=_stopped(event, name_of)))
         case RunCompleted(text=text):
-            return _answer(text) if text.strip() and text != said else None
+            if not text.strip() or text == said:
+                return None
+            answer.close(text)
+            return answer
         case never:
             assert_never(never)
 
@@ -481,9 +534,3 @@ def _stopped(event: RunCancelled, name_of: Callable[[str], str]) -> str:
         return text
     tools = ", ".join(reveal(name_of(call_id)) for call_id in event.still_running)
     return f"{text} {TEXTS['still_running'].format(tools=tools)}"
-
-
-def _answer(text: str) -> Node:
-    node = TextNode(_END)
-    node.close(text)
-    return node

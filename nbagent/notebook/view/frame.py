@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from nbagent.core.base.messages import text_of
+from nbagent.core.base.messages import is_prompt, text_of
 from nbagent.core.state.state import RunState, status_of
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.sanitize import encodable
@@ -109,6 +109,9 @@ class Frame:
             max_turns=0 if state.flow else self.turns + state.limit - state.turns,
             tokens=state.usage.total_tokens,
             cost=state.usage.cost,
+            known_cost=state.usage.known_cost,
+            cached=state.usage.cached,
+            reasoning=state.usage.reasoning,
             questions=asked,
             decisions=sum(answer.by == "form" for answer in state.settled.values()),
             stopping=self.stopping,
@@ -119,6 +122,6 @@ class Frame:
 def _prompt(messages: list[Any]) -> str:
     """The text of the last thing the person said."""
     for message in reversed(messages):
-        if isinstance(message, Mapping) and message.get("role") == "user":
+        if isinstance(message, Mapping) and is_prompt(message):
             return encodable(facts.bounded(text_of(message)))
     return ""

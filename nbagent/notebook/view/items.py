@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from nbagent.core.base.events import StepFinished, ToolFinished
+from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
+from nbagent.core.base.model import HostedCall
+from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED
-from nbagent.notebook.render import facts, rich
+from nbagent.notebook.render import answer, facts, rich, sources
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal
 from nbagent.notebook.render.sanitize import encodable
@@ -32,8 +35,12 @@ from nbagent.notebook.wire import (
     TextItem,
 )
 
-FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem
+FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem | TextItem
 
+PARTIAL_EVERY = 0.25
+"""Seconds between two drawings of an answer that grows."""
+MAX_PARTIAL = 100_000
+"""Characters of an answer that are drawn before it is whole."""
 HEAVY = 15_000
 """Characters of drawn output from which on mere progress is redrawn once a second."""
 
@@ -118,6 +125,82 @@ class TextNode(Node):
         return Block(key=self.key, keep=keep, blocks=finished, tail=tail, raw=raw)
 
 
+class AnswerNode(TextNode):
+    """Text of a model that is to end with JSON: drawn as the value that it is, as far as it has come.
+
+    What turns out to be no JSON is drawn as any text.
+    """
+
+    def __init__(self, key: str, form: AnswerForm) -> None:
+        super().__init__(key)
+        self._form = form
+        self._text = ""
+        self._html: str | None = None
+        """The value as it is drawn; None where the text is drawn as text."""
+        self._value: Any = None
+        self._due = float("-inf")
+
+    def close(self, text: str) -> None:
+        """The text is whole."""
+        try:
+            value = value_of(text, self._form)
+        except Misfit:
+            self._html = None
+            self.stale = True
+            super().close(text)
+        else:
+            self.answer(value)
+
+    def answer(self, value: Any) -> None:
+        """The value is known, whatever the text was."""
+        self.stream.pending.clear()
+        if not self._closed or self._html is None or not facts.same(value, self._value):
+            self._value, self._html = value, answer.drawn(value, whole=True)
+            self.stale = True
+        self._closed = self._close_sent = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing left to send."""
+        if self._html is None:
+            return super().settled
+        return not (self.stale or self.stream.pending)
+
+    def wire(self) -> TextItem:
+        """The item with all that is known of it."""
+        if self._html is None:
+            return super().wire()
+        if self._closed:
+            return TextItem(key=self.key, blocks=[self._html])
+        return TextItem(key=self.key, tail=self._html)
+
+    def ops(self, now: float, index: int) -> list[Op]:
+        """What brings the page up to date."""
+        if self._html is None and not self._closed and self._begins():
+            self._html = ""
+        if self._html is None:
+            return super().ops(now, index)
+        if not self._closed and self.stream.pending and now >= self._due:
+            self._grow(now)
+        return Node.ops(self, now, index)
+
+    def _begins(self) -> bool:
+        """Whether what has come so far begins a value, or a block of code that may hold one."""
+        return self.stream.text.lstrip()[:1] in ("{", "[", "`")
+
+    def _grow(self, now: float) -> None:
+        room = max(0, MAX_PARTIAL - len(self._text))
+        self._text += "".join(self.stream.pending)[:room]
+        self.stream.pending.clear()
+        self._due = now + PARTIAL_EVERY
+        if not room:
+            return
+        value = partial_of(self._text, self._form)
+        html = "" if value is None else answer.drawn(value, whole=False)
+        if html != self._html:
+            self._html, self.stale = html, True
+
+
 class ReasoningNode(Node):
     """Reasoning, as plain text."""
 
@@ -163,7 +246,7 @@ class ReasoningNode(Node):
 
 
 class FixedNode(Node):
-    """A form, a record, a notice or a message: replaced as a whole."""
+    """A form, a record, a notice, a message or a line of sources: replaced as a whole."""
 
     def __init__(self, item: FixedItem) -> None:
         super().__init__(item.key)
@@ -388,6 +471,43 @@ class CallNode(Node):
             self._only_progress, self._put_at = False, now
             return put
         return [Print(key=self.key, text=new)] if new else []
+
+
+class HostedNode(Node):
+    """A call that the model's provider ran, as a row."""
+
+    def __init__(self, key: str, path: str) -> None:
+        super().__init__(key)
+        self._path = path
+        self._item = CallItem(key=key, name="", path=path, state="preparing")
+
+    def told(self, call: HostedCall | HostedRan, *, over: bool) -> None:
+        """What is known of it; once its response is ``over``, what still ran never ended."""
+        running: CallState = "cancelled" if over else "running"
+        item = CallItem(
+            key=self.key,
+            name=_one_line(call.name),
+            path=self._path,
+            brief=facts.brief(call.input),
+            state=running if call.status == "running" else call.status,
+            input=_facts(call.input),
+            outputs=[*_read(call.sources), *(r for f in call.files for r in _file(f))],
+            result=None if call.output is None else facts.result(call.output),
+        )
+        if item != self._item:
+            self._item, self.stale = item, True
+
+    def wire(self) -> CallItem:
+        """The item with all that is known of it."""
+        return self._item
+
+
+def _read(found: Sequence[Mapping[str, str]]) -> list[Rich]:
+    return [Rich(kind="html", data=sources.listed(found))] if found else []
+
+
+def _file(part: Mapping[str, Any]) -> list[Rich]:
+    return rich.render({part["media_type"]: part["data"]})
 
 
 class StepNode(Node):

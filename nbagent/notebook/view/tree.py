@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-from nbagent.core.base.events import Interrupted, ToolFinished
-from nbagent.notebook.wire import CallItem, NoticeItem
+from nbagent.core.base.events import AnswerForm, Interrupted, ToolFinished
+from nbagent.notebook.wire import CallItem, NoticeItem, TextItem
 
-from .items import CallNode, FixedNode, Node, ReasoningNode, StepNode, TextNode
+from .items import (
+    AnswerNode,
+    CallNode,
+    FixedNode,
+    HostedNode,
+    Node,
+    ReasoningNode,
+    StepNode,
+    TextNode,
+)
 from .questions import Question
 
 
@@ -21,30 +31,51 @@ class Turn:
         self.text: TextNode | None = None
         self.notice: FixedNode | None = None
         """Why the response is not there yet."""
+        self.waiting: FixedNode | None = None
+        """What its request waits for."""
         self.notes: dict[str, FixedNode] = {}
         """What the response says of itself, and is kept with it, by its text."""
+        self.hosted: dict[int, HostedNode] = {}
+        """What the provider runs for it, by number."""
+        self.hosted_ids: dict[str, int] = {}
+        """Their numbers, by the provider's ids, while they stream."""
+        self.citations: list[dict[str, str]] = []
+        """What its text refers to, while it streams."""
+        self.sources: FixedNode | None = None
+        """What its text refers to."""
         self.calls: list[Call] = []
         self.streaming_calls: dict[int, Call] = {}
         """Calls while they stream, by the model's own number."""
 
-    def note(self, text: str) -> FixedNode:
+    def note(self, text: str, tone: Literal["warn", "plain"] = "plain") -> FixedNode:
         """The note with this text, which is there once."""
         key = f"{self.key}.n{len(self.notes)}"
-        return self.notes.setdefault(text, FixedNode(NoticeItem(key=key, text=text)))
+        return self.notes.setdefault(text, FixedNode(NoticeItem(key=key, tone=tone, text=text)))
+
+    def cites(self, markup: str) -> FixedNode:
+        """The line below its text that names what that refers to."""
+        item = TextItem(key=f"{self.key}.s", blocks=[markup])
+        if self.sources is None:
+            self.sources = FixedNode(item)
+        elif self.sources.item != item:
+            self.sources.replace(item)
+        return self.sources
 
     def clear(self) -> Iterator[Node]:
         """Take away what was streamed, and give it back to be forgotten."""
         notes = self.notes.values()
-        gone: list[Node | None] = [self.reasoning, self.text, *self.calls, *notes]
-        self.reasoning = self.text = None
-        self.notes = {}
+        gone: list[Node | None] = [self.waiting, self.reasoning, self.text, self.sources]
+        gone += [*self.calls, *notes, *self.hosted.values()]
+        self.waiting = self.reasoning = self.text = self.sources = None
+        self.notes, self.hosted, self.hosted_ids, self.citations = {}, {}, {}, []
         self.calls.clear()
         self.streaming_calls.clear()
         return (node for node in gone if node is not None)
 
     def walk(self) -> Iterator[Node]:
         """The items in order."""
-        for node in (self.notice, self.reasoning, self.text):
+        said = (self.notice, self.waiting, self.reasoning)
+        for node in (*said, *self.hosted.values(), self.text, self.sources):
             if node is not None:
                 yield node
         for call in self.calls:
@@ -98,6 +129,8 @@ class Agent:
         self.outer = outer
         """Names of the agents around it, outermost first."""
         self.name = ""
+        self.answer: AnswerForm = "text"
+        """What its model is to end with."""
         self.queued: list[FixedNode] = []
         """What the person wrote that the model does not have yet."""
         self.entries: list[Turn | Node] = []
@@ -108,7 +141,7 @@ class Agent:
         self.thinking = False
         """Whether the model is answering."""
         self.last_turn: Turn | None = None
-        self._turns = self._messages = 0
+        self._turns = self._messages = self._refusals = 0
         self.started = 0
         """How many calls a body has started, where it is no agent but what a body calls in."""
 
@@ -125,10 +158,19 @@ class Agent:
         self.last_turn = turn
         return turn
 
+    def text_node(self, key: str) -> TextNode:
+        """A text of its model, to be drawn as what it is to end with."""
+        return TextNode(key) if self.answer == "text" else AnswerNode(key, self.answer)
+
     def message_key(self) -> str:
         """A key for one more message of the person."""
         self._messages += 1
         return f"{self.key}m{self._messages}"
+
+    def refusal_key(self) -> str:
+        """A key for one more answer that does not fit."""
+        self._refusals += 1
+        return f"{self.key}x{self._refusals}"
 
     def walk(self) -> Iterator[Node]:
         """All items in the order they are drawn."""

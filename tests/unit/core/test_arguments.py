@@ -390,7 +390,7 @@ async def test_a_result_has_the_calls_of_its_run():
 
 async def test_an_answer_that_does_not_fit_is_quoted():
     """In the error, bounded: what came says most about why."""
-    agent = nb.Agent(nb.ScriptedModel(["Sure! " + "x" * 900]), output_type=int)
+    agent = nb.Agent(nb.ScriptedModel(["Sure! " + "x" * 900]), output_type=int, output_retries=0)
     with pytest.raises(nb.errors.ModelError, match=r"it was 'Sure! x+'…$") as raised:
         await agent.run("go")
     assert len(str(raised.value)) < 400

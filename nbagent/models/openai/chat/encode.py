@@ -8,10 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Request, ToolSpec
+from nbagent.models.openai.output import in_words
+from nbagent.models.openai.providers import OutputMode
+from nbagent.models.openai.strict import is_strict
+from nbagent.models.openai.tool_choice import chosen
+
+from .fields import (
+    OF_CALL,
+    OF_FUNCTION,
+    OF_MESSAGE,
+    REASONING,
+    THINKING,
+    reasoning_name,
+    wanted,
+)
 
 WIRE = "openai-chat"
 """The name of this encoding in ``Message.wire``, before the provider's."""
@@ -19,30 +34,53 @@ KEPT_TOOL_LISTS = 8
 """How many different tool lists keep their bytes; agents seldom have more than one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server takes back what it said."""
+
+    provider: str
+    """The name of whose server it is: messages that come from it have its data back."""
+    without: frozenset[str] = frozenset()
+    """The fields that it refused."""
+    always: frozenset[str] = frozenset()
+    """The names of reasoning that it wants in every message of the assistant, empty where there is none."""
+
+    def __str__(self) -> str:
+        return " ".join((self.provider, *sorted(self.without), "+", *sorted(self.always)))
+
+
 class ChatEncoder:
     """Encodes the requests of one model; ``encoded`` counts the messages it really had to encode."""
 
-    def __init__(self, model: str, fields: Mapping[str, Any]) -> None:
+    def __init__(
+        self, model: str, fields: Mapping[str, Any], *, tool_choice: str | None = None
+    ) -> None:
         self._head = b'{"model":' + _bytes(model) + b',"messages":['
         self._fields = dict(fields)
+        self._tool_choice = tool_choice
         self._tools: dict[tuple[ToolSpec, ...], bytes] = {}
         self._instructions: tuple[str, bytes] = ("", b"")
         self.encoded = 0
 
-    def body(self, request: Request, provider: str, *, usage: bool) -> bytes:
+    def body(
+        self, request: Request, way: Way, *, usage: bool, output: OutputMode = "schema"
+    ) -> bytes:
         """The JSON of one request.
 
         Args:
             request: what to encode.
-            provider: whose server it goes to; messages that come from it have its data back.
+            way: whose server it goes to, and how it takes back what it said.
             usage: whether to ask for the token counts at a stream's end.
+            output: how the server is told the shape of the answer.
         """
+        request = in_words(request, output)
         tools = self._tool_bytes(request.tools)
-        tail = self._tail(request, usage=usage)
-        messages = b",".join(self._messages(request, f"{WIRE} {provider}"))
+        tail = self._tail(request, usage=usage, output=output)
+        messages = b",".join(self._messages(request, way))
         return b"".join((self._head, messages, b"]", tools, tail))
 
-    def _messages(self, request: Request, format_: str) -> Iterator[bytes]:
+    def _messages(self, request: Request, way: Way) -> Iterator[bytes]:
+        format_ = f"{WIRE} {way}"
         if request.instructions:
             if self._instructions[0] != request.instructions:
                 system = _bytes({"role": "system", "content": request.instructions})
@@ -51,7 +89,7 @@ class ChatEncoder:
         for message in request.messages:
             wire = message.wire
             if wire is None or wire[0] != format_:
-                wire = message.wire = (format_, encode_message(message))
+                wire = message.wire = (format_, encode_message(message, way))
                 self.encoded += 1
             yield wire[1]
 
@@ -66,17 +104,20 @@ class ChatEncoder:
             known = self._tools[key] = b',"tools":' + _bytes([_tool(tool) for tool in tools])
         return known
 
-    def _tail(self, request: Request, *, usage: bool) -> bytes:
+    def _tail(self, request: Request, *, usage: bool, output: OutputMode) -> bytes:
         fields: dict[str, Any] = {"stream": request.stream}
         if request.stream and usage:
             fields["stream_options"] = {"include_usage": True}
+        choice = chosen(self._tool_choice, request)
+        if choice is not None:
+            fields["tool_choice"] = choice if isinstance(choice, str) else _named(choice.name)
         fields.update(self._fields)
-        if request.output_schema is not None:
-            fields["response_format"] = _response_format(request.output_schema)
+        if request.output_schema is not None and output != "prompt":
+            fields["response_format"] = _response_format(request.output_schema, output)
         return b"," + _bytes(fields)[1:]
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: Message, way: Way) -> bytes:
     """One message as chat messages joined by commas: several where a tool message has several results.
 
     Raises:
@@ -85,7 +126,7 @@ def encode_message(message: Message) -> bytes:
     if message["role"] == "tool":
         return b",".join(_bytes(_result(part)) for part in results_of(message))
     if message["role"] == "assistant":
-        return _bytes(_assistant(message))
+        return _bytes(_assistant(message, way))
     return _bytes({"role": message["role"], "content": _content(message)})
 
 
@@ -96,23 +137,42 @@ def _content(message: Message) -> str | list[dict[str, str]]:
     return [{"type": "text", "text": text} for text in texts]
 
 
-def _assistant(message: Message) -> dict[str, Any]:
-    calls = [
-        {
-            "id": _own_id(part),
-            "type": "function",
-            # arguments that were no JSON object would make the server refuse the whole history
-            "function": {
-                "name": part["name"],
-                "arguments": "{}" if "raw" in part else dumps(part["input"]),
-            },
-        }
-        for part in calls_of(message)
-    ]
+def _assistant(message: Message, way: Way) -> dict[str, Any]:
+    provider = message.get("provider") or {}
+    mine = provider.get("name") == way.provider
+    data = provider.get("data") if mine else None
+    calls = [_call(part, part.get("provider") if mine else None, way) for part in calls_of(message)]
     text = text_of(message)
-    if not calls:
-        return {"role": "assistant", "content": text}
-    return {"role": "assistant", "content": text or None, "tool_calls": calls}
+    said: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        said |= {"content": text or None, "tool_calls": calls}
+    name = reasoning_name(data)
+    thoughts = "".join(p["text"] for p in message["content"] if p["type"] == "reasoning")
+    if name == THINKING and thoughts and THINKING not in way.without:
+        thought = {"type": THINKING, THINKING: [{"type": "text", "text": thoughts}]}
+        said["content"] = [thought, *([{"type": "text", "text": text}] if text else ())]
+    elif name in REASONING and name not in way.without:
+        said[name] = thoughts
+    said |= dict.fromkeys(way.always, thoughts if mine else "")
+    return {**wanted(data, OF_MESSAGE, way.without), **said}
+
+
+def _call(part: Mapping[str, Any], data: Any, way: Way) -> dict[str, Any]:
+    # arguments that were no JSON object would make the server refuse the whole history
+    arguments = "{}" if "raw" in part else dumps(part["input"])
+    function = {"name": part["name"], "arguments": arguments}
+    inside = {"fields": data.get("fields", {}).get("function")} if _has_fields(data) else None
+    own = wanted(data, OF_CALL, way.without)
+    return {
+        **own,
+        "id": _own_id(part),
+        "type": "function",
+        "function": {**wanted(inside, OF_FUNCTION, way.without), **function},
+    }
+
+
+def _has_fields(data: Any) -> bool:
+    return isinstance(data, Mapping) and isinstance(data.get("fields"), Mapping)
 
 
 def _own_id(part: Mapping[str, Any]) -> str:
@@ -134,9 +194,18 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _named(tool: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": tool}}
+
+
+def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
+    if output == "object":
+        return {"type": "json_object"}
     name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
+    told: dict[str, Any] = {"name": name, "schema": schema}
+    if is_strict(schema):  # left out where it is not: few servers know the word
+        told["strict"] = True
+    return {"type": "json_schema", "json_schema": told}
 
 
 def _bytes(value: Any) -> bytes:

@@ -10,9 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic_core import from_json
-
-from nbagent.core.base.messages import dumps
+from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps
 from nbagent.core.base.model import (
     Finished,
     FinishReason,
@@ -22,9 +20,15 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     Usage,
 )
-from nbagent.models.openai.bounds import MAX_EVENT, BrokenStream
+from nbagent.models.openai.batch import Batch, parsed
+from nbagent.models.openai.bounds import MAX_DATA, MAX_EVENT, BrokenStream
 from nbagent.models.openai.sse import SSEDecoder
+from nbagent.models.openai.usage import usage_of
 
+from .fields import REASONING, THINKING, Pieces, of_call, of_message
+
+LOOKED_AT = 100_000
+"""Characters of arguments up to which the end of a call is seen without an id or an index that tells."""
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
@@ -45,6 +49,12 @@ class ChatParser:
         self._usage = Usage()
         self._model: str | None = None
         self._half = ""
+        self._fields = Pieces()
+        """What the server may want back with the message."""
+        self._reasoning: str | None = None
+        """The name under which its reasoning came."""
+        self._kept = 0
+        """Characters of what may be wanted back."""
         self.done = False
         """Whether the server said that nothing follows."""
 
@@ -54,12 +64,13 @@ class ChatParser:
         Raises:
             BrokenStream: they hold an error or something that is no chat chunk.
         """
-        batch = _Batch()
+        batch = Batch()
         for payload in self._sse.feed(data):
             if payload[:6] == b"[DONE]":
                 self.done = True
+                self._calls.tell(batch)
                 break
-            self._take(_parsed(payload), batch)
+            self._take(parsed(payload), batch)
         if self._sse.held > MAX_EVENT:
             raise BrokenStream(
                 f"an event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
@@ -72,7 +83,7 @@ class ChatParser:
         Raises:
             BrokenStream: it is an error or no chat chunk.
         """
-        batch = _Batch()
+        batch = Batch()
         self._take(value, batch)
         return batch.flushed()
 
@@ -82,7 +93,7 @@ class ChatParser:
         Raises:
             BrokenStream: it is no chat completion.
         """
-        value = _parsed(data)
+        value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and not value.get("choices"):
             raise BrokenStream(f"the server's answer has no choices: {data[:200]!r}", again=False)
         self.done = True
@@ -95,37 +106,88 @@ class ChatParser:
         reason = _REASONS.get(self._reason or "stop", "other")
         if self._calls.count and reason in {"stop", "other"}:
             reason = "tool_calls"
-        return Finished(reason, self._usage, self._model)
+        return Finished(reason, self._usage, self._model, self._own())
 
-    def _take(self, value: Any, batch: _Batch) -> None:
+    def _own(self) -> dict[str, Any] | None:
+        """What goes back with the message, and whose it is; see ``Finished.provider``."""
+        data: dict[str, Any] = {} if self._reasoning is None else {"reasoning": self._reasoning}
+        if self._fields:
+            data["fields"] = self._fields.whole()
+        if data:
+            return {"name": self._provider, "data": data}
+        return {"name": self._provider} if self._calls.wanting else None
+
+    def _take(self, value: Any, batch: Batch) -> None:
         if not isinstance(value, dict) or value.get("error"):
             raise _no_chunk(value)
         usage = value.get("usage")
         if isinstance(usage, Mapping) and usage:
-            self._usage = _usage(usage)
-        if self._model is None:
-            self._model = value.get("model")
-        for choice in value.get("choices") or ():
+            self._usage = usage_of(usage)
+        model = value.get("model")
+        if self._model is None and isinstance(model, str):
+            self._model = model
+        for choice in _objects(value, "choices"):
             if choice.get("index"):
                 continue  # an alternative answer, asked for by somebody's own fields
             reason = choice.get("finish_reason")
             if reason:
-                self._reason = reason
-            whole = choice.get("message")
-            delta = choice.get("delta") or (whole and _numbered(whole))
+                self._reason = str(reason)
+            whole = _object(choice, "message")
+            delta = _object(choice, "delta") or (whole and _numbered(whole))
             if delta:
-                self._take_delta(delta, batch)
+                self._take_delta(delta, batch, in_one=delta is not choice.get("delta"))
+        if self._reason is not None:
+            self._calls.tell(batch)
 
-    def _take_delta(self, delta: Mapping[str, Any], batch: _Batch) -> None:
-        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
-        if reasoning:
-            batch.say(ReasoningDelta, _text(reasoning))
+    def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one: bool) -> None:
+        self._take_reasoning(delta, batch)
         text = delta.get("content") or delta.get("refusal")
         if text:
+            if isinstance(text, list):
+                self._think("".join(map(_thought, text)), THINKING, batch)
             text = _text(text)
             batch.say(TextDelta, text if text.isascii() else self._whole_characters(text))
-        for call in delta.get("tool_calls") or ():
+        for call in _objects(delta, "tool_calls"):
             batch.add(self._calls.delta(call))
+            if wanted := of_call(call):
+                self._keep(self._calls.wants(), wanted, in_one=in_one)
+        if wanted := of_message(delta):
+            self._keep(self._fields, wanted, in_one=in_one)
+
+    def _take_reasoning(self, delta: Mapping[str, Any], batch: Batch) -> None:
+        for name in REASONING:
+            said = delta.get(name)
+            if isinstance(said, str | list):
+                self._reasoning = self._reasoning or name  # also an empty one is wanted back
+                self._think(_text(said), name, batch)
+                if said:
+                    return  # under both names it is the same
+
+    def _think(self, text: str, name: str, batch: Batch) -> None:
+        if text:
+            self._reasoning = name
+            batch.say(ReasoningDelta, text)
+
+    def _keep(self, fields: Pieces, piece: dict[str, Any], *, in_one: bool) -> None:
+        """Keep what may be wanted back.
+
+        Raises:
+            BrokenStream: it is more than anybody wants back, or no JSON.
+        """
+        try:
+            said = dumps(piece)
+            check_depth(said.encode("utf-8", "replace"), MAX_DEPTH)
+        except (ValueError, RecursionError) as error:
+            names = ", ".join(map(repr, piece))
+            raise BrokenStream(
+                f"the server sent {names:.200} as no JSON: {error}", again=False
+            ) from error
+        self._kept += len(said)
+        if self._kept > MAX_DATA:
+            raise BrokenStream(
+                f"what the server wants back is longer than {MAX_DATA:,} characters", again=False
+            )
+        (fields.take if in_one else fields.add)(piece)
 
     def _whole_characters(self, text: str) -> str:
         """The text with the halves of surrogate pairs joined that servers cut between two chunks."""
@@ -133,34 +195,6 @@ class ChatParser:
         self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
         text = text.removesuffix(self._half)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-class _Batch:
-    """Collects deltas and joins neighboring texts."""
-
-    __slots__ = ("_deltas", "_kind", "_texts")
-
-    def __init__(self) -> None:
-        self._deltas: list[ModelDelta] = []
-        self._kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
-        self._texts: list[str] = []
-
-    def say(self, kind: type[TextDelta] | type[ReasoningDelta], text: str) -> None:
-        if kind is not self._kind:
-            self.flushed()
-            self._kind = kind
-        self._texts.append(text)
-
-    def add(self, delta: ToolCallDelta) -> None:
-        self.flushed().append(delta)
-
-    def flushed(self) -> list[ModelDelta]:
-        if self._texts:
-            text = "".join(self._texts)
-            self._texts.clear()
-            if text:
-                self._deltas.append(self._kind(text))
-        return self._deltas
 
 
 class _Call:
@@ -171,11 +205,17 @@ class _Call:
         self.id: str | None = None
         self.name: str | None = None
         self.arguments: list[str] = []
+        self.fields = Pieces()
+        """What the server may want back with it."""
 
     def is_whole(self) -> bool:
+        """Whether its arguments are one whole JSON value, and short enough to look time and again."""
+        text = "".join(self.arguments).strip()
+        if not text.endswith("}") or len(text) > LOOKED_AT:
+            return False
         try:
-            json.loads("".join(self.arguments))
-        except ValueError:
+            json.loads(text)
+        except (ValueError, RecursionError):
             return False
         return True
 
@@ -185,46 +225,95 @@ class _Calls:
 
     def __init__(self) -> None:
         self.count = 0
+        self.wanting = False
+        """Whether a server may want something back with one of them."""
         self._open: dict[Any, _Call] = {}
+        self._last = _Call(0)
+        self._untold: dict[int, _Call] = {}
+
+    def wants(self) -> Pieces:
+        """What may be wanted back with the call of the last delta, which has more of it."""
+        self.wanting = True
+        self._untold[self._last.index] = self._last
+        return self._last.fields
+
+    def tell(self, batch: Batch) -> None:
+        """Tell what goes back with each call, once all of it has come."""
+        for call in self._untold.values():
+            batch.add(ToolCallDelta(call.index, provider={"fields": call.fields.whole()}))
+        self._untold.clear()
 
     def delta(self, raw: Mapping[str, Any]) -> ToolCallDelta:
-        function = raw.get("function") or {}
-        key, call_id, name = raw.get("index"), raw.get("id") or None, function.get("name") or None
-        call = self._open.get(key)
-        if call is None or _starts_another(call, key, call_id, name):
-            call = self._open[key] = _Call(self.count)
-            self.count += 1
-        new_id, new_name = (None if call.id else call_id), (None if call.name else name)
-        call.id, call.name = call.id or call_id, call.name or name
+        function = _object(raw, "function") or {}
+        key, call_id, name = raw.get("index"), _label(raw, "id"), _label(function, "name")
+        key = key if isinstance(key, int | str) else None
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
-            arguments = dumps(arguments)
+            arguments = _dumped(arguments)
+        call = self._open.get(key)
+        if call is None or _starts_another(call, key, call_id, name, arguments):
+            call = self._open[key] = _Call(self.count)
+            self.count += 1
+        self._last = call
+        new_id, new_name = (None if call.id else call_id), (None if call.name else name)
+        call.id, call.name = call.id or call_id, call.name or name
         call.arguments.append(arguments)
         return ToolCallDelta(call.index, arguments, new_id, new_name)
 
 
 def _numbered(whole: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message that came in one piece: what it lists are calls, whatever their ids, and no pieces of one."""
-    calls = [{"index": n, **call} for n, call in enumerate(whole.get("tool_calls") or ())]
+    calls = [{**call, "index": n} for n, call in enumerate(_objects(whole, "tool_calls"))]
     return {**whole, "tool_calls": calls}
 
 
-def _starts_another(call: _Call, key: Any, call_id: str | None, name: str | None) -> bool:
+def _starts_another(
+    call: _Call, key: Any, call_id: str | None, name: str | None, arguments: str
+) -> bool:
     if call_id is not None and call_id != call.id:
         return key is None or call.id is not None
-    # without ids, a name that comes after a whole JSON value is the next call
-    return call_id is None and name is not None and call.name is not None and call.is_whole()
+    # with no id that tells, a name that comes with something after a whole JSON value is the next call
+    if name is None or call.name is None or (name == call.name and not arguments.strip()):
+        return False
+    return call.is_whole()
 
 
-def _parsed(payload: bytes) -> Any:
+def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """A list of objects that may be missing.
+
+    Raises:
+        BrokenStream: it is something else.
+    """
+    found = value.get(name) or []
+    if isinstance(found, list) and all(isinstance(item, Mapping) for item in found):
+        return found
+    raise BrokenStream(f"the server sent {name!r} that are no list of objects: {found!r:.80}")
+
+
+def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """An object that may be missing.
+
+    Raises:
+        BrokenStream: it is something else.
+    """
+    found = value.get(name)
+    if not found or isinstance(found, Mapping):
+        return found or None
+    raise BrokenStream(f"the server sent {name!r} that is no object: {found!r:.80}")
+
+
+def _label(value: Mapping[str, Any], name: str) -> str | None:
+    """A short text, whatever kind of value it was written as; None where there is none."""
+    found = value.get(name)
+    return None if found is None or found == "" else str(found)
+
+
+def _dumped(arguments: Any) -> str:
+    """Arguments that came as a value as the text that they stand for; what is no JSON stays none."""
     try:
-        return from_json(payload)  # three times as fast as json
-    except ValueError:
-        pass  # half of a surrogate pair is no Unicode, but json takes it
-    try:
-        return json.loads(payload)
-    except ValueError as error:
-        raise BrokenStream(f"the server sent {payload[:80]!r}, which is no JSON") from error
+        return dumps(arguments)
+    except (ValueError, RecursionError):
+        return str(arguments)
 
 
 def _text(value: Any) -> str:
@@ -235,9 +324,11 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _usage(value: Mapping[str, Any]) -> Usage:
-    said = (value.get("prompt_tokens") or 0, value.get("completion_tokens") or 0)
-    return Usage(*said, value.get("cost"))
+def _thought(part: Any) -> str:
+    """The reasoning that is a part of the content."""
+    if not isinstance(part, Mapping) or part.get("type") != THINKING:
+        return ""
+    return _text(part.get(THINKING) or "")
 
 
 def _no_chunk(value: Any) -> BrokenStream:

@@ -58,7 +58,10 @@ def test_usage_is_always_a_sum_of_what_makes_sense(said: list[Any]) -> None:
     total = sum((Usage(*one) for one in said), Usage())
     costs = [amount(cost) for _, _, cost in said]
     known = [cost for cost in costs if cost is not None]
-    assert total.cost == (pytest.approx(min(sum(known), MOST)) if known else None)
+    assert total.known_cost == pytest.approx(min(sum(known), MOST))
+    told = [one for one in said if Usage(*one) != Usage()]
+    is_known = bool(told) and all(amount(cost) is not None for _, _, cost in told)
+    assert total.cost == (total.known_cost if is_known else None)
     assert total.input_tokens == min(sum(int(amount(tokens) or 0) for tokens, _, _ in said), MOST)
     json.dumps([total.total_tokens, total.cost], allow_nan=False)
 
@@ -91,6 +94,7 @@ class Priced(nb.ScriptedModel):
     def __init__(self, *costs: Any) -> None:
         super().__init__([*[[call("look")] for _ in costs], "done"])
         self.costs = [*costs, 0]
+        self.tells_cost = True
 
     async def stream(self, request: Any) -> Any:
         async for delta in super().stream(request):
@@ -104,14 +108,14 @@ class Priced(nb.ScriptedModel):
 async def test_a_cost_that_makes_no_sense_does_not_disable_the_budget(
     wrong: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The others still count, the question is asked, and what is stored and drawn is JSON."""
+    """What is not known may be all of it: a person is asked, and then what is known counts; all is JSON."""
     model = Priced(0.6, wrong, 0.6, 0.1)
     agent = nb.Agent(model, budget=nb.Budget(cost=1.0))
     agent.add(nb.tool(name="look")(lambda: "seen"))
     run = await agent.run("go", attended=True, show=False).settled()
     [question] = run.interrupts
-    assert (question.kind, len(model.costs)) == ("budget", 2)
-    assert run.usage.cost == pytest.approx(1.2)
+    assert (question.kind, len(model.costs)) == ("budget", 3)
+    assert (run.usage.cost, run.usage.known_cost) == (None, 0.6)
     assert [r.levelname for r in caplog.records if "is not counted" in r.getMessage()] != []
     for event in run.journal:
         json.loads(event.model_dump_json(), parse_constant=pytest.fail)

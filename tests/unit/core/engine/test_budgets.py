@@ -205,7 +205,7 @@ async def test_p10_a_run_is_not_settled_while_a_body_inside_runs_past_the_budget
         return "worked"
 
     first = [call("inner", prompt=what) for what in ("slow", "work")]
-    model = nb.ScriptedModel([first, "done"])
+    model = nb.ScriptedModel([first, "done"], usage=Usage(1, 0))
     agent = nb.Agent(model, tools=[inner.as_tool()], budget=nb.Budget(tokens=20))
     run = agent.run("go")
     while not run.interrupts:  # noqa: ASYNC110 - events() would do, at more length

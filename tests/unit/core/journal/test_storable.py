@@ -289,7 +289,7 @@ class Deep(BaseModel):
 async def test_a_final_answer_that_is_nested_too_deep_fails_clearly(tmp_path: Path) -> None:
     """The run fails by its model, and can be read."""
     text = json.dumps({"x": nested(150)})
-    agent = nb.Agent(nb.ScriptedModel([text]), output_type=Deep)
+    agent = nb.Agent(nb.ScriptedModel([text]), output_type=Deep, output_retries=0)
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         run = agent.run("go", store=store)
         with pytest.raises(nb.errors.ModelError, match="nested deeper"):

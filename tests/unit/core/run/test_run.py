@@ -455,7 +455,11 @@ class Plan(BaseModel):
 
 async def test_a_typed_answer_is_an_instance_of_its_type():
     """Live and step by step; what does not fit fails the run."""
-    agent = nb.Agent(nb.ScriptedModel(['{"dish": "x"}', '{"dish": "y"}', "soup"]), output_type=Plan)
+    agent = nb.Agent(
+        nb.ScriptedModel(['{"dish": "x"}', '{"dish": "y"}', "soup"]),
+        output_type=Plan,
+        output_retries=0,
+    )
     assert (await agent.run("go")).output == Plan(dish="x")
     assert (await agent.generate("go")).output == Plan(dish="y")
     with pytest.raises(nb.errors.ModelError, match="output_type"):

@@ -179,7 +179,7 @@ async def test_c158_a_reply_of_a_schema_waits_at_its_line(play):
 async def test_c158_an_answer_of_the_model_that_does_not_fit_fails_the_run():
     """As it does for a type; the error says where."""
     for text in ('{"days": 3}', "no json"):
-        agent = nb.Agent(nb.ScriptedModel([text]), output_type=OPEN)
+        agent = nb.Agent(nb.ScriptedModel([text]), output_type=OPEN, output_retries=0)
         with pytest.raises(ModelError, match="does not fit output_type"):
             await agent.run("go")
 

@@ -12,6 +12,7 @@ from nbagent.core.base.events import (
     Interrupted,
     MessageQueued,
     ModelResponded,
+    OutputRefused,
     Resolved,
     RunCancelled,
     RunCompleted,
@@ -51,6 +52,11 @@ FAILED = RunFailed(at=104.0, error="ToolFailed", message="x")
 DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
     RunStarted: ([STARTED], "running", []),
     ModelResponded: ([STARTED, RESPONDED], "running", ["call preparing"]),
+    OutputRefused: (
+        [STARTED, ModelResponded(at=102.0, text="soup"), OutputRefused(at=102.5, errors="no JSON")],
+        "running",
+        ["text", "notice"],
+    ),
     ToolStarted: ([STARTED, RESPONDED, RUNS], "running", ["call running"]),
     BodyCalled: (
         [STARTED, RESPONDED, RUNS, INSIDE],

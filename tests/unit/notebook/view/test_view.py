@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -495,6 +496,27 @@ def test_a_notice_of_the_notebook_is_put_replaced_and_taken_away():
     view.notice("earlier", None)
     page.apply(view.flush(3.0))
     assert page.items == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [("length", "limit of output tokens"), ("content_filter", "content filter"), ("other", None)],
+)
+def test_an_answer_that_was_cut_off_says_so_in_every_view(reason, says):
+    """Behind what was said, live and replayed, in static HTML and as text."""
+    event = responded(text="half").model_copy(update={"finish_reason": reason})
+    live, page = view_of(started(), TextDelta("half")), Page()
+    page.apply(live.flush(1.0))
+    live.apply(event)
+    page.apply(live.flush(2.0))
+    assert page.view == view_of(started(), event).snapshot()
+    told = [item.text for item in page.items if item.type == "notice"]
+    assert len(told) == (says is not None)
+    for drawn in (*told, static.render(page.view, style=False), plain.render(page.view)):
+        assert says is None or says in drawn
+    if says is not None:
+        drawn = plain.render(page.view)
+        assert drawn.index("half") < drawn.index(says)
 
 
 def test_the_strip_stays_short_however_long_the_run():

@@ -120,7 +120,8 @@ def test_a_response_is_the_same_in_any_chunking(
     assert thought == "".join(text.upper() for text in texts)
     assert calls == {i: [f"c{i}", f"f{i}", text] for i, text in enumerate(whole)}
     reason = "tool_calls" if whole else "stop"
-    assert finished == Finished(reason, Usage(3, 4, 0.5), "m")
+    own = {"name": "", "data": {"reasoning": "reasoning_content"}} if texts else None
+    assert finished == Finished(reason, Usage(3, 4, 0.5), "m", own)
 
 
 def test_what_arrives_together_is_one_delta() -> None:

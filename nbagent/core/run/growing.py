@@ -1,0 +1,56 @@
+"""An answer that grows while it streams, read again and again without reading each letter too often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nbagent.core.base.events import AnswerForm, ModelResponded, RunCompleted
+from nbagent.core.base.model import Discarded, TextDelta
+from nbagent.core.journal.journal import RunEvent
+from nbagent.core.tools.answer_type import partial_of
+
+STEP = 32
+"""A text is read anew once it has grown by one part in so many: all readings together cost as many times the text."""
+_NOTHING: Any = object()
+
+
+class Growing:
+    """What the answer is so far, after each event of a run."""
+
+    def __init__(self, form: AnswerForm) -> None:
+        self._form = form
+        self._pieces: list[str] = []
+        self._size = self._read = 0
+        """Characters there are, and those that were read last."""
+        self._last: Any = _NOTHING
+
+    def after(self, event: RunEvent) -> Iterator[Any]:
+        """The answer, where this event made another of it."""
+        match event:
+            case TextDelta(text=text):
+                self._pieces.append(text)
+                self._size += len(text)
+                if self._size - self._read > self._read // STEP:
+                    self._read = self._size
+                    yield from self._new(self._so_far())
+            case Discarded() | ModelResponded(scope=()):
+                self._pieces = []
+                self._size = self._read = 0
+            case RunCompleted(scope=()):
+                yield from self._new(event.text if event.output is None else event.output)
+            case _:
+                pass
+
+    def _so_far(self) -> Any:
+        text = "".join(self._pieces)
+        self._pieces = [text]
+        if self._form == "text":
+            return text
+        value = partial_of(text, self._form)
+        return self._last if value is None else value
+
+    def _new(self, value: Any) -> Iterator[Any]:
+        if value is not _NOTHING and value != self._last:
+            self._last = value
+            yield value

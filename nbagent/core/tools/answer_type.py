@@ -1,0 +1,296 @@
+"""What a run ends with: the JSON Schema that a model gets for it, and its text read as a value of it.
+
+A model is always asked for an object, since many servers take no other root: where the type is of
+another shape, for an object whose one field ``value`` has it. Its text may be that object, a value
+of the type itself, or either of them among other words; there must be exactly one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic_core import from_json
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.events import AnswerForm
+from nbagent.core.base.messages import Json, dumps, storable
+
+from .json_schema import adapter_of
+from .values import describe
+
+MAX_SEARCHED = 200_000
+"""Characters of a text with other words in it in which a value is looked for."""
+MAX_TRIED = 20
+"""Places in it at which one may begin."""
+_PLAIN = frozenset(("type", "title", "description"))
+_UNIONS = ("anyOf", "oneOf", "allOf", "enum", "const", "not", "if")
+_DEFINITIONS = ("$defs", "definitions")
+_KEPT = 64
+
+
+class Misfit(ValueError):
+    """A text that is no value of the type; the message says why, without the text."""
+
+
+class Answer(NamedTuple):
+    """An answer read."""
+
+    text: str
+    """The JSON of the answer alone; of a text, the text."""
+    output: Json
+    """The value, as JSON."""
+
+
+class AnswerType:
+    """A type, or a JSON Schema in its place, as what a run ends with.
+
+    ``type_`` is None where a run ends with any text. ``str`` is a text too, and not JSON.
+
+    Raises:
+        UsageError: there is no JSON Schema of the type.
+    """
+
+    def __init__(self, type_: Any) -> None:
+        self._type = type_
+        try:
+            self._adapter: TypeAdapter[Any] = adapter_of(str if type_ is None else type_)
+            own = self._adapter.json_schema()
+        except (PydanticSchemaGenerationError, PydanticUserError) as error:
+            raise UsageError(
+                f"output_type= is {type_!r:.100}, of which no JSON Schema can be made: {error.message}"
+            ) from error
+        self.form: AnswerForm = "text"
+        self.schema: dict[str, Any] | None = None
+        """What the model gets: always an object's; None for a text."""
+        if own.get("type") == "string" and own.keys() <= _PLAIN:
+            return
+        root = _unreferenced(own)
+        self.form = "json" if _is_object(root) else "value"
+        self.schema = root if self.form == "json" else _wrapped(own)
+
+    def typed(self, output: Json) -> Any:
+        """A value's JSON as the type has it; as it is without one."""
+        if self._type is None or output is None:
+            return output
+        return self._adapter.validate_json(dumps(output))
+
+    def of_tool(self, output: Json) -> Json:
+        """What a final tool gave, as the JSON of the type.
+
+        Raises:
+            Misfit: it does not fit.
+        """
+        return output if self._type is None else self._fitting(dumps(output))
+
+    def read(self, text: str) -> Answer:
+        """A model's text as the answer.
+
+        Raises:
+            Misfit: it is none; or there are several in it.
+        """
+        if self._type is None:
+            return Answer(text, None)
+        if self.schema is None:
+            return Answer(text, self._kept(self._checked_text(text)))
+        found = _found(text)
+        inside = _value_of(found.value) if self.form == "value" else _NOTHING
+        if inside is _NOTHING:
+            output = self._fitting(found.text)
+            return Answer(found.text, output)
+        try:
+            return _alone(self._fitting(dumps(inside)))
+        except Misfit as misfit:
+            try:  # a type's own value may look like what it is wrapped in
+                return Answer(found.text, self._fitting(found.text))
+            except Misfit:
+                raise misfit from None
+
+    def _checked_text(self, text: str) -> Any:
+        try:
+            return self._adapter.validate_python(text)
+        except ValidationError as error:
+            raise Misfit(describe(error)) from error
+
+    def _fitting(self, text: str) -> Json:
+        """A JSON text as the type's own JSON."""
+        try:
+            kept = self._kept(self._adapter.validate_json(text))
+        except ValidationError as error:
+            raise Misfit(describe(error)) from error
+        except (TypeError, ValueError) as error:
+            raise Misfit(str(error)) from error
+        try:
+            self.typed(kept)
+        except ValidationError:  # of a type that writes another JSON than it reads
+            return storable(json.loads(text))
+        return kept
+
+    def _kept(self, value: Any) -> Json:
+        """A value as JSON that can be stored."""
+        return storable(self._adapter.dump_python(value, mode="json", by_alias=True))
+
+
+_known: dict[int, AnswerType] = {}
+
+
+def answer_type(type_: Any) -> AnswerType:
+    """The one for a type; known again by the very object, which is cheap to ask."""
+    known = _known.get(id(type_))
+    if known is None or known._type is not type_:  # noqa: SLF001 - its own
+        while len(_known) >= _KEPT:
+            _known.pop(next(iter(_known)), None)
+        known = _known[id(type_)] = AnswerType(type_)
+    return known
+
+
+# --- the schema
+
+
+def _unreferenced(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its root written out, where that is a reference to a definition, as of a recursive model."""
+    root, seen = schema, set()
+    while isinstance(ref := root.get("$ref"), str) and ref not in seen:
+        seen.add(ref)
+        where, _, name = ref.removeprefix("#/").partition("/")
+        target = schema.get(where, {}).get(name) if where in _DEFINITIONS else None
+        if not isinstance(target, Mapping):
+            return schema
+        beside = {key: value for key, value in root.items() if key != "$ref"}
+        root = {**target, **beside}
+    return root
+
+
+def _is_object(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "object" and not any(key in schema for key in _UNIONS)
+
+
+def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object whose ``value`` has the schema."""
+    inner = {key: value for key, value in schema.items() if key not in _DEFINITIONS}
+    kept = {key: schema[key] for key in _DEFINITIONS if key in schema}
+    root: dict[str, Any] = {
+        "type": "object",
+        "properties": {"value": _moved(inner)},
+        "required": ["value"],
+        "additionalProperties": False,
+        **{key: _moved(value) for key, value in kept.items()},
+    }
+    title = schema.get("title")
+    return {"title": title, **root} if isinstance(title, str) else root
+
+
+def _moved(schema: Json) -> Json:
+    """A schema whose references still lead to where they led, once its root is the field ``value``."""
+    if isinstance(schema, list):
+        return [_moved(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    moved = {key: _moved(value) for key, value in schema.items()}
+    ref = schema.get("$ref")
+    if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")):
+        stays = any(ref.startswith(f"#/{name}/") for name in _DEFINITIONS)
+        moved["$ref"] = ref if stays else f"#/properties/value{ref[1:]}"
+    return moved
+
+
+# --- the text
+
+_NOTHING: Any = object()
+
+
+class _Found(NamedTuple):
+    """A JSON value in a text."""
+
+    text: str
+    value: Json
+
+
+def _found(text: str) -> _Found:
+    """The one JSON value of a text: all of it, or an object or list among other words.
+
+    Raises:
+        Misfit: there is none, or more than one.
+    """
+    whole = text.strip()
+    try:
+        return _Found(whole, _decoder.decode(whole))
+    except (ValueError, RecursionError) as error:
+        why = str(error)
+    if len(whole) > MAX_SEARCHED:
+        raise Misfit(f"it is no JSON: {why}")
+    values = list(_values_in(whole))
+    if not values:
+        raise Misfit(f"it is no JSON: {why}")
+    if len(values) > 1:
+        raise Misfit(f"it holds {len(values)} JSON values, and one is wanted")
+    return values[0]
+
+
+def _values_in(text: str) -> Iterator[_Found]:
+    """The objects and lists in a text, those inside others left out."""
+    at = 0
+    for _ in range(MAX_TRIED):
+        starts = [place for place in (text.find("{", at), text.find("[", at)) if place >= 0]
+        if not starts:
+            return
+        start = min(starts)
+        try:
+            value, at = _decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            at = start + 1
+        else:
+            yield _Found(text[start:at], value)
+    if "{" in text[at:] or "[" in text[at:]:
+        raise Misfit("it has too many brackets among its words to tell which of them is the answer")
+
+
+def value_of(text: str, form: AnswerForm) -> Json:
+    """What a model's whole text says, for whoever has no type: unwrapped where it is wrapped.
+
+    Raises:
+        Misfit: it holds no JSON value, or more than one.
+    """
+    return unwrapped(_found(text).value, form)
+
+
+def partial_of(text: str, form: AnswerForm) -> Json:
+    """What a text says so far whose end is still to come: the last string in it may be half of one.
+
+    Returns None where nothing is known yet.
+    """
+    starts = [place for place in (text.find("{"), text.find("[")) if place >= 0]
+    if not starts:
+        return None
+    try:
+        value = from_json(text[min(starts) :], allow_partial="trailing-strings")
+    except ValueError:
+        return None
+    if form == "value" and value == {}:
+        return None
+    return unwrapped(value, form)
+
+
+def unwrapped(value: Json, form: AnswerForm) -> Json:
+    """What stands in the one field of an object that wraps it; else the value itself."""
+    inside = _value_of(value) if form == "value" else _NOTHING
+    return value if inside is _NOTHING else inside
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _value_of(value: Json) -> Json:
+    """What an object with the one field ``value`` has in it; ``_NOTHING`` of everything else."""
+    return value["value"] if isinstance(value, dict) and value.keys() == {"value"} else _NOTHING
+
+
+def _alone(output: Json) -> Answer:
+    return Answer(dumps(output), output)

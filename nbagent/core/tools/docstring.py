@@ -1,0 +1,66 @@
+"""A tool's docstring: what the tool does, and what each of its parameters is, in the three usual styles."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Collection
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+from pydantic import Field
+
+_SECTIONS = {
+    "GOOGLE": re.compile(
+        r"^(?:Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments):[ \t]*$",
+        re.MULTILINE,
+    ),
+    "NUMPYDOC": re.compile(r"^(?:Parameters|Other Parameters)[ \t]*\n-{3,}[ \t]*$", re.MULTILINE),
+    "REST": re.compile(r"^:(?:param|parameter|arg|argument|key|keyword)\s+[^:\n]+:", re.MULTILINE),
+}
+"""Where the parameters begin, by style. https://google.github.io/styleguide/pyguide.html#383-functions-and-methods,
+https://numpydoc.readthedocs.io, https://www.sphinx-doc.org/en/master/usage/domains/python.html#info-field-lists."""
+
+
+class Documented(NamedTuple):
+    """What a docstring tells."""
+
+    description: str
+    """What stands before the parameters; all of it, where it has none."""
+    parameters: dict[str, str]
+
+
+def documented(function: Any, names: Collection[str]) -> Documented:
+    """What a function's docstring tells of itself and of its parameters of these names."""
+    text = inspect.getdoc(function) or ""
+    found = ((kind, section.search(text)) for kind, section in _SECTIONS.items())
+    begins = [(match.start(), kind) for kind, match in found if match is not None]
+    if not begins:
+        return Documented(text, {})
+    start, kind = min(begins)
+    told = {name: said for name, said in _parameters(text, kind).items() if name in names}
+    return Documented(text[:start].strip(), told) if told else Documented(text, {})
+
+
+def described(annotation: Any, description: str | None) -> Any:
+    """A parameter's annotation with this description, where it has none of its own."""
+    if description is None:
+        return annotation
+    said = Field(description=description)
+    if get_origin(annotation) is not Annotated:
+        return Annotated[annotation, said]
+    bare, *own = get_args(annotation)
+    return Annotated[(bare, said, *own)]  # what comes later wins
+
+
+def _parameters(text: str, kind: str) -> dict[str, str]:
+    import docstring_parser  # noqa: PLC0415  few tools have such a section
+
+    try:
+        parsed = docstring_parser.parse(text, docstring_parser.DocstringStyle[kind])
+    except docstring_parser.ParseError:
+        return {}
+    return {
+        each.arg_name.lstrip("*"): " ".join(each.description.split())
+        for each in parsed.params
+        if each.description
+    }

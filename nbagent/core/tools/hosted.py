@@ -1,0 +1,109 @@
+"""Hosted tools: what a model's provider runs by itself, as far as rules and models let it.
+
+Nothing of them runs here, so nobody can be asked before they run: what a rule would ask about is refused
+before the run begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.model import Hosted, Model
+
+from .policy import Rule, matches
+
+
+def hosted(kind: str, /, **options: Any) -> Hosted:
+    """A tool that the model's provider runs by itself, for ``nb.Agent(tools=[…])``.
+
+    It runs at the provider, within the model's response: no approval is possible, no middleware surrounds it.
+    ``nb.deny`` of its name leaves it out.
+
+    Args:
+        kind: the provider's name for it, such as ``"web_search"``, ``"code_interpreter"``,
+            ``"file_search"``, ``"image_generation"`` or ``"mcp"``.
+        options: as the provider takes them, such as ``search_context_size="low"``.
+
+    Raises:
+        UsageError: ``kind`` is no text.
+    """
+    given: Any = kind
+    if not isinstance(given, str) or not given:
+        raise UsageError(
+            f"nb.hosted takes the provider's name of a tool, such as 'web_search', not {kind!r:.80}"
+        )
+    return Hosted(kind, dict(options), str(options.get("server_label") or kind))
+
+
+def check_hosted(model: Model | None, tools: Iterable[Hosted], rules: Sequence[Rule]) -> None:
+    """Refuse hosted tools that this model has not, or that a rule would have to ask about.
+
+    Args:
+        model: who is to use them.
+        tools: the hosted tools of an agent.
+        rules: of its policy.
+
+    Raises:
+        UsageError: naming the tool, and what to do.
+        ModelConfigError: the model's provider has hosted tools, but not this one.
+    """
+    for tool in tools:
+        check = getattr(model, "check_hosted", None)
+        if check is None:
+            raise UsageError(
+                f"the model {getattr(model, 'name', model)!r} has no hosted tools, and {tool.name!r} is one: "
+                "nb.OpenAIModel(name, api='responses') has them; with other models give a function of "
+                "your own"
+            )
+        check(tool)
+        rule = _first(rules, tool.name)
+        if rule is not None and (rule.when is not None or rule.verdict == "review"):
+            asks = "asks a person" if rule.verdict == "review" else "has a condition on its input"
+            raise UsageError(
+                f"the rule nb.{rule.verdict}({rule.pattern!r}) {asks}, and {tool.name!r} is a hosted tool: it "
+                "runs at the model's provider, where nobody is asked and no input is seen before. Put "
+                f"nb.allow({tool.name!r}) before that rule, or leave the tool out"
+            )
+
+
+def allowed(
+    tools: Sequence[Hosted],
+    rules: Sequence[Rule],
+    above: Sequence[tuple[Sequence[Rule], str]],
+) -> tuple[Hosted, ...]:
+    """The hosted tools that a request may name: those that no rule denies, or would have to ask about.
+
+    Args:
+        tools: of the agent.
+        rules: of its policy.
+        above: the rules of the agents around it, which may deny, and the path from each to this one.
+    """
+    return tuple(
+        tool
+        for tool in tools
+        if _lets(rules, tool.name)
+        and not any(_denies(outer, (tool.name, f"{path}/{tool.name}")) for outer, path in above)
+    )
+
+
+def _first(rules: Sequence[Rule], name: str) -> Rule | None:
+    return next((rule for rule in rules if matches(rule, (name,))), None)
+
+
+def _lets(rules: Sequence[Rule], name: str) -> bool:
+    rule = _first(rules, name)
+    return rule is None or (rule.verdict == "allow" and rule.when is None)
+
+
+def _denies(rules: Sequence[Rule], names: Sequence[str]) -> bool:
+    """Whether an outer agent's rules refuse it; a condition cannot be asked, and counts against it."""
+    for rule in rules:
+        if not matches(rule, names) or rule.verdict == "review":
+            continue
+        if rule.verdict == "deny":
+            return True
+        if rule.when is None:
+            return False
+    return False

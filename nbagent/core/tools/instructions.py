@@ -1,0 +1,105 @@
+"""The system prompt: a text, or a function that makes it anew for each request to the model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from nbagent.core.base.errors import RunError, UsageError
+from nbagent.core.base.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """What instructions that are a function see of the run."""
+
+    run_id: str
+    messages: tuple[Message, ...]
+    """The history, as the model is about to get it."""
+    context: Any = None
+    """What the run was given as ``context=``."""
+
+
+Said: TypeAlias = str | Awaitable[str | None] | None
+Instructions: TypeAlias = str | Callable[[], Said] | Callable[[RunView], Said] | None
+"""A text, or a function, maybe async, of nothing or of the run."""
+
+
+def checked_instructions(value: Any) -> Any:
+    """Instructions as they can be used.
+
+    Raises:
+        UsageError: they are neither a text nor such a function.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if not callable(value) or isinstance(value, type):
+        raise UsageError(
+            f"instructions are a text, a function of the run (nb.RunView), or None; not {value!r:.80}"
+        )
+    try:
+        needed = _needed(value)
+    except (TypeError, ValueError):  # one that says nothing of its parameters
+        return value
+    if needed > 1:
+        raise UsageError(
+            f"instructions={_name(value)} takes {needed} arguments: it is called with the run alone (nb.RunView), "
+            "or with nothing"
+        )
+    return value
+
+
+async def instructions_of(given: Any, run: RunView) -> str | None:
+    """The text for one request.
+
+    Raises:
+        RunError: the function failed, or gave something else; it is named.
+    """
+    if given is None or isinstance(given, str):
+        return given
+    try:
+        said = given(run) if _takes_run(given) else given()
+        if inspect.isawaitable(said):
+            said = await said
+    except Exception as error:
+        raise RunError(
+            f"the instructions could not be made: {_name(given)} raised {type(error).__name__}: {error}"
+        ) from error
+    if said is None or isinstance(said, str):
+        return said
+    raise RunError(
+        f"the instructions could not be made: {_name(given)} gave {said!r:.80}, which is no text"
+    )
+
+
+def described(given: Any) -> str:
+    """What an agent as a tool says of itself by default."""
+    if isinstance(given, str):
+        return given
+    return "" if given is None else inspect.getdoc(given) or ""
+
+
+def _parameters(given: Any) -> list[inspect.Parameter]:
+    known = inspect.signature(given).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one for one in known if one.kind in (*kinds, inspect.Parameter.VAR_POSITIONAL)]
+
+
+def _needed(given: Any) -> int:
+    return sum(
+        one.default is one.empty and one.kind is not one.VAR_POSITIONAL
+        for one in _parameters(given)
+    )
+
+
+def _takes_run(given: Any) -> bool:
+    try:
+        return bool(_parameters(given))
+    except (TypeError, ValueError):
+        return True
+
+
+def _name(given: Any) -> str:
+    return str(getattr(given, "__qualname__", type(given).__qualname__))

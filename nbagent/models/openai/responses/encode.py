@@ -1,0 +1,243 @@
+"""A request as the bytes of a Responses body, each message and tool encoded once.
+
+The history only ever grows at its end, so a body is a join of bytes that earlier turns made. Nothing is
+kept by the server (``store`` is false): all that the model needs goes along.
+Format: https://platform.openai.com/docs/api-reference/responses/create
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
+from nbagent.core.base.model import Hosted, Request, ToolSpec
+from nbagent.models.openai.strict import is_strict
+from nbagent.models.openai.tool_choice import chosen
+
+from .hosted import included
+from .kept import items_of
+
+WIRE = "openai-responses"
+"""The name of this encoding in ``Message.wire``, before the provider's."""
+KEPT_TOOL_LISTS = 8
+"""How many different tool lists keep their bytes; agents seldom have more than one."""
+ENCRYPTED = "reasoning.encrypted_content"
+_OF_CHAT: Mapping[str, tuple[str, ...]] = {
+    "reasoning_effort": ("reasoning", "effort"),
+    "verbosity": ("text", "verbosity"),
+    "max_tokens": ("max_output_tokens",),
+    "max_completion_tokens": ("max_output_tokens",),
+}
+"""Fields of Chat Completions, and where they stand in this API."""
+
+
+class ResponsesEncoder:
+    """Encodes the requests of one model; ``encoded`` counts the messages it really had to encode.
+
+    Args:
+        model: its name.
+        fields: more fields of the request; what is nested is merged into what stands there already.
+        reasons: whether it reasons: then its reasoning is asked for, to be shown and to go back.
+        tool_choice: which tool it must call.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        fields: Mapping[str, Any],
+        *,
+        reasons: bool,
+        tool_choice: str | None = None,
+    ) -> None:
+        self._head = b'{"model":' + _bytes(model) + b',"input":['
+        self._given = _translated(fields)
+        self._tool_choice = tool_choice
+        self.summary = reasons
+        self.encrypted = reasons or "reasoning" in self._given
+        """Whether summaries of the reasoning, and the reasoning itself in encrypted form, are asked for."""
+        self._tools: dict[tuple[Any, ...], bytes] = {}
+        self._instructions: tuple[str, bytes] = ("", b"")
+        self.encoded = 0
+
+    def body(self, request: Request, provider: str) -> bytes:
+        """The JSON of one request.
+
+        Args:
+            request: what to encode.
+            provider: whose server it goes to; messages that come from it have its data back.
+
+        Raises:
+            ModelConfigError: the tool that is to be called is not among those of the request.
+        """
+        messages = b",".join(filter(None, self._messages(request, provider)))
+        tools = self._tool_bytes(request.tools, request.hosted)
+        parts = (self._head, messages, b"]", self._instruct(request), tools, self._tail(request))
+        return b"".join(parts)
+
+    def _messages(self, request: Request, provider: str) -> Iterator[bytes]:
+        format_ = f"{WIRE} {provider}"
+        for message in request.messages:
+            wire = message.wire
+            if wire is None or wire[0] != format_:
+                wire = message.wire = (format_, encode_message(message, provider))
+                self.encoded += 1
+            yield wire[1]
+
+    def _instruct(self, request: Request) -> bytes:
+        if not request.instructions:
+            return b""
+        if self._instructions[0] != request.instructions:
+            said = b',"instructions":' + _bytes(request.instructions)
+            self._instructions = (request.instructions, said)
+        return self._instructions[1]
+
+    def _tool_bytes(self, tools: Sequence[ToolSpec], hosted: Sequence[Hosted]) -> bytes:
+        key = (*tools, *hosted)
+        if not key:
+            return b""
+        known = self._tools.get(key)
+        if known is None:
+            if len(self._tools) >= KEPT_TOOL_LISTS:
+                del self._tools[next(iter(self._tools))]
+            listed = [*map(_tool, tools), *({"type": h.kind, **h.options} for h in hosted)]
+            known = self._tools[key] = b',"tools":' + _bytes(listed)
+        return known
+
+    def _tail(self, request: Request) -> bytes:
+        fields: dict[str, Any] = {"stream": request.stream, "store": False}
+        include = [ENCRYPTED] if self.encrypted else []
+        include += filter(None, map(included, request.hosted))
+        if include:
+            fields["include"] = list(dict.fromkeys(include))
+        if self.summary:
+            fields["reasoning"] = {"summary": "auto"}
+        choice = chosen(self._tool_choice, request)
+        if choice is not None:
+            fields["tool_choice"] = _choice(choice)
+        if request.output_schema is not None:
+            fields["text"] = {"format": _format(request.output_schema)}
+        return b"," + _bytes(merged(fields, self._given))[1:]
+
+
+def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with those that are given: objects in one another, ``include`` together, else the given one."""
+    both = dict(own)
+    for name, value in given.items():
+        known = both.get(name)
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            both[name] = merged(known, value)
+        elif name == "include" and isinstance(known, list) and isinstance(value, list | tuple):
+            both[name] = list(dict.fromkeys([*known, *value]))
+        else:
+            both[name] = value
+    return both
+
+
+def encode_message(message: Message, provider: str) -> bytes:
+    """One message as items joined by commas; nothing where it says nothing.
+
+    Args:
+        message: whatever its provider.
+        provider: whose server it goes to.
+
+    Raises:
+        TypeError, ValueError: a part holds something that is no JSON.
+    """
+    if message["role"] == "tool":
+        items = [_result(part) for part in results_of(message)]
+    elif message["role"] == "assistant":
+        items = _assistant(message, provider)
+    else:
+        items = [{"role": message["role"], "content": _content(message["content"])}]
+    return b",".join(map(_bytes, items))
+
+
+def _content(parts: Sequence[Mapping[str, Any]]) -> str | list[dict[str, Any]]:
+    told = [part for part in parts if part["type"] in ("text", "file")]
+    if all(part["type"] == "text" for part in told) and len(told) <= 1:
+        return "".join(part["text"] for part in told)
+    return [_part(part) for part in told]
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    if part["type"] == "text":
+        return {"type": "input_text", "text": part["text"]}
+    url = f"data:{part['media_type']};base64,{part['data']}"
+    if part["media_type"].startswith("image/"):
+        return {"type": "input_image", "detail": "auto", "image_url": url}
+    return {"type": "input_file", "filename": part.get("name") or "file", "file_data": url}
+
+
+def _assistant(message: Message, provider: str) -> list[dict[str, Any]]:
+    calls = [_call(part) for part in calls_of(message)]
+    text = text_of(message)
+    came = message.get("provider") or {}
+    if came.get("name") == provider:
+        thought = "".join(p["text"] for p in message["content"] if p["type"] == "reasoning")
+        items = items_of(came.get("data"), text, thought, calls)
+        if items is not None:
+            return items
+    said = [{"role": "assistant", "content": text}] if text else []
+    return [*said, *calls]
+
+
+def _call(part: Mapping[str, Any]) -> dict[str, Any]:
+    # arguments that were no JSON object would make the server refuse the whole history
+    arguments = "{}" if "raw" in part else dumps(part["input"])
+    own = {"call_id": _own_id(part), "name": part["name"], "arguments": arguments}
+    return {"type": "function_call", **own}
+
+
+def _own_id(part: Mapping[str, Any]) -> str:
+    """The id of a call as the server gave it, though it may have given it twice."""
+    own: str = part.get("server_id", part["id"])
+    return own
+
+
+def _result(part: Mapping[str, Any]) -> dict[str, Any]:
+    output = part["output"]
+    told: Any = output if isinstance(output, str) else dumps(output)
+    files = part.get("files")
+    if files:
+        text = [{"type": "text", "text": told}] if told else []
+        told = [_part(each) for each in (*text, *files)]
+    return {"type": "function_call_output", "call_id": _own_id(part), "output": told}
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    said = {"description": tool.description} if tool.description else {}
+    schema = tool.input_schema
+    own = {"name": tool.name, **said, "parameters": schema, "strict": is_strict(schema)}
+    return {"type": "function", **own}
+
+
+def _format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
+    return {"type": "json_schema", "name": name, "schema": schema, "strict": is_strict(schema)}
+
+
+def _choice(choice: str | ToolSpec | Hosted) -> Any:
+    if isinstance(choice, ToolSpec):
+        return {"type": "function", "name": choice.name}
+    if isinstance(choice, Hosted):
+        label = choice.options.get("server_label")
+        return {"type": choice.kind, **({"server_label": label} if label else {})}
+    return choice
+
+
+def _translated(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields that are named as in Chat Completions, as this API has them."""
+    told: dict[str, Any] = {}
+    for name, value in fields.items():
+        own: Any = value
+        for step in reversed(_OF_CHAT.get(name, (name,))):
+            own = {step: own}
+        told = merged(told, own)
+    return told
+
+
+def _bytes(value: Any) -> bytes:
+    # half of a surrogate pair, as broken tool output may hold, has no UTF-8
+    return dumps(value).encode("utf-8", "replace")

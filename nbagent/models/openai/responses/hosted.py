@@ -1,0 +1,151 @@
+"""What OpenAI runs by itself: which tools those are, and what their items tell a person.
+
+Format: https://platform.openai.com/docs/guides/tools
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic_core import from_json
+
+from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.model import Hosted, HostedCall, HostedStatus
+
+HERE = frozenset(
+    (
+        *("computer_call", "local_shell_call", "apply_patch_call", "custom_tool_call"),
+        "mcp_approval_request",
+    )
+)
+"""Items that ask the program to do something, and hold up the model until it has."""
+_NOT_HOSTED = ("computer", "local_shell", "apply_patch", "custom", "function", "namespace")
+"""How the names of tools begin that make such items, or hold functions."""
+_INCLUDE = {
+    "web_search": "web_search_call.action.sources",
+    "file_search": "file_search_call.results",
+    "code_interpreter": "code_interpreter_call.outputs",
+}
+"""What must be asked for, so that a person sees what a tool read and made."""
+_STATUS: dict[Any, HostedStatus] = {
+    "completed": "done",
+    "failed": "failed",
+    "incomplete": "failed",
+}
+_DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.+)", re.DOTALL)
+
+_Told = tuple[Mapping[str, Any], dict[str, Any]]
+"""A call's input, and what else is told of it."""
+
+
+def check(tool: Hosted) -> None:
+    """Refuse what OpenAI does not run by itself.
+
+    Raises:
+        ModelConfigError: saying what to do instead.
+    """
+    if tool.kind.startswith(_NOT_HOSTED):
+        raise ModelConfigError(
+            f"nb.hosted({tool.kind!r}): OpenAI does not run this tool by itself, it asks the program to; "
+            "give a function instead"
+        )
+    if tool.kind == "mcp" and tool.options.get("require_approval") != "never":
+        raise ModelConfigError(
+            f"nb.hosted('mcp') of {tool.name!r} would ask for approvals in the middle of a response, which "
+            "nobody could give: pass require_approval='never' and allowed_tools=[…]"
+        )
+
+
+def included(tool: Hosted) -> str | None:
+    """What to include in the response so that this tool's calls can be shown."""
+    return _INCLUDE.get(tool.kind)
+
+
+def hosted_call(item: Mapping[str, Any], id_: str) -> HostedCall | None:
+    """What an item tells of a hosted call; None where it is none.
+
+    Raises:
+        KeyError, TypeError, AttributeError: it is not as it is in this API.
+    """
+    kind: str = item["type"]
+    if kind == "mcp_list_tools":
+        if not item.get("error"):
+            return None
+        return HostedCall(id_, str(item.get("server_label")), {}, "failed", str(item["error"]))
+    name, ends, _ = kind.rpartition("_call")
+    if not ends or kind in HERE:
+        return None
+    input_, told = _READ.get(kind, _any)(item)
+    status = _STATUS.get(item.get("status") or "", "running")
+    if kind == "mcp_call":
+        name = f"{item.get('server_label')}/{item.get('name')}"
+        status = "failed" if item.get("error") else status
+    return HostedCall(id_, name, input_, status, **told)
+
+
+def _any(_item: Mapping[str, Any]) -> _Told:
+    return {}, {}
+
+
+def _web_search(item: Mapping[str, Any]) -> _Told:
+    action = item.get("action") or {}
+    queries = action.get("queries") or [action.get("query")]
+    asked: dict[str, Any] = {"query": queries[0]} if len(queries) == 1 else {"queries": queries}
+    asked |= {"url": action.get("url"), "pattern": action.get("pattern")}
+    read = [{"url": each["url"]} for each in action.get("sources") or () if each.get("url")]
+    return _said(asked), {"sources": read}
+
+
+def _file_search(item: Mapping[str, Any]) -> _Told:
+    found = dict.fromkeys(each.get("filename") for each in item.get("results") or ())
+    files = [{"url": "", "title": name} for name in found if name]
+    return _said({"queries": item.get("queries")}), {"sources": files}
+
+
+def _code_interpreter(item: Mapping[str, Any]) -> _Told:
+    outputs = item.get("outputs") or ()
+    logs = [each["logs"] for each in outputs if each.get("type") == "logs"]
+    files = [_picture(each.get("url")) for each in outputs if each.get("type") == "image"]
+    told = {"output": "\n".join(logs) or None, "files": [each for each in files if each]}
+    return _said({"code": item.get("code")}), told
+
+
+def _image_generation(item: Mapping[str, Any]) -> _Told:
+    kind, data = f"image/{item.get('output_format') or 'png'}", item.get("result")
+    files = [{"type": "file", "media_type": kind, "data": data}] if data else []
+    error = (item.get("error") or {}).get("message")
+    return _said({"prompt": item.get("revised_prompt")}), {"files": files, "output": error}
+
+
+def _mcp(item: Mapping[str, Any]) -> _Told:
+    error = item.get("error")
+    output = str(error.get("message") or error) if isinstance(error, Mapping) else error
+    return _object(item.get("arguments") or "{}"), {"output": output or item.get("output")}
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        value = from_json(text)
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"arguments": text}
+
+
+def _picture(url: Any) -> dict[str, Any] | None:
+    found = _DATA_URL.fullmatch(url) if isinstance(url, str) else None
+    return found and {"type": "file", "media_type": found[1], "data": found[2]}
+
+
+def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+_READ: dict[str, Callable[[Mapping[str, Any]], _Told]] = {
+    "web_search_call": _web_search,
+    "file_search_call": _file_search,
+    "code_interpreter_call": _code_interpreter,
+    "image_generation_call": _image_generation,
+    "mcp_call": _mcp,
+}

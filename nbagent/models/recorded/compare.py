@@ -1,0 +1,103 @@
+"""Whether two requests are the same one, and in which lines they differ."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice, takewhile
+from typing import Any
+
+from nbagent.core.base.messages import Json, canonical
+from nbagent.core.base.secrets import MASK
+
+from .scrub import Change, changed, replaced
+
+SETUP = ("instructions", "tools", "hosted", "output_schema")
+"""What a request has beside its messages."""
+LEFT_OUT = "…"
+"""What stands for a text that may differ."""
+MAX_LINES, MAX_WIDTH, MAX_COMPARED = 60, 300, 400
+"""Lines of a difference, characters of one, and lines of each side that are looked at."""
+_MASK = re.compile(re.escape(MASK) + r"#[0-9a-f]{8}")
+
+
+class Comparable:
+    """A request as it is compared: ids of calls by their order, masks of secrets alike, without what may differ."""
+
+    def __init__(
+        self, request: Mapping[str, Any], model: str | None, ignore: tuple[Change, ...]
+    ) -> None:
+        alike = partial(_alike, ignore=ignore)
+        self.setup: dict[str, Json] = {} if model is None else {"model": model}
+        self.setup |= {name: changed(request[name], alike) for name in SETUP}
+        self.messages = list(_numbered(changed(request["messages"], alike)))
+        told = canonical([self.setup, self.messages])
+        self.key = hashlib.sha256(told.encode(errors="backslashreplace")).hexdigest()
+
+    def likeness(self, other: Comparable) -> tuple[int, int]:
+        """How near another is: in how many messages from the first on, then in how much of the rest."""
+        same = sum(1 for _ in takewhile(_is_pair, zip(self.messages, other.messages, strict=False)))
+        return same, sum(self.setup.get(k) == v for k, v in other.setup.items())
+
+    def difference(self, asked: Comparable, *, names: tuple[str, str]) -> str:
+        """A bounded unified diff from this one to another; messages that are alike at the beginning are left out."""
+        same = self.likeness(asked)[0]
+        sides = [list(islice(_lines(one, same), MAX_COMPARED)) for one in (self, asked)]
+        diff = list(difflib.unified_diff(sides[0], sides[1], *names, lineterm="", n=2))
+        more = len(diff) - MAX_LINES
+        told = [line if len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]}…" for line in diff]
+        return "\n".join(told[:MAX_LINES] + ([f"… and {more} lines more"] if more > 0 else []))
+
+
+def _alike(text: str, *, ignore: tuple[Change, ...]) -> str:
+    text = _MASK.sub(MASK, text)
+    for change in ignore:
+        text = replaced(text, change, by=LEFT_OUT)
+    return text
+
+
+def _numbered(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The messages with the ids of calls by their order: servers and nbagent make them up."""
+    ids: dict[str, str] = {}
+    for message in messages:
+        content = [
+            {**part, "id": ids.setdefault(part["id"], f"call {len(ids) + 1}")}
+            if "id" in part
+            else part
+            for part in message["content"]
+        ]
+        yield {**message, "content": content}
+
+
+def masks_alike(value: Json) -> Json:
+    """JSON with one mask for all secrets: those of nbagent are random."""
+    return changed(value, partial(_MASK.sub, MASK))
+
+
+def _is_pair(pair: tuple[Any, Any]) -> bool:
+    return bool(pair[0] == pair[1])
+
+
+def _lines(one: Comparable, skipped: int) -> Iterator[str]:
+    """A request in lines, texts of several lines in several."""
+    yield from json.dumps(_in_lines(one.setup), indent=1, ensure_ascii=False).splitlines()
+    if skipped:
+        yield f"… {skipped} messages that are the same"
+    for message in one.messages[skipped:]:
+        yield from json.dumps(_in_lines(message), indent=1, ensure_ascii=False).splitlines()
+
+
+def _in_lines(value: Json) -> Json:
+    match value:
+        case str() if "\n" in value:
+            return value.splitlines()
+        case Mapping():
+            return {key: _in_lines(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_in_lines(each) for each in value]
+        case _:
+            return value

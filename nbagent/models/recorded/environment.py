@@ -1,0 +1,68 @@
+"""What the environment says of recording: all models of this process, into or from one file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.run.scripted_answers import Answers
+
+from .recording import Recording
+from .replay import Replay
+from .scrub import Scrubber
+
+RECORD, REPLAY = "NBAGENT_RECORD", "NBAGENT_REPLAY"
+"""The file that all models of this process are recorded into, or replayed from."""
+ANSWERS = "NBAGENT_ANSWERS"
+"""A JSON file with what to answer while a recording is made and nobody is there, as ``answers=`` has it."""
+
+_shared: dict[tuple[str, Path], Recording | Replay] = {}
+"""By what it is and its file: the recording of this process, or its replay."""
+
+
+def of_process(*, if_there: bool = False) -> Recording | Replay | None:
+    """What all models of this process are recorded into, or replayed from; None where nothing says so.
+
+    Args:
+        if_there: whether a recording to replay may be missing, as where a notebook has its own.
+
+    Raises:
+        ModelConfigError: the environment says both; or a file cannot be read.
+    """
+    record, replay = os.environ.get(RECORD), os.environ.get(REPLAY)
+    if record and replay:
+        raise ModelConfigError(f"{RECORD} and {REPLAY} are both set: unset one of them")
+    told = record or replay
+    if not told:
+        return None
+    if if_there and not record and not Path(told).exists():
+        return None
+    key = (RECORD if record else REPLAY, Path(told).absolute())
+    if key not in _shared:
+        scrubber = Scrubber()
+        _shared[key] = (
+            Recording(key[1], scrubber, given_answers()) if record else Replay(key[1], scrubber, ())
+        )
+    return _shared[key]
+
+
+def given_answers() -> Answers:
+    """The answers that a recording is made with.
+
+    Raises:
+        ModelConfigError: they cannot be read, or are neither a list nor an object.
+    """
+    told = os.environ.get(ANSWERS)
+    if not told:
+        return None
+    try:
+        found: Answers = json.loads(Path(told).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelConfigError(f"{ANSWERS}={told!r} cannot be read as JSON: {error}") from error
+    if not isinstance(found, list | dict):
+        raise ModelConfigError(
+            f"{ANSWERS}={told!r} is neither a list in the order of the questions nor an object by tool name"
+        )
+    return found

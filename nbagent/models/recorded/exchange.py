@@ -1,0 +1,280 @@
+"""One request and what the model answered, as readable JSON and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
+from typing import Any, get_args
+
+from nbagent.core.base import errors
+from nbagent.core.base.errors import ModelConfigError, ModelError
+from nbagent.core.base.messages import Json, dumps
+from nbagent.core.base.model import (
+    Discarded,
+    Finished,
+    ModelDelta,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+    Waiting,
+)
+from nbagent.core.base.secrets import MASK, SecretPlaces
+
+from .scrub import CUT
+
+_KINDS: dict[str, Any] = {
+    kind.type.fget(None): kind for kind in get_args(ModelDelta)
+}  # the property looks at nothing
+_FAILURES = (ModelError, ModelConfigError)
+"""What a model may end with that is kept as its answer."""
+
+
+# --- the request
+
+
+def request_json(request: Request) -> dict[str, Any]:
+    """A request as it is kept: what a person would read of it.
+
+    Left out are nbagent's own records, reasoning and what a provider wants back, which models do not
+    read or which stand in the answer already; the bytes of a file are told by their SHA-256.
+    """
+    return {
+        "instructions": request.instructions,
+        "tools": [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": tool.input_schema,
+            }
+            for tool in request.tools
+        ],
+        "hosted": [
+            {"kind": tool.kind, "name": tool.name, "options": _public(tool.options)}
+            for tool in request.hosted
+        ],
+        "output_schema": request.output_schema,
+        "messages": [_message(message) for message in request.messages],
+    }
+
+
+def _public(options: Json) -> Json:
+    """What a provider is told of its own tool, without what sounds like a credential."""
+    match options:
+        case Mapping():
+            return {
+                key: CUT if _CREDENTIAL.search(str(key)) else _public(each)
+                for key, each in options.items()
+            }
+        case list() | tuple():
+            return [_public(each) for each in options]
+        case _:
+            return options
+
+
+_CREDENTIAL = re.compile(r"auth|token|key|secret|pass|cred|cookie|headers", re.IGNORECASE)
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    content = [_part(part) for part in message["content"] if part["type"] != "reasoning"]
+    return {"role": message["role"], "content": content}
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    told = {k: v for k, v in part.items() if k not in ("nbagent", "provider", "server_id")}
+    if part["type"] == "file":
+        told["data"] = _digest(part["data"])
+    if "files" in told:
+        told["files"] = [_part(file) for file in told["files"]]
+    return told
+
+
+def _digest(data: str) -> str:
+    """Bytes in base64 by their digest; what is one already stays."""
+    if data.startswith("sha256:"):
+        return data
+    return f"sha256:{hashlib.sha256(data.encode()).hexdigest()} of {len(data)} characters"
+
+
+# --- the answer
+
+
+class Answer:
+    """A model's answer as it comes in, joined: pieces in their order, then how it ended."""
+
+    def __init__(self, request: Request) -> None:
+        self._schemas = {tool.name: tool.input_schema for tool in request.tools}
+        self._pieces: list[dict[str, Any]] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+
+    def add(self, delta: ModelDelta) -> None:
+        """Take one more delta; how long it took, and attempts that were given up, are not kept."""
+        match delta:
+            case TextDelta(text=text):
+                self._join("text", text)
+            case ReasoningDelta(text=text):
+                self._join("reasoning", text)
+            case ToolCallDelta():
+                self._add_call(delta)
+            case Discarded():
+                self._pieces, self._calls = [], {}
+            case Waiting() | Finished():
+                pass
+            case _:
+                self._pieces.append({delta.type: _told(delta)})
+
+    def finished(self, end: Finished) -> dict[str, Any]:
+        """The whole answer."""
+        told = _told(end)
+        if self._has_secrets():
+            told.pop("provider", None)  # it has the calls again, in whatever form
+        if "usage" in told:
+            usual = asdict(Usage())
+            told["usage"] = {k: v for k, v in asdict(end.usage).items() if v != usual[k]}
+        return {"said": self._said(), "finished": {"reason": end.reason, **told}}
+
+    def failed(self, error: BaseException) -> dict[str, Any] | None:
+        """An answer that ended with an error of the model; None for any other."""
+        if not isinstance(error, _FAILURES):
+            return None
+        known = next(kind for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+        failure = {"error": known.__name__, "message": str(error)}
+        return {"said": self._said(), "failed": failure}
+
+    def _join(self, kind: str, text: str) -> None:
+        if self._pieces and kind in self._pieces[-1]:
+            self._pieces[-1][kind] += text
+        else:
+            self._pieces.append({kind: text})
+
+    def _add_call(self, delta: ToolCallDelta) -> None:
+        call = self._calls.get(delta.index)
+        if call is None:
+            call = self._calls[delta.index] = {"id": None, "name": None, "arguments": ""}
+            self._pieces.append({"call": call})
+        call["id"] = call["id"] or delta.id
+        call["name"] = call["name"] or delta.name
+        call["arguments"] += delta.arguments
+        if delta.provider is not None:
+            call["provider"] = delta.provider
+
+    def _has_secrets(self) -> bool:
+        """Whether a tool was called whose input has secrets."""
+        names = (call["name"] for call in self._calls.values())
+        return any(SecretPlaces.of(self._schemas.get(name)) is not None for name in names)
+
+    def _said(self) -> list[dict[str, Any]]:
+        return [self._readable(piece) for piece in self._pieces]
+
+    def _readable(self, piece: dict[str, Any]) -> dict[str, Any]:
+        if "call" not in piece:
+            return piece
+        call = dict(piece["call"])
+        text = call.pop("arguments")
+        places = SecretPlaces.of(self._schemas.get(call["name"]))
+        if places is not None:
+            call.pop("provider", None)
+        try:
+            value = json.loads(text)
+            dumps(value)  # what is no strict JSON is kept as its text
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            call["input"] = value if places is None else places.masked(value)
+        else:
+            call["arguments"] = text if places is None else MASK
+        return {"call": call}
+
+
+def _told(delta: Any) -> dict[str, Any]:
+    """The fields of a delta that are not as usual."""
+    usual = delta._field_defaults
+    return {k: v for k, v in delta._asdict().items() if k not in usual or v != usual[k]}
+
+
+def deltas(answer: Mapping[str, Any]) -> Iterator[ModelDelta]:
+    """What was said in a recorded answer, texts and calls whole.
+
+    Raises:
+        ModelError: it has what no model says.
+    """
+    index = 0
+    for piece in answer["said"]:
+        match piece:
+            case {"text": text}:
+                yield TextDelta(text)
+            case {"reasoning": text}:
+                yield ReasoningDelta(text)
+            case {"call": call}:
+                arguments = dumps(call["input"]) if "input" in call else call["arguments"]
+                yield ToolCallDelta(
+                    index, arguments, call.get("id"), call.get("name"), call.get("provider")
+                )
+                index += 1
+            case _:
+                yield _other(piece)
+
+
+def _other(piece: Mapping[str, Any]) -> ModelDelta:
+    """A delta that is kept as it is.
+
+    Raises:
+        ModelError: there is no such.
+    """
+    for name, told in piece.items():
+        if name in _KINDS and isinstance(told, Mapping) and set(told) <= set(_KINDS[name]._fields):
+            made: ModelDelta = _KINDS[name](**told)
+            return made
+    raise ModelError(f"the recording has what no model says: {piece!r:.80}")
+
+
+def end_of(answer: Mapping[str, Any]) -> Finished | Exception:
+    """How a recorded answer ended: whole, or with an error of the model."""
+    if "failed" in answer:
+        failure = answer["failed"]
+        return _error(failure["error"])(failure["message"])
+    told = dict(answer["finished"])
+    known = {field.name for field in fields(Usage)}
+    usage = {k: v for k, v in told.pop("usage", {}).items() if k in known}
+    return Finished(
+        **{k: v for k, v in told.items() if k in Finished._fields}, usage=Usage(**usage)
+    )
+
+
+def _error(name: str) -> type[Exception]:
+    found = getattr(errors, name, None)
+    fits = isinstance(found, type) and issubclass(found, _FAILURES)
+    return found if fits else ModelError  # type: ignore[return-value]  # narrowed by fits
+
+
+WORDS = re.compile(r"\s*\S+\s*|\s+")
+
+
+def in_words(delta: ModelDelta) -> Iterator[ModelDelta]:
+    """A delta cut into words, where it is a text."""
+    if isinstance(delta, TextDelta | ReasoningDelta):
+        yield from (delta._replace(text=word) for word in WORDS.findall(delta.text))
+    else:
+        yield delta
+
+
+# --- what a person was asked
+
+
+def question_json(asked: Any) -> dict[str, Any]:
+    """What a question showed, of a ``PendingInterrupt`` or an ``Interrupted``."""
+    metadata: Json = asked.metadata
+    told = {
+        "tool": asked.tool_name,
+        "kind": asked.kind,
+        "expects": asked.expects,
+        "input": asked.input,
+        "metadata": metadata,
+        "reply_schema": asked.reply_schema,
+        "editable": list(asked.editable) if isinstance(asked.editable, tuple) else asked.editable,
+    }
+    return {k: v for k, v in told.items() if v not in (None, False, {}, "")}

@@ -1,0 +1,276 @@
+"""A model that records what another answers, and replays it where there is no key and no network.
+
+    agent = nb.Agent(nb.RecordedModel("session.json", "gpt-5.1"))
+
+The first time it asks the model and writes the file; where the file is there, it asks nobody. A request
+that was not recorded fails with what differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, get_args
+
+from nbagent.core.base.amounts import amount
+from nbagent.core.base.errors import ModelConfigError, UsageError
+from nbagent.core.base.model import Finished, Hosted, Model, ModelDelta, Request
+from nbagent.core.hooks import hooks
+from nbagent.core.run.host import current_host
+
+from .environment import RECORD, REPLAY, given_answers, of_process
+from .exchange import Answer, deltas, end_of, in_words, request_json
+from .recording import Recording, recording_of
+from .replay import Replay
+from .scrub import Change, Scrubber, changes
+
+Mode = Literal["auto", "record", "replay"]
+
+PACE = 0.03
+"""Seconds between words where a person watches, about as fast as a hosted model."""
+LONGEST = 3.0
+"""Seconds that one text takes at most."""
+
+
+class RecordedModel:
+    """A model that is recorded into a file, or replayed from it.
+
+    Args:
+        path: the file, readable JSON: what was asked, what the model answered, what people answered.
+        model: the model to record, or its name; a replay needs none, and asks none.
+        mode: ``"record"`` asks the model and begins the file anew; ``"replay"`` asks the file alone;
+            ``"auto"`` replays where the file is there when this is made, and records where it is not. Under
+            ``nbagent record`` auto records, under ``nbagent replay`` it replays.
+        ignore: what may differ between a request and the recorded one: regular expressions, or functions
+            that give a text without it.
+        scrub: what is to be cut from all that is kept, in the same form; keys in the environment, those of
+            the model's client and what looks like a key are cut anyway. A replay needs the same.
+        pace: seconds between the words of a replay; by default a human pace where a person watches, and none
+            elsewhere.
+
+    As a context manager it calls ``check()`` at the end.
+
+    Raises:
+        ModelConfigError: there is nothing to replay, or no model to record.
+        UsageError: an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        model: str | Model | None = None,
+        *,
+        mode: Mode = "auto",
+        ignore: Change | Iterable[Change] = (),
+        scrub: Change | Iterable[Change] = (),
+        pace: float | None = None,
+        _tape: Recording | Replay | None = None,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise UsageError(f"mode is 'auto', 'record' or 'replay', not {mode!r:.80}")
+        if pace is not None and amount(pace) is None:
+            raise UsageError(f"pace is a number of seconds, not {pace!r:.80}")
+        if model is not None and not isinstance(model, str) and not hasattr(model, "stream"):
+            raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
+        self.path = Path(path).absolute()
+        self.mode = _mode(mode, self.path)
+        """What is done now: ``"record"`` or ``"replay"``."""
+        self._given = self._model = model
+        self._pace = pace
+        scrubber = Scrubber(changes("scrub", scrub), self._credentials)
+        if _tape is None:
+            _tape = self._made(scrubber, mode, changes("ignore", ignore))
+        else:
+            _tape.scrub.join(scrubber)
+        self._tape = _tape
+
+    def _made(
+        self, scrubber: Scrubber, mode: Mode, ignore: tuple[Change, ...]
+    ) -> Recording | Replay:
+        if self.mode == "replay":
+            return Replay(self.path, scrubber, ignore)
+        if self._model is None:
+            raise ModelConfigError(
+                f"{str(self.path)!r} is to be recorded: say which model, as in "
+                f"nb.RecordedModel({self.path.name!r}, 'gpt-5.1')"
+            )
+        return recording_of(self.path, scrubber, given_answers(), anew=mode == "record")
+
+    @property
+    def name(self) -> str:
+        """The model's name, or that of the first model in the recording."""
+        if self._given is None:
+            return self._tape.model if isinstance(self._tape, Replay) else ""
+        return self._given if isinstance(self._given, str) else self._given.name
+
+    @property
+    def people(self) -> Recording | Replay:
+        """Where what people answer is kept, or taken from."""
+        return self._tape
+
+    def __repr__(self) -> str:
+        return f"RecordedModel({self.path.name!r}, {self.name!r}, mode={self.mode!r})"
+
+    def check_hosted(self, tool: Hosted) -> None:
+        """Whether the recorded model has this hosted tool; a replay looks at the recording when it is asked.
+
+        Raises:
+            UsageError: it has not.
+        """
+        if isinstance(self._tape, Replay):
+            return
+        model = self._resolved()
+        check = getattr(model, "check_hosted", None)
+        if check is None:
+            raise UsageError(
+                f"the model {model.name!r} has no hosted tools, and {tool.name!r} is one"
+            )
+        check(tool)
+
+    def check(self) -> None:
+        """Complain about recorded exchanges that were never asked for; a recording has none.
+
+        Raises:
+            UsageError: naming how many, and the first of them.
+        """
+        if isinstance(self._tape, Replay):
+            self._tape.check()
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+        """Answer one request, from the model or from the file.
+
+        Raises:
+            NotRecorded: the recording has no answer to this request.
+            ModelError: the model failed, now or when it was recorded; or the file cannot be written.
+            ModelConfigError: the model is misconfigured.
+        """
+        tape = self._tape
+        answer = (
+            self._recorded(tape, request)
+            if isinstance(tape, Recording)
+            else self._replayed(tape, request)
+        )
+        async with aclosing(answer):
+            async for delta in answer:
+                yield delta
+
+    async def _recorded(
+        self, tape: Recording, request: Request
+    ) -> AsyncGenerator[ModelDelta, None]:
+        model, asked, answer = self._resolved(), request_json(request), Answer(request)
+        stream: Any = model.stream(request)
+        try:
+            async with aclosing(stream):
+                async for delta in stream:
+                    answer.add(delta)
+                    if isinstance(delta, Finished):  # whoever reads may stop there
+                        tape.exchanged(self.name, asked, answer.finished(delta))
+                    yield delta
+        except Exception as error:
+            failed = answer.failed(error)
+            if failed is not None:
+                tape.exchanged(self.name, asked, failed)
+            raise
+
+    async def _replayed(self, tape: Replay, request: Request) -> AsyncGenerator[ModelDelta, None]:
+        name = None if self._given is None else self.name
+        with tape.taken(request_json(request), name) as answer:
+            pace = self._pace_of(request)
+            for delta in deltas(answer):
+                words = list(in_words(delta)) if pace else [delta]
+                for word in words:
+                    if pace:
+                        await asyncio.sleep(min(pace, LONGEST / len(words)))
+                    yield word
+        end = end_of(answer)
+        if isinstance(end, Exception):
+            raise end
+        yield end
+
+    def _pace_of(self, request: Request) -> float:
+        if self._pace is not None:
+            return self._pace
+        return PACE if request.stream and current_host().attended() else 0.0
+
+    def _resolved(self) -> Model:
+        """The model to ask, made when it is first asked."""
+        if isinstance(self._model, str):
+            named: Model = hooks.model_named(self._model)
+            self._model = named
+        assert self._model is not None  # checked when this was made
+        return self._model
+
+    def _credentials(self) -> Callable[[str], str] | None:
+        """What cuts the credentials of the model's client from a text, where it has such."""
+        cut: Callable[[str], str] | None = getattr(self._model, "without_credentials", None)
+        return cut
+
+    async def aclose(self) -> None:
+        """Close the model that was recorded."""
+        close = getattr(self._model, "aclose", None)
+        if close is not None:
+            await close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.check()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+        self.__exit__(kind, error, traceback)
+
+
+def _mode(mode: Mode, path: Path) -> Literal["record", "replay"]:
+    """What is done now."""
+    if mode != "auto":
+        return mode
+    if os.environ.get(RECORD):
+        return "record"
+    return "replay" if os.environ.get(REPLAY) or path.exists() else "record"
+
+
+def in_place_of(model: str | Model) -> str | Model:
+    """What an agent gets for a model: the model, or one of this process's recording or replay.
+
+    Raises:
+        ModelConfigError: as ``of_process``.
+    """
+    if isinstance(model, RecordedModel):
+        return model
+    tape = of_process()
+    if tape is None:
+        return model
+    mode: Mode = "record" if isinstance(tape, Recording) else "replay"
+    return RecordedModel(tape.path, model, mode=mode, _tape=tape)
+
+
+def kept_answers(model: Any) -> Recording | Replay | None:
+    """Where what people answer in a run of this model is kept, or taken from; None where nowhere.
+
+    Args:
+        model: the run's; None for a flow.
+
+    Raises:
+        ModelConfigError: as ``of_process``.
+    """
+    return model.people if isinstance(model, RecordedModel) else of_process(if_there=True)

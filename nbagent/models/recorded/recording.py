@@ -1,0 +1,293 @@
+"""The file of a recording: what was asked and answered, in its order, readable and fit for git."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from nbagent.core.base.errors import InvalidAnswer, ModelConfigError, ModelError
+from nbagent.core.base.events import Interrupted, Resolved
+from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.base.messages import Json, canonical, written_out
+from nbagent.core.base.secrets import MASK
+from nbagent.core.run.answers import AnyResolution
+from nbagent.core.run.scripted_answers import Answers, AnswerSource
+
+from .compare import SETUP, masks_alike
+from .exchange import question_json
+from .scrub import Scrubber
+
+FORMAT = 1
+"""Of the file; a newer one is refused."""
+EMPTY: dict[str, Any] = {"instructions": None, "tools": [], "hosted": [], "output_schema": None}
+"""What a request has that says nothing of it."""
+WIDTH = 100
+"""Characters of a line that has several values."""
+MAX_SIZE = 50_000_000
+"""Characters of a recording."""
+NO_PERSON = ("code", "answers=", "expiry", "external")
+"""Who settles questions and is no person: it does so in a replay too."""
+
+
+class Recording:
+    """A recording under way: each whole exchange, and each answer of a person, is in the file at once.
+
+    Args:
+        path: the file, begun anew by the first exchange.
+        scrub: cuts secrets from what is kept.
+        answers: what to answer where nobody is there, as ``answers=`` has it.
+    """
+
+    def __init__(self, path: Path, scrub: Scrubber, answers: Answers = None) -> None:
+        self.path = path
+        self.scrub = scrub
+        self._answers = AnswerSource(answers)
+        self._lock = threading.Lock()
+        self._entries: list[str] = []
+        """As they are written."""
+        self._size = 0
+        self._setups: dict[int, dict[str, str]] = {}
+        """By number of an exchange: what it has beside messages, as canonical JSON."""
+        self._known: dict[str, tuple[int, int]] = {}
+        """By digest of the first messages of a request: in which exchange they stand, and how many they are."""
+        self._settled: set[str] = set()
+        """The ids of questions whose answers are kept: several handles on a run tell of them."""
+        self._written: tuple[int, int, int] | None = None
+
+    def exchanged(self, model: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        """Keep one exchange.
+
+        Args:
+            model: the model's name.
+            request: as ``request_json`` gives it.
+            answer: as ``Answer`` gives it.
+
+        Raises:
+            ModelError: the file cannot be written, or is another's by now.
+        """
+        request, answer = self.scrub.value(request), self.scrub.value(answer)
+        with self._lock:
+            number = len(self._entries) + 1
+            asked = self._difference(number, request)
+            self._add({"number": number, "model": model, "request": asked, "answer": answer})
+
+    def answered(self, asked: Interrupted, given: Resolved) -> None:
+        """Keep what a person answered; see ``KeptAnswers``.
+
+        Raises:
+            ModelError: the file cannot be written, or is another's by now.
+        """
+        if given.by in NO_PERSON:
+            return
+        resolution = given.resolution.model_dump(mode="json", exclude_none=True)
+        resolution.pop("interrupt", None)
+        question = masks_alike(question_json(asked))
+        shown = self.scrub.value(question)
+        if shown == question and MASK not in canonical(question):
+            shown["digest"] = asked.digest
+        with self._lock:
+            if given.id in self._settled:
+                return
+            self._settled.add(given.id)
+            number = len(self._entries) + 1
+            told = self.scrub.value(masks_alike(resolution))
+            self._add({"number": number, "question": shown, "answered": told})
+
+    def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
+        """What to answer where nobody is there: what the recording is made with."""
+        return self._answers.next(interrupt)
+
+    def told(self) -> str:
+        """What is to be known of its answers where one is missing."""
+        return self._answers.told() or (
+            f"{self.path.name!r} is being recorded: answer in the form of a notebook, or give "
+            "nbagent record --answers FILE"
+        )
+
+    def _difference(self, number: int, request: Mapping[str, Any]) -> dict[str, Any]:
+        """A request by what is new to an earlier one, so that a file grows with what was said."""
+        digest, digests = hashlib.sha256(), []
+        for message in request["messages"]:
+            digest.update(canonical(message).encode(errors="backslashreplace") + b"\n")
+            digests.append(digest.hexdigest())
+        setup = {name: canonical(request[name]) for name in SETUP}
+        known = next((self._known[d] for d in reversed(digests) if d in self._known), None)
+        if known is None and self._setups:
+            alike = [n for n, other in self._setups.items() if other == setup]
+            known = (alike[-1] if alike else max(self._setups), 0)
+        self._setups[number] = setup
+        self._known |= {d: (number, count) for count, d in enumerate(digests, 1)}
+        if known is None:
+            return _without_empty(request)
+        like, kept = known
+        before = self._setups[like]
+        told: dict[str, Any] = {"same_as": {"number": like, "messages": kept}}
+        told |= {name: request[name] for name in SETUP if before[name] != setup[name]}
+        return {**told, "messages": request["messages"][kept:]}
+
+    def _add(self, entry: Mapping[str, Any]) -> None:
+        text = "\n".join(_lines(written_out(entry), indent="  "))
+        self._size += len(text)
+        if self._size > MAX_SIZE:
+            raise ModelError(
+                f"the recording {str(self.path)!r} would have more than {MAX_SIZE:,} characters: record a "
+                "shorter session"
+            )
+        self._entries.append(text)
+        self._write()
+
+    def _write(self) -> None:
+        cut = {name: count for name, count in sorted(self.scrub.counts.items()) if count}
+        head = (
+            f'{{\n "nbagent_recording": {FORMAT},\n "scrubbed": {json.dumps(cut)},\n "session": [\n'
+        )
+        text = head + ",\n".join(self._entries) + "\n ]\n}\n"
+        try:
+            if self._written is not None and self._written != _stamp(self.path):
+                raise ModelError(
+                    f"{str(self.path)!r} was changed since this process last wrote it: another recording, or "
+                    "somebody, has it now; give each recording a file of its own"
+                )
+            replace_private(self.path, text)
+            self._written = _stamp(self.path)
+        except OSError as error:
+            raise ModelError(
+                f"the recording {str(self.path)!r} cannot be written: {error}"
+            ) from error
+
+
+def _lines(value: Json, *, indent: str, before: str = "", after: str = "") -> Iterator[str]:
+    """JSON in lines: what fits into one stands in one, all else has a line for each of its parts.
+
+    Raises:
+        TypeError, ValueError: it is no JSON.
+    """
+    short = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if len(indent) + len(before) + len(short) <= WIDTH or not value or isinstance(value, str):
+        yield f"{indent}{before}{short}{after}"
+        return
+    is_object = isinstance(value, Mapping)
+    parts = (
+        [(f"{json.dumps(key, ensure_ascii=False)}: ", each) for key, each in value.items()]
+        if is_object
+        else [("", each) for each in value]
+    )
+    yield f"{indent}{before}{'{' if is_object else '['}"
+    for number, (name, each) in enumerate(parts, 1):
+        comma = "" if number == len(parts) else ","
+        yield from _lines(each, indent=f"{indent} ", before=name, after=comma)
+    yield f"{indent}{'}' if is_object else ']'}{after}"
+
+
+def _without_empty(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request without what it does not have."""
+    return {name: value for name, value in request.items() if value or name == "messages"}
+
+
+def replace_private(path: Path, text: str) -> None:
+    """Write a file whole or not at all; one that is new is its owner's alone.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            file.write(text.encode())
+        draft.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+        raise
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes where a file is written anew; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+_under_way: WeakValueDictionary[Path, Recording] = WeakValueDictionary()
+"""The recordings of this process, by file."""
+
+
+def recording_of(path: Path, scrub: Scrubber, answers: Answers, *, anew: bool) -> Recording:
+    """The recording under way in a file, which scrubs this too, or a new one; ``anew`` begins a new one in any case."""
+    found = None if anew else _under_way.get(path)
+    if found is None:
+        found = _under_way[path] = Recording(path, scrub, answers)
+    else:
+        found.scrub.join(scrub)
+    return found
+
+
+def load(path: Path) -> list[dict[str, Any]]:
+    """The entries of a recording, requests whole.
+
+    Raises:
+        ModelConfigError: there is none, it is damaged, or a newer nbagent wrote it.
+    """
+    try:
+        if path.stat().st_size > 4 * MAX_SIZE:
+            raise ModelConfigError(f"{str(path)!r} is too large for a recording")
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelConfigError(
+            f"there is no recording {str(path)!r}: record it where there is a key, with nbagent record NOTEBOOK "
+            f"or nb.RecordedModel({path.name!r}, 'a model', mode='record')"
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelConfigError(f"{str(path)!r} cannot be read as a recording: {error}") from error
+    version = found.get("nbagent_recording") if isinstance(found, dict) else None
+    if not isinstance(version, int):
+        raise ModelConfigError(f"{str(path)!r} is no recording: it has no 'nbagent_recording'")
+    if version > FORMAT:
+        raise ModelConfigError(
+            f"{str(path)!r} was recorded by a newer nbagent: it has format {version}, this one reads up to "
+            f"{FORMAT}; upgrade with: pip install -U jupyter-nbagent"
+        )
+    whole: dict[int, dict[str, Any]] = {}
+    try:
+        return [_whole(entry, whole) for entry in found["session"]]
+    except (KeyError, TypeError, AttributeError, InvalidAnswer) as error:
+        raise ModelConfigError(
+            f"{str(path)!r} is damaged: an entry of its session has no {error}"
+        ) from error
+
+
+def _whole(entry: Mapping[str, Any], whole: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """An entry with what stands in earlier ones."""
+    if "request" not in entry:
+        return {"question": dict(entry["question"]), "answered": dict(entry["answered"])}
+    asked = dict(entry["request"])
+    like = asked.pop("same_as", None)
+    if like is not None:
+        before = whole[like["number"]]
+        asked = {
+            **before,
+            **asked,
+            "messages": before["messages"][: like["messages"]] + asked["messages"],
+        }
+    setup = {name: asked.get(name) or EMPTY[name] for name in SETUP}
+    whole[entry["number"]] = {**setup, "messages": asked["messages"]}
+    answer = entry["answer"]
+    if not isinstance(answer["said"], list):
+        raise TypeError("list of what was said")
+    return {
+        "number": entry["number"],
+        "model": entry["model"],
+        "request": whole[entry["number"]],
+        "answer": answer,
+    }

@@ -1,0 +1,134 @@
+"""What must not stand in a recording: keys, passwords, tokens; cut from every text before it is kept or compared."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.messages import Json
+
+Change: TypeAlias = "str | re.Pattern[str] | Callable[[str], str]"
+"""A pattern whose matches are taken out of a text, or a function that gives the text without them."""
+
+CUT = "•••"
+SHORT = 8
+"""Characters from which the value of an environment variable is a secret and no word."""
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:api_?key|key|token|secret|password|passwd|passphrase|credentials?|cookie)(?:_|$)",
+    re.IGNORECASE,
+)
+_SECRET_LOOK = re.compile(
+    r"\bsk-[\w-]{16,}|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bhf_\w{20,}|\bxox[abeprs]-[\w-]{10,}"
+    r"|\bAKIA[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}"
+    r"|(?<=-----BEGIN PRIVATE KEY-----)[^-]+|(?<=-----BEGIN RSA PRIVATE KEY-----)[^-]+"
+)
+"""How keys look that services give: OpenAI's, GitHub's, Hugging Face's, Slack's, Amazon's, Google's; JWTs."""
+
+
+def changes(name: str, given: Change | Iterable[Change]) -> tuple[Change, ...]:
+    """One or several changes as a tuple, patterns compiled.
+
+    Args:
+        name: of the argument, for errors.
+        given: what a person gave.
+
+    Raises:
+        UsageError: something is neither a pattern nor a function.
+    """
+    several = (
+        [given] if isinstance(given, str | re.Pattern) or callable(given) else list(given or ())
+    )
+    return tuple(_change(name, one) for one in several)
+
+
+def _change(name: str, given: Any) -> Change:
+    if callable(given) or isinstance(given, re.Pattern):
+        change: Change = given
+        return change
+    try:
+        return re.compile(given)
+    except (TypeError, re.error) as error:
+        raise UsageError(
+            f"{name}= takes regular expressions and functions of a text, not {given!r:.80} ({error})"
+        ) from error
+
+
+def changed(value: Json, change: Callable[[str], str]) -> Json:
+    """JSON with each text in it changed, keys of objects included."""
+    match value:
+        case str():
+            return change(value)
+        case Mapping():
+            return {changed(key, change): changed(each, change) for key, each in value.items()}
+        case list() | tuple():
+            return [changed(each, change) for each in value]
+        case _:
+            return value
+
+
+def replaced(text: str, change: Change, *, by: str) -> str:
+    """The text as the change makes it; what a pattern matches is ``by``."""
+    if isinstance(change, re.Pattern):
+        return change.sub(by, text)
+    assert not isinstance(change, str)  # compiled by ``changes``
+    return change(text)
+
+
+class Scrubber:
+    """Cuts secrets from texts, and counts what it cut by where it was known from.
+
+    Known are the values of environment variables whose names say that they are secret, keys by their
+    look, the credentials of the recorded model's client, and what the person names.
+
+    Args:
+        own: what the person names.
+        credentials: gives a text without the credentials of a client, where there is one.
+    """
+
+    def __init__(
+        self,
+        own: tuple[Change, ...] = (),
+        credentials: Callable[[], Callable[[str], str] | None] = lambda: None,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._own = own
+        self._credentials: tuple[Callable[[], Callable[[str], str] | None], ...] = (credentials,)
+        found = {
+            value: name
+            for name, value in os.environ.items()
+            if len(value) >= SHORT and _SECRET_NAME.search(name)
+        }
+        self._environment = sorted(found.items(), key=lambda each: -len(each[0]))
+
+    def join(self, other: Scrubber) -> None:
+        """Cut from now on what the other one cuts too."""
+        self._own += tuple(one for one in other._own if one not in self._own)
+        self._credentials += other._credentials
+
+    def value(self, value: Json) -> Json:
+        """JSON without secrets."""
+        return changed(value, self.text)
+
+    def text(self, text: str) -> str:
+        """A text without secrets."""
+        for secret, name in self._environment:
+            if secret in text:
+                self.counts[name] += text.count(secret)
+                text = text.replace(secret, CUT)
+        for credentials in self._credentials:
+            cut = credentials()
+            if cut is not None:
+                text = self._counted("the model's credentials", text, cut(text))
+        text, found = _SECRET_LOOK.subn(CUT, text)
+        self.counts["what looks like a key"] += found
+        for change in self._own:
+            text = self._counted("scrub=", text, replaced(text, change, by=CUT))
+        return text
+
+    def _counted(self, source: str, before: str, after: str) -> str:
+        self.counts[source] += before != after
+        return after

@@ -1,0 +1,78 @@
+"""A typed answer as a person reads it: named values, and a table of rows that are alike, as far as it has come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbagent.notebook.texts import TEXTS
+
+from . import facts, markdown, sanitize
+from .static import nested
+
+MAX_ROWS = 100
+"""Values of one list or object that are drawn."""
+MAX_LEVELS = 5
+MAX_CHARS = 2_000
+"""Characters of one text in it."""
+MAX_DRAWN = 40_000
+"""Characters of all that is drawn, each value counted as at least ``VALUE``."""
+VALUE = 25
+
+
+def drawn(value: Any, *, whole: bool) -> str:
+    """A value as sanitized HTML, bounded visibly; with its JSON, folded, once it is ``whole``."""
+    if not whole:
+        value = _begun(value)
+        if value in ({}, []):
+            return ""
+    pruned = _Pruned()
+    html: str = nested(pruned.of(value, 0))
+    if pruned.left:
+        note = TEXTS["more_facts"].format(n=f"{pruned.left:,}")
+        html = f'{html}<p class="note">{sanitize.escape(note)}</p>'
+    if whole and isinstance(value, dict | list):
+        json = markdown.render(facts.code_block(value))
+        html = f"{html}<details><summary>JSON</summary>{json}</details>"
+    return sanitize.clean(html)
+
+
+def _begun(value: Any) -> Any:
+    """A value that grows at its end, without what is only begun there: a row of nothing is no row yet."""
+    if not value or not isinstance(value, dict | list):
+        return value
+    last = next(reversed(value)) if isinstance(value, dict) else len(value) - 1
+    grown = _begun(value[last])
+    known: Any = value.copy()
+    if grown in ({}, []):
+        del known[last]
+    else:
+        known[last] = grown
+    return known
+
+
+class _Pruned:
+    """Makes a value small enough to draw, and counts what is left out."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self._room = MAX_DRAWN
+
+    def of(self, value: Any, level: int) -> Any:
+        """The value, without what is too much of it."""
+        self._room -= VALUE
+        if isinstance(value, str):
+            text = facts.bounded(value, MAX_CHARS)
+            self._room -= len(text)
+            return text
+        if not isinstance(value, dict | list):
+            return value
+        if level == MAX_LEVELS:
+            return facts.brief_of(value)
+        items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+        kept: dict[Any, Any] = {}
+        for name, each in items[:MAX_ROWS]:
+            if self._room <= 0:
+                break
+            kept[name] = self.of(each, level + 1)
+        self.left += len(items) - len(kept)
+        return kept if isinstance(value, dict) else list(kept.values())

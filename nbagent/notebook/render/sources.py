@@ -1,0 +1,55 @@
+"""What a model read or refers to, as links: their words are data, and they lead to the web alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from nbagent.notebook.texts import TEXTS
+
+from . import sanitize
+from .reveal import reveal
+
+MAX_SOURCES = 100
+"""Links of one list."""
+MAX_WORDS = 200
+"""Characters of a link's words."""
+MAX_URL = 2_000
+"""Characters of an address; a longer one is no link."""
+
+Source = Mapping[str, str]
+"""``url``, ``title``, or both."""
+
+
+def listed(sources: Sequence[Source]) -> str:
+    """A list of them, in sanitized HTML."""
+    items = "".join(f"<li>{_link(source)}</li>" for source in sources[:MAX_SOURCES])
+    more = len(sources) - MAX_SOURCES
+    rest = f"<p>{sanitize.escape(TEXTS['more_facts'].format(n=more))}</p>" if more > 0 else ""
+    return sanitize.clean(f"<ul>{items}</ul>{rest}")
+
+
+def cited(citations: Sequence[Source]) -> str:
+    """One line that names them, each once, in sanitized HTML."""
+    once = {(each.get("url") or each.get("title", "")): each for each in reversed(citations)}
+    links = [_link(each) for each in [*reversed(once.values())][:MAX_SOURCES]]
+    return sanitize.clean(
+        f"<p><small>{sanitize.escape(TEXTS['sources'])} {' · '.join(links)}</small></p>"
+    )
+
+
+def _link(source: Source) -> str:
+    url, title = source.get("url") or "", source.get("title") or ""
+    words = sanitize.escape(reveal((title or url)[:MAX_WORDS]))
+    if len(url) > MAX_URL or not sanitize.link_is_safe(url):
+        return words
+    host = sanitize.escape(reveal(_host(url)[:MAX_WORDS]))
+    told = f" ({host})" if host and host not in words else ""
+    return f'<a href="{sanitize.escape(url)}">{words}</a>{told}'
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,183 @@
+"""A notebook executed with its models recorded or replayed: ``nbagent record`` and ``nbagent replay``."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RECORD, REPLAY, ANSWERS = "NBAGENT_RECORD", "NBAGENT_REPLAY", "NBAGENT_ANSWERS"
+"""What the kernel is told; see ``nbagent.models.recorded.environment``."""
+SUFFIX = ".recorded.json"
+NEEDED = ("nbclient", "nbformat", "ipykernel")
+MISSING = (
+    "executing a notebook needs {names}, which this Python ({python}) does not have. Install with:\n"
+    '  {python} -m pip install "jupyter-nbagent[demo]"'
+)
+
+
+class PlaybackError(Exception):
+    """A notebook could not be recorded or replayed; the text says where, why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a recording has."""
+
+    exchanges: int
+    answers: int
+    scrubbed: Mapping[str, int]
+    """How often something was cut, by where it was known from."""
+
+
+def recording_beside(notebook: Path) -> Path:
+    """Where the recording of a notebook is, unless somebody says otherwise."""
+    return notebook.with_name(notebook.stem + SUFFIX)
+
+
+def record(
+    notebook: Path, recording: Path, *, answers: Path | None, output: Path | None, timeout: int
+) -> Recorded | None:
+    """Execute a notebook and record what its models and ``answers`` say.
+
+    An earlier recording is replaced when the notebook has come to its end, and not before.
+
+    Args:
+        notebook: is not changed.
+        recording: the file to write.
+        answers: a JSON file with the answers to what is asked.
+        output: where to write the executed notebook.
+        timeout: seconds that a cell may take.
+
+    Returns:
+        What was recorded; None where no model was asked but those that the notebook records itself.
+
+    Raises:
+        PlaybackError: a cell failed, or a file cannot be read or written.
+    """
+    draft = recording.with_name(recording.name + ".draft")
+    told = {RECORD: str(draft.absolute())}
+    if answers is not None:
+        told[ANSWERS] = str(answers.absolute())
+    try:
+        draft.unlink(missing_ok=True)
+        done = _executed(notebook, told, timeout)
+        _write(done, output)
+        if not draft.exists():
+            return None
+        found = _content(draft)
+        draft.replace(recording)
+    except OSError as error:
+        raise PlaybackError(f"cannot write {str(recording)!r}: {error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return found
+
+
+def replay(notebook: Path, recording: Path, *, output: Path | None, timeout: int) -> None:
+    """Execute a notebook with what was recorded: no model is asked, no key is needed.
+
+    Args:
+        notebook: is not changed, unless it is the output too.
+        recording: the file to replay.
+        output: where to write the executed notebook.
+        timeout: seconds that a cell may take.
+
+    Raises:
+        PlaybackError: a cell failed, as where a request was not recorded.
+    """
+    done = _executed(notebook, {REPLAY: str(recording.absolute())}, timeout)
+    try:
+        _write(done, output)
+    except OSError as error:
+        raise PlaybackError(f"cannot write {str(output)!r}: {error}") from error
+
+
+def _executed(notebook: Path, told: Mapping[str, str], timeout: int) -> Any:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise PlaybackError(MISSING.format(names=" and ".join(missing), python=sys.executable))
+    import nbformat  # noqa: PLC0415  an extra, loaded late
+    from jupyter_client.kernelspec import KernelSpecManager  # noqa: PLC0415  as above
+    from jupyter_client.manager import AsyncKernelManager  # noqa: PLC0415  as above
+    from nbclient import NotebookClient  # noqa: PLC0415  as above
+    from nbclient.exceptions import (  # noqa: PLC0415  as above
+        CellExecutionError,
+        CellTimeoutError,
+        DeadKernelError,
+    )
+
+    try:
+        content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:  # what is no notebook is a ValueError
+        raise PlaybackError(f"cannot read {str(notebook)!r} as a notebook: {error}") from error
+    manager = AsyncKernelManager(
+        kernel_name="python3",
+        kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),  # so that it is this Python
+    )
+    client = NotebookClient(
+        content,
+        km=manager,
+        timeout=timeout,
+        record_timing=False,
+        resources={"metadata": {"path": str(notebook.absolute().parent)}},
+        extra_arguments=["--log-level=ERROR"],  # else a kernel warns that loopback is not encrypted
+    )
+    client.owns_km = True  # and stops it
+    kept = {k: v for k, v in os.environ.items() if k not in (RECORD, REPLAY, ANSWERS)}
+    try:
+        client.execute(env={**kept, **told})
+    except CellExecutionError as error:
+        raise PlaybackError(_failed(content, error)) from error
+    except CellTimeoutError as error:
+        raise PlaybackError(
+            f"a cell took more than {timeout} s: give more with --timeout"
+        ) from error
+    except DeadKernelError as error:
+        raise PlaybackError("the kernel died") from error
+    return content
+
+
+def _failed(content: Any, error: Any) -> str:
+    """Which cell failed, how, and what a person can do."""
+    code = [cell for cell in content.cells if cell.cell_type == "code"]
+    number = next(
+        (
+            n
+            for n, cell in enumerate(code, 1)
+            if any(o.output_type == "error" for o in cell.outputs)
+        ),
+        0,
+    )
+    text = f"code cell {number} failed: {error.ename}: {error.evalue}"
+    if error.ename == "HumanInputRequired":
+        text += (
+            "\nGive the answers with --answers FILE, as JSON: a list in the order of the questions, or an "
+            'object by tool name, such as {"transfer": true, "ask_person": "blue"}. Or answer in the forms: '
+            f"start JupyterLab with {RECORD}=FILE set, and run the notebook there."
+        )
+    return text
+
+
+def _write(content: Any, output: Path | None) -> None:
+    if output is None:
+        return
+    import nbformat  # noqa: PLC0415  an extra, loaded late
+
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        nbformat.write(content, draft)  # type: ignore[no-untyped-call]
+        draft.replace(output)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _content(recording: Path) -> Recorded:
+    found = json.loads(recording.read_text(encoding="utf-8"))
+    exchanges = sum("request" in entry for entry in found["session"])
+    return Recorded(exchanges, len(found["session"]) - exchanges, found["scrubbed"])

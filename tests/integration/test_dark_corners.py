@@ -1,0 +1,481 @@
+"""What servers really send where the protocol says little: each ends in the right answer or a clear error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import ModelError
+from nbagent.core.base.messages import results_of
+from tests.integration.chat_server import REPEATED, problem_with
+
+STREAM, JSON = "text/event-stream", "application/json"
+DEEP = "[" * 5_000 + "]" * 5_000
+LONG = "x" * 10_000_000
+HALF = "\\ud83d"
+"""Half of a surrogate pair, as JSON writes it."""
+
+
+def chunk(delta: Any, finish: Any = None, **more: Any) -> bytes:
+    """An event of a stream."""
+    return event({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more})
+
+
+def event(value: Any) -> bytes:
+    return b"data: " + (value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n\n"
+
+
+def call(arguments: Any = "{}", *, name: Any = "look", **more: Any) -> dict[str, Any]:
+    """A call, or a piece of one; ``more`` is its id and index, where it has them."""
+    function = {} if name is None else {"name": name}
+    return {"type": "function", "function": {**function, "arguments": arguments}, **more}
+
+
+def calls(*each: dict[str, Any]) -> list[bytes]:
+    """A stream of calls, one event for each piece."""
+    return [*(chunk({"tool_calls": [piece]}) for piece in each), chunk({}, "tool_calls"), DONE]
+
+
+def whole(message: Any, finish: Any = "stop", **more: Any) -> bytes:
+    """An answer in one piece."""
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    return json.dumps({"choices": [choice], **more}).encode()
+
+
+def asked(*each: dict[str, Any]) -> bytes:
+    """An answer of calls in one piece."""
+    return whole({"role": "assistant", "content": None, "tool_calls": list(each)}, "tool_calls")
+
+
+DONE = event(b"[DONE]")
+FINE = [chunk({"content": "fine"}), chunk({}, "stop"), DONE]
+A, B = call('{"x":1}', id="a", index=0), call('{"x":2}', id="b", index=1)
+SAME = {**A, "id": REPEATED}
+
+
+@dataclass(frozen=True)
+class Corner:
+    """What a server sends, streamed and in one piece, and what comes of it."""
+
+    stream: Sequence[bytes]
+    whole: bytes | None = None
+    ran: Sequence[Any] = ()
+    """The inputs that the tool was run with."""
+    told: str = ""
+    """What the model is told of a call that was not run, as a pattern."""
+    says: str = "fine"
+    """The answer; after calls it is another one."""
+    fails: str = ""
+    """The error, as a pattern."""
+    fails_whole: str | None = None
+    """The error of the answer in one piece, where it is another."""
+    finish: str = "stop"
+
+
+def of_call(arguments: Any, **end: Any) -> Corner:
+    """One call with these arguments."""
+    one = call(arguments, id="a", index=0)
+    return Corner(calls(one), asked(one), **end)
+
+
+CORNERS = {
+    # --- which call is which
+    "one id at two indexes": Corner(
+        calls(SAME, {**B, "id": REPEATED}), asked(SAME, {**B, "id": REPEATED}), ran=[1, 2]
+    ),
+    "one id at two indexes, in pieces that alternate": Corner(
+        calls(
+            call("", id=REPEATED, index=0),
+            call("", id=REPEATED, index=1),
+            call('{"x"', name=None, index=0),
+            call('{"x":', name=None, index=1),
+            call(":1}", name=None, index=0),
+            call("2}", name=None, index=1),
+        ),
+        ran=[1, 2],
+    ),
+    "no ids": Corner(
+        calls(call('{"x":1}', index=0), call('{"x":2}', index=1)),
+        asked(call('{"x":1}'), call('{"x":2}')),
+        ran=[1, 2],
+    ),
+    "empty ids": Corner(
+        calls({**A, "id": ""}, {**B, "id": ""}), asked({**A, "id": ""}, {**B, "id": ""}), ran=[1, 2]
+    ),
+    "no indexes": Corner(calls(call('{"x":1}', id="a"), call('{"x":2}', id="b")), ran=[1, 2]),
+    "neither ids nor indexes": Corner(calls(call('{"x":1}'), call('{"x":2}')), ran=[1, 2]),
+    "one id twice without indexes": Corner(
+        calls(call('{"x":1}', id=REPEATED), call('{"x":2}', id=REPEATED)), ran=[1, 2]
+    ),
+    "index 0 everywhere, with ids": Corner(
+        calls(A, {**B, "index": 0}), asked(A, {**B, "index": 0}), ran=[1, 2]
+    ),
+    "index 0 and one id everywhere": Corner(calls(SAME, SAME), asked(SAME, SAME), ran=[1, 1]),
+    "the id and the name in each piece": Corner(
+        calls(
+            call('{"x"', id="a", index=0),
+            call(":1}", id="a", index=0),
+            call("", id="a", index=0),
+        ),
+        ran=[1],
+    ),
+    "an index that is a list": Corner(calls({**A, "index": [0]}), ran=[1]),
+    "ids that are numbers": Corner(
+        calls({**A, "id": 7}, {**B, "id": 8}), asked({**A, "id": 7}, {**B, "id": 8}), ran=[1, 2]
+    ),
+    "no name": Corner(
+        calls(call("{}", name=None, id="a", index=0)),
+        asked(call("{}", name=None, id="a")),
+        told="There is no tool ''",
+    ),
+    # --- arguments
+    "arguments in fragments": Corner(
+        calls(
+            call("", id="a", index=0),
+            *(call(c, name=None, index=0) for c in '{"x": 12, "note": "ü"}'),
+        ),
+        ran=[12],
+    ),
+    "arguments as a value": of_call({"x": 3}, ran=[3]),
+    "no arguments": of_call(None, ran=[0]),
+    "blank arguments": of_call(" ", ran=[0]),
+    "arguments that are no JSON": of_call('{"x": 1', told="no JSON object .*: {.x.: 1"),
+    "arguments that are a list": of_call("[1]", told="no JSON object"),
+    "arguments that are a text in a text": of_call('"{}"', told="no JSON object"),
+    "two objects as arguments": of_call('{"x":1}{"x":2}', told="no JSON object"),
+    "NaN": of_call('{"x": NaN}', told="no JSON object"),
+    "a number beyond all": of_call('{"x": 1e999}', told="no JSON object"),
+    "one key twice": of_call('{"x": 1, "x": 2}', ran=[2]),
+    "half a pair in arguments": of_call(f'{{"note": "{HALF}"}}', told="no JSON object"),
+    "5,000 levels in arguments": of_call(f'{{"x": {DEEP}}}', told="at most 100 levels"),
+    "10 MB of arguments": Corner(
+        calls(
+            call('{"note": "', id="a", index=0),
+            *(call(LONG[:1_000_000], name=None, index=0) for _ in range(10)),
+            call('"}', name=None, index=0),
+        ),
+        asked(call(json.dumps({"note": LONG}), id="a")),
+        ran=[0],
+        fails_whole="larger than 8,000,000 bytes",
+    ),
+    # --- why it ended
+    "the limit of tokens": Corner(
+        [chunk({"content": "fine"}), chunk({}, "length"), DONE],
+        whole({"content": "fine"}, "length"),
+        finish="length",
+    ),
+    "the limit of tokens inside a call": Corner(
+        [chunk({"tool_calls": [call('{"x": 1', id="a", index=0)]}), chunk({}, "length"), DONE],
+        whole({"tool_calls": [call('{"x": 1', id="a")]}, "length"),
+        told="Your answer was cut off at its limit of tokens, and this call was not run",
+    ),
+    "the limit of tokens before the arguments": Corner(
+        [chunk({"tool_calls": [call("", id="a", index=0)]}), chunk({}, "length"), DONE],
+        whole({"tool_calls": [call("", id="a")]}, "length"),
+        told="cut off at its limit",
+    ),
+    "a content filter": Corner(
+        [chunk({"content": "fine"}), chunk({}, "content_filter"), DONE],
+        whole({"content": "fine"}, "content_filter"),
+        finish="content_filter",
+    ),
+    "a content filter inside a call": Corner(
+        [chunk({"tool_calls": [call('{"x', id="a", index=0)]}), chunk({}, "content_filter"), DONE],
+        whole({"tool_calls": [call('{"x', id="a")]}, "content_filter"),
+        told="cut off by a content filter",
+    ),
+    "a reason of its own": Corner(
+        [chunk({"content": "fine"}), chunk({}, "eos"), DONE],
+        whole({"content": "fine"}, "eos"),
+        finish="other",
+    ),
+    "a reason that is an object": Corner(
+        [chunk({"content": "fine"}), chunk({}, {"why": "stop"}), DONE],
+        whole({"content": "fine"}, {"why": "stop"}),
+        finish="other",
+    ),
+    "no reason": Corner([FINE[0], DONE], whole({"content": "fine"}, None)),
+    "no [DONE]": Corner(FINE[:2]),
+    # --- what is there, and what is not
+    "empty choices before and after": Corner(
+        [event({"choices": []}), FINE[0], event({"choices": None}), *FINE[1:]],
+    ),
+    "empty choices alone": Corner(
+        [event({"choices": []})],
+        b'{"choices": []}',
+        fails="ended in the middle",
+        fails_whole="has no choices",
+    ),
+    "usage that is null": Corner(
+        [chunk({"content": "fine"}, usage=None), *FINE[1:]], whole({"content": "fine"}, usage=None)
+    ),
+    "usage that is odd": Corner(
+        [*FINE[:2], event({"choices": [], "usage": {"prompt_tokens": "many"}}), DONE],
+        whole({"content": "fine"}, usage={"prompt_tokens": "many"}),
+    ),
+    "no content": Corner(
+        [chunk({"role": "assistant"}), chunk({}, "stop"), DONE],
+        whole({"role": "assistant", "content": None}),
+        says="",
+    ),
+    "nothing at all": Corner([], b"", fails="ended in the middle", fails_whole="no JSON"),
+    "null": Corner([event(None)], b"null", fails="instead of a chat chunk"),
+    "choices that are a text": Corner(
+        [event({"choices": "x"})], b'{"choices": "x"}', fails="no list of objects"
+    ),
+    "a delta that is a list": Corner([chunk([1])], whole([1]), fails="no object"),
+    "calls that are texts": Corner(
+        [chunk({"tool_calls": ["look"]})], whole({"tool_calls": ["look"]}), fails="no list of obj"
+    ),
+    "a function that is a text": Corner(
+        [chunk({"tool_calls": [{"function": "look"}]})],
+        whole({"tool_calls": [{"function": "look"}]}),
+        fails="no object",
+    ),
+    "an error in its place": Corner(
+        [FINE[0], event({"error": {"message": "overloaded"}})],
+        b'{"error": {"message": "overloaded"}}',
+        fails="overloaded",
+    ),
+    # --- bytes
+    "comments, keep-alives and other fields": Corner(
+        [
+            b": hello\n\n",
+            b"\n\n",
+            b"event: message\nid: 1\n",
+            FINE[0],
+            b":\n",
+            b"retry: 1\n\n",
+            *FINE[1:],
+        ]
+    ),
+    "line ends of the old kind": Corner(
+        [part.replace(b"\n", b"\r\n").replace(b"data: ", b"data:") for part in FINE]
+    ),
+    "a character cut in half": Corner(
+        [
+            event('{"choices":[{"delta":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode())[
+                :-30
+            ],
+            event('{"choices":[{"delta":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode())[
+                -30:
+            ],
+            DONE,
+        ],
+        '{"choices":[{"message":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode(),
+        says="fine ü",
+    ),
+    "a pair in two pieces": Corner(
+        [
+            event(b'{"choices":[{"delta":{"content":"\\ud83d"}}]}'),
+            event(b'{"choices":[{"delta":{"content":"\\ude00"},"finish_reason":"stop"}]}'),
+            DONE,
+        ],
+        b'{"choices":[{"message":{"content":"\\ud83d\\ude00"},"finish_reason":"stop"}]}',
+        says="😀",
+    ),
+    "half a pair": Corner(
+        [event(b'{"choices":[{"delta":{"content":"\\ude00!"},"finish_reason":"stop"}]}'), DONE],
+        b'{"choices":[{"message":{"content":"\\ude00!"},"finish_reason":"stop"}]}',
+        says="\N{REPLACEMENT CHARACTER}!",
+    ),
+    "bytes that are no text": Corner(
+        [event(b'{"choices":[{"delta":{"content":"\xff"}}]}')],
+        b'{"choices":[{"message":{"content":"\xff"}}]}',
+        fails="which is no JSON",
+    ),
+    "cut off": Corner(
+        [FINE[0]],
+        whole({"content": "fine"})[:-5],
+        fails="ended in the middle",
+        fails_whole="no JSON",
+    ),
+    "cut off inside an event": Corner([FINE[0], FINE[1][:20]], fails="ended in the middle"),
+    "cut off inside a call": Corner(
+        [chunk({"tool_calls": [A]})], asked(A)[:-5], fails="in the middle", fails_whole="no JSON"
+    ),
+    "5,000 levels around": Corner([event(DEEP.encode())], DEEP.encode(), fails="nested too deep"),
+    "5,000 levels in a field of its own": Corner(
+        [event(b'{"choices":[{"delta":{"odd":' + DEEP.encode() + b"}}]}")],
+        b'{"choices":[{"message":{"odd":' + DEEP.encode() + b"}}]}",
+        fails="nested too deep",
+    ),
+    "300 levels in a field of its own": Corner(
+        [event(b'{"choices":[{"delta":{"odd":' + b"[" * 300 + b"]" * 300 + b"}}]}")],
+        b'{"choices":[{"message":{"odd":' + b"[" * 300 + b"]" * 300 + b"}}]}",
+        fails="sent 'odd' as no JSON: it is nested deeper than 100 levels",
+    ),
+    "NaN in a field of its own": Corner(
+        [event(b'{"choices":[{"delta":{"odd":NaN}}]}')],
+        b'{"choices":[{"message":{"odd":NaN}}]}',
+        fails="sent 'odd' as no JSON",
+    ),
+}
+
+
+@dataclass
+class Server:
+    """Sends what it was given first, and then another answer."""
+
+    pieces: Sequence[bytes]
+    kind: str
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    bodies: list[Any] = field(default_factory=list)
+    seen: list[dict[str, str]] = field(default_factory=list)
+    """The headers of each request."""
+    without_end: bool = False
+    """Whether the pieces are sent again and again until the client goes away."""
+
+
+@contextmanager
+def serving(server: Server) -> Iterator[str]:
+    """Gives its base URL."""
+    closing = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            server.bodies.append(body)
+            server.seen.append({key.lower(): value for key, value in self.headers.items()})
+            problem = problem_with(body)
+            if problem:
+                return self.answer(
+                    400, JSON, [json.dumps({"error": {"message": problem}}).encode()]
+                )
+            if len(server.bodies) > 1 and not server.without_end:
+                last = [b'{"choices":[{"message":{"content":"after"},"finish_reason":"stop"}]}']
+                return self.answer(200, JSON, last)
+            return self.answer(server.status, server.kind, server.pieces)
+
+        def answer(self, status: int, kind: str, pieces: Sequence[bytes]) -> None:
+            self.send_response(status)
+            for name, value in {"content-type": kind, **server.headers}.items():
+                self.send_header(name, value)
+            self.send_header("connection", "close")
+            self.end_headers()
+            try:
+                for piece in pieces:
+                    self.wfile.write(piece)
+                    self.wfile.flush()
+                while server.without_end and not closing.wait(0.02):
+                    for piece in pieces:
+                        self.wfile.write(piece)
+            except OSError:
+                return  # the client went away
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{http.server_address[1]}/v1"
+    finally:
+        closing.set()
+        http.shutdown()
+        http.server_close()
+        thread.join()
+
+
+async def run_at(url: str, *, live: bool, **settings: Any) -> tuple[nb.Run, list[Any]]:
+    """A run that has ended, well or not, and what its tool was run with."""
+    ran: list[Any] = []
+    given = {"api_key": "sk-of-this-test-only", "max_retries": 0, **settings}
+    async with nb.OpenAIModel("m", base_url=url, **given) as model:
+        agent = nb.Agent(model)
+
+        @agent.tool
+        def look(x: int = 0, note: str = "") -> str:
+            ran.append(x)
+            return f"{x} {len(note)}"
+
+        run = agent.run("go", attended=False)
+        if live:
+            run.subscribe(lambda _event: None)
+        async with asyncio.timeout(60):
+            await run.settled()
+    return run, ran
+
+
+WAYS = ["streamed", "in one piece", "in one piece though a stream was asked for"]
+ALL = [
+    (n, way) for n, corner in CORNERS.items() for way in WAYS[: 1 if corner.whole is None else 3]
+]
+
+
+@pytest.mark.parametrize(("name", "way"), ALL)
+async def test_c173_a_dark_corner_ends_in_the_right_answer_or_a_clear_error(
+    name: str, way: str
+) -> None:
+    """Never a hang, an exception of ours, or a call with input that nobody meant."""
+    corner = CORNERS[name]
+    in_one = way != "streamed"
+    pieces = [corner.whole] if in_one and corner.whole is not None else corner.stream
+    server = Server(pieces, JSON if in_one else STREAM)
+    with serving(server) as url:
+        run, ran = await run_at(url, live=way != "in one piece")
+    fails = corner.fails if not in_one or corner.fails_whole is None else corner.fails_whole
+    if fails:
+        with pytest.raises(ModelError) as caught:
+            run.result  # noqa: B018 - it raises
+        assert re.search(fails, str(caught.value)), str(caught.value)
+        assert not re.search(r"\w+Error\b", str(caught.value))
+        assert ran == []
+        return
+    assert (run.status, ran) == ("completed", list(corner.ran))
+    after = bool(corner.ran or corner.told)
+    assert run.result.text == ("after" if after else corner.says)
+    assert run.result.finish_reason == corner.finish
+    results = [part for item in run.messages for part in results_of(item)]
+    assert len(results) == len(corner.ran) + bool(corner.told)
+    assert not corner.told or re.search(corner.told, results[-1]["output"]), results
+
+
+ENDLESS = {
+    "comments": b": still here\n\n",
+    "chunks that say nothing": event({"choices": []}) + chunk({}) + chunk({"role": "assistant"}),
+    "an event that does not end": b"data: x\n",
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_c174_a_stream_of_nothing_but_signs_of_life_ends(name: str) -> None:
+    """``timeout`` counts from the last word of the answer; a server that stays silent was cut off before."""
+    with serving(Server([ENDLESS[name]], STREAM, without_end=True)) as url:
+        run, _ = await run_at(url, live=True, timeout=0.3)
+    with pytest.raises(ModelError, match=r"nothing of its answer for 0.3 s, only signs of life"):
+        run.result  # noqa: B018 - it raises
+
+
+async def test_c174_a_stream_that_says_something_now_and_then_goes_on() -> None:
+    """Between words a server may take its time, and say that it is still there."""
+    pieces = [FINE[0], *[b": still here\n\n"] * 10, *FINE[1:]]
+    with serving(Server(pieces, STREAM)) as url:
+        run, _ = await run_at(url, live=True, timeout=5)
+    assert run.result.text == "fine"
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("live", [True, False])
+async def test_c174_neither_key_nor_conversation_follow_a_redirect(status: int, live: bool) -> None:
+    """Where a server points to is told, and not asked: nobody said to trust it."""
+    other = Server(FINE, STREAM)
+    with serving(other) as elsewhere:
+        target = elsewhere.replace("127.0.0.1", "localhost") + "/chat/completions"
+        with serving(Server([], JSON, status, {"location": target})) as url:
+            run, _ = await run_at(url, live=live)
+    with pytest.raises(ModelError, match=f"{status}, the server points to {target}.*base_url"):
+        run.result  # noqa: B018 - it raises
+    assert other.bodies == []

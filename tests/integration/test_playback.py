@@ -1,0 +1,175 @@
+"""``nbagent record`` and ``nbagent replay``: notebooks, a real server, and then none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.integration.chat_server import ChatServer, Reply
+from tests.integration.office import KEY, NOTEBOOKS, nbagent, record
+
+NAME = "06_recorded.ipynb"
+SESSION = "06_recorded_files/session.json"
+
+
+def without_a_model(**more: str) -> dict[str, str]:
+    """An environment in which no model can be asked."""
+    kept = {name: value for name, value in os.environ.items() if "OPENAI" not in name}
+    return {**kept, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1", **more}
+
+
+def executed(notebook: Path, output: Path) -> bytes:
+    """What nbconvert makes of a notebook."""
+    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", str(notebook)]
+    command += ["--output", str(output), "--ExecutePreprocessor.record_timing=False"]
+    subprocess.run(command, env=without_a_model(), capture_output=True, timeout=240, check=True)
+    return output.read_bytes()
+
+
+def test_the_notebook_of_the_page_is_what_its_server_says(tmp_path):
+    """Recorded anew over HTTP it is the committed recording, byte for byte; no key is in it."""
+    notebook = tmp_path / NAME
+    shutil.copy(NOTEBOOKS / NAME, notebook)
+    done = record(notebook)
+    assert done.returncode == 0, done.stderr
+    found = (tmp_path / SESSION).read_bytes()
+    assert found == (NOTEBOOKS / SESSION).read_bytes()
+    assert KEY.encode() not in found
+
+
+def test_a_recorded_notebook_replays_the_same_bytes_without_server_or_key(tmp_path):
+    """Under ``nbagent replay`` and nbconvert, each time; nbval compares it with what it shows."""
+    notebook = tmp_path / NAME
+    shutil.copy(NOTEBOOKS / NAME, notebook)
+    shutil.copytree(NOTEBOOKS / "06_recorded_files", tmp_path / "06_recorded_files")
+    outputs = [tmp_path / f"{name}.ipynb" for name in ("one", "two")]
+    for output in outputs:
+        done = nbagent("replay", notebook, "--output", output, env=without_a_model())
+        assert done.returncode == 0, done.stderr
+    assert outputs[0].read_bytes() == outputs[1].read_bytes() == (NOTEBOOKS / NAME).read_bytes()
+    assert executed(notebook, tmp_path / "three.ipynb") == executed(
+        notebook, tmp_path / "four.ipynb"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+PLAIN = '''
+import nbagent as nb
+
+sent = []
+
+
+def send(to: str, amount: float) -> str:
+    """Move money."""
+    sent.append(to)
+    return f"sent {amount} to {to}, with tok-en-value-42"
+
+
+async def check(ctx: nb.ToolContext) -> str:
+    """Ask which account."""
+    return await ctx.ask(nb.Ask(message="Which account?"))
+
+
+agent = nb.Agent("gpt-5.1", tools=[send, check], policy=[nb.review("send")])
+run = agent.run("Send 5")
+result = await run
+'''
+SCRIPT = [
+    Reply(calls=[("check", {})]),
+    Reply(calls=[("send", {"to": "A1", "amount": 5})]),
+    Reply("Sent."),
+]
+
+
+def notebook_of(path: Path, *cells: str) -> Path:
+    """A notebook of these cells."""
+    content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    for number, cell in enumerate(content.cells):
+        cell["id"] = f"cell-{number}"
+    nbformat.write(content, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A notebook that knows nothing of recordings, recorded by the command."""
+    folder = tmp_path_factory.mktemp("plain")
+    notebook = notebook_of(folder / "demo.ipynb", PLAIN, "print(result.text, sent)\nrun")
+    answers = folder / "answers.json"
+    answers.write_text(json.dumps({"check": "A1", "send": True}))
+    with ChatServer(SCRIPT) as server:
+        environment = without_a_model(
+            OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY, MY_TOKEN="tok-en-value-42"
+        )
+        done = nbagent("record", notebook, "--answers", answers, env=environment)
+    assert done.returncode == 0, done.stderr
+    return notebook, done.stdout
+
+
+def test_a_notebook_that_knows_of_no_recording_is_recorded_and_replayed(recorded, tmp_path):
+    """Every model of it, and what is asked; the card is drawn the same each time."""
+    notebook, told = recorded
+    assert "Recorded 3 exchanges and 2 answers" in told
+    assert "Scrubbed: 1 of MY_TOKEN" in told
+    text = notebook.with_name("demo.recorded.json").read_text()
+    assert "tok-en-value-42" not in text
+    assert not notebook.with_name("demo.recorded.json.draft").exists()
+    outputs = [tmp_path / f"{name}.ipynb" for name in ("one", "two")]
+    for output in outputs:
+        done = nbagent(
+            "replay", notebook, "--output", output, env=without_a_model(MY_TOKEN="tok-en-value-42")
+        )
+        assert done.returncode == 0, done.stderr
+        assert "no model was asked" in done.stdout
+    assert "Sent. ['A1']" in outputs[0].read_text()
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+
+
+def test_drift_fails_with_the_difference_and_exit_code_1(recorded, tmp_path):
+    """In the terminal: which cell, which recorded request, and what differs."""
+    notebook, _ = recorded
+    other = notebook_of(tmp_path / "demo.ipynb", PLAIN.replace("Send 5", "Send 50"))
+    recording = notebook.with_name("demo.recorded.json")
+    done = nbagent("replay", other, "--recording", recording, env=without_a_model())
+    assert done.returncode == 1
+    assert "code cell 1 failed: NotRecorded" in done.stderr
+    assert "Send 50" in done.stderr
+    assert "recorded as number 1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_question_without_an_answer_fails_the_recording_and_keeps_the_earlier_one(tmp_path):
+    """With what to do; nothing is left beside it."""
+    notebook = notebook_of(tmp_path / "demo.ipynb", PLAIN)
+    kept = tmp_path / "demo.recorded.json"
+    kept.write_text("the earlier one")
+    with ChatServer(SCRIPT) as server:
+        environment = without_a_model(OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
+        done = nbagent("record", notebook, env=environment)
+    assert done.returncode == 1
+    assert "HumanInputRequired" in done.stderr
+    assert "--answers FILE" in done.stderr
+    assert "NBAGENT_RECORD=FILE" in done.stderr
+    assert kept.read_text() == "the earlier one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.ipynb", "demo.recorded.json"]
+
+
+@pytest.mark.parametrize("wrong", ["no file", "no notebook", "no recording"])
+def test_what_cannot_be_replayed_is_named(wrong, tmp_path):
+    """Exit code 1 and one line to act on."""
+    notebook = tmp_path / "demo.ipynb"
+    if wrong == "no notebook":
+        notebook.write_text("{")
+    elif wrong == "no recording":
+        notebook_of(notebook, PLAIN)
+    done = nbagent("replay", notebook, env=without_a_model())
+    assert done.returncode == 1
+    assert ("demo.recorded.json" if wrong == "no recording" else "demo.ipynb") in done.stderr
+    assert "Traceback" not in done.stderr

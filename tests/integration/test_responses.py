@@ -1,0 +1,704 @@
+"""The Responses API against a strict server on loopback, through the real openai client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any
+
+import openai
+import pytest
+from pydantic import BaseModel
+
+import nbagent as nb
+from nbagent.core.base.errors import ModelConfigError, ModelError, UsageError
+from nbagent.core.base.messages import Message, message, text_part, user
+from nbagent.core.base.model import (
+    Citation,
+    Discarded,
+    Finished,
+    HostedCall,
+    ModelDelta,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    ToolSpec,
+    Usage,
+)
+from nbagent.models.openai.model import OpenAIModel
+from nbagent.models.openai.responses.parse import ResponsesParser
+from tests.integration.chat_server import ChatServer
+from tests.integration.responses_server import Items, Refuse, Reply, ResponsesServer
+
+OPEN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+ADD = ToolSpec("add", "Add two numbers", OPEN)
+HELLO = [user("hello")]
+
+
+class Quick(OpenAIModel):
+    """Repeats a broken stream without waiting."""
+
+    async def _wait(self, attempt: int) -> None:
+        pass
+
+
+def model_at(server: ChatServer, name: str = "o9-test", **settings: Any) -> Quick:
+    return Quick(name, base_url=server.url, **{"api": "responses", **settings})
+
+
+async def ask(model: OpenAIModel, request: Request) -> list[ModelDelta]:
+    async with aclosing(model.stream(request)) as deltas:
+        return [delta async for delta in deltas]
+
+
+def joined(deltas: Sequence[ModelDelta], kind: type[Any]) -> str:
+    at = max((i for i, delta in enumerate(deltas) if isinstance(delta, Discarded)), default=-1)
+    return "".join(delta.text for delta in deltas[at + 1 :] if isinstance(delta, kind))
+
+
+def calls(deltas: Sequence[ModelDelta]) -> list[tuple[str, str, Any]]:
+    """Each call's id, name and input."""
+    found: dict[int, list[str]] = {}
+    for delta in deltas:
+        if isinstance(delta, Discarded):
+            found.clear()
+        if isinstance(delta, ToolCallDelta):
+            call = found.setdefault(delta.index, ["", "", ""])
+            for at, piece in enumerate((delta.id, delta.name, delta.arguments)):
+                call[at] += piece or ""
+    return [(i, name, json.loads(arguments)) for _, (i, name, arguments) in sorted(found.items())]
+
+
+def said(text: str, *notes: dict[str, Any], phase: str | None = None) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": list(notes)}
+    own = {"id": "msg_7", "role": "assistant", "content": [part], "status": "completed"}
+    return {"type": "message", **own, **({"phase": phase} if phase else {})}
+
+
+SEARCH = {
+    "type": "web_search_call",
+    "id": "ws_1",
+    "status": "completed",
+    "action": {
+        "type": "search",
+        "query": "tallest tower",
+        "queries": ["tallest tower"],
+        "sources": [{"type": "url", "url": "https://example.org/towers"}],
+    },
+}
+CITED = {
+    "type": "url_citation",
+    "start_index": 0,
+    "end_index": 3,
+    "title": "Towers",
+    "url": "https://example.org/towers",
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_text_reasoning_parallel_calls_and_usage_arrive(stream: bool) -> None:
+    """Everything a response can hold comes through, streamed or whole."""
+    reply = Reply("Adding…", [("add", {"n": 1}), ("add", {"n": 2})], reasoning="hm, both")
+    with ResponsesServer([reply]) as server:
+        async with model_at(server) as model:
+            deltas = await ask(model, Request(HELLO, tools=[ADD], stream=stream))
+        body = server.bodies[0]
+    assert joined(deltas, ReasoningDelta) == "hm, both"
+    assert joined(deltas, TextDelta) == "Adding…"
+    assert [(name, value) for _, name, value in calls(deltas)] == [
+        ("add", {"n": 1}),
+        ("add", {"n": 2}),
+    ]
+    assert len({call_id for call_id, _, _ in calls(deltas)}) == 2
+    finished = deltas[-1]
+    assert isinstance(finished, Finished)
+    assert finished[:3] == ("tool_calls", Usage(10, 5), "o9-test")
+    assert (body["store"], body["stream"], body["reasoning"]) == (
+        False,
+        stream,
+        {"summary": "auto"},
+    )
+    assert body["include"] == ["reasoning.encrypted_content"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_cached_and_reasoning_tokens_and_the_end_are_told(stream: bool) -> None:
+    """Of the usage all that is billed apart; an answer that was cut off says why."""
+    steps = [
+        Items(output=[said("cut")], finish="max_output_tokens", usage=(100, 50), details=(80, 30)),
+        Items(output=[said("no")], finish="content_filter"),
+        Items(output=[{**said(""), "content": [{"type": "refusal", "refusal": "I can't."}]}]),
+    ]
+    with ResponsesServer(steps) as server:
+        async with model_at(server) as model:
+            ends = [await ask(model, Request(HELLO, stream=stream)) for _ in steps]
+    assert [deltas[-1].reason for deltas in ends] == ["length", "content_filter", "stop"]
+    assert ends[0][-1].usage == Usage(100, 50, None, 80, 30)
+    assert joined(ends[2], TextDelta) == "I can't."
+
+
+@pytest.mark.parametrize("how", ["live", "json"])
+async def test_reasoning_goes_back_before_what_it_led_to(how: str) -> None:
+    """The strict server takes the second turn: its own items in their order, without ids and nothing twice."""
+    turn = Reply("First.", [("look", {"n": 1}), ("look", {"n": 2})], reasoning="Think.")
+    with ResponsesServer([turn, turn, Reply("Done.", reasoning="Easy."), Reply("Bye.")]) as server:
+        async with model_at(server) as model:
+            agent = nb.Agent(model)
+
+            @agent.tool
+            def look(n: int) -> int:
+                return n
+
+            if how == "live":
+                run = agent.run("go", attended=False)
+                await run
+                await agent.run("and?", after=run, attended=False)
+            else:
+                response = await agent.generate("go")
+                kept = json.loads(json.dumps(response.messages))
+                await agent.generate("and?", messages=kept)
+        assert server.refused == []
+        sent = server.bodies[-1]["input"]
+    kinds = [item.get("type", item.get("role")) for item in sent]
+    turn_kinds = ["reasoning", "message", "function_call", "function_call"]
+    turn_kinds += ["function_call_output"] * 2
+    assert kinds == ["user", *turn_kinds, *turn_kinds, "reasoning", "message", "user"]
+    assert sent[1]["summary"] == [{"type": "summary_text", "text": "Think."}]
+    assert sent[2]["content"] == [{"type": "output_text", "text": "First."}]
+    assert sent[3]["arguments"] == '{"n":1}'
+    assert not any("id" in item for item in sent)
+
+
+async def test_texts_and_inputs_are_not_stored_twice() -> None:
+    """What a provider wants back refers to the message's own text, reasoning and calls."""
+    reply = Reply("A text of its own.", [("add", {"n": 1234567})], reasoning="Some thought.")
+    with ResponsesServer([reply]) as server:
+        async with model_at(server) as model:
+            deltas = await ask(model, Request(HELLO, tools=[ADD]))
+    kept = json.dumps(deltas[-1].provider)
+    assert not any(text in kept for text in ("A text of", "Some thought", "1234567"))
+
+
+async def test_a_response_that_its_text_and_calls_say_keeps_nothing_else() -> None:
+    """No provider data where there is nothing to add: the history is as small as any."""
+    with ResponsesServer([Reply("Hi.", [("add", {"n": 1})])], reasons=False) as server:
+        async with model_at(server, "plain") as model:
+            deltas = await ask(model, Request(HELLO, tools=[ADD]))
+    assert deltas[-1].provider is None
+
+
+@pytest.mark.parametrize("change", ["text", "a call less", "another call", "no data", "nonsense"])
+async def test_a_history_that_was_changed_goes_out_as_text_and_calls(change: str) -> None:
+    """Items that do not fit the message any more are left out, their reasoning with them."""
+    reply = Reply("Look:", [("add", {"n": 1}), ("add", {"n": 2})], reasoning="Hm.")
+    with ResponsesServer([reply, Reply("ok")]) as server:
+        async with model_at(server) as model:
+            agent = nb.Agent(model)
+            agent.add(nb.tool(name="add")(lambda n: n))
+            asked = await agent.generate("go", return_tool_calls=True)
+            first = json.loads(json.dumps(asked.messages))
+            said_, parts = first[1], first[1]["content"]
+            match change:
+                case "text":
+                    parts[1]["text"] = "Changed."
+                case "a call less":
+                    del parts[3]
+                case "another call":
+                    parts.append({**parts[3], "id": "more"})
+                case "no data":
+                    said_["provider"]["data"] = None
+                case "nonsense":
+                    said_["provider"]["data"]["items"] = [{"reasoning": [["summary", 0, "x"]]}]
+            for part in parts:
+                part.pop("nbagent", None)
+            results = [
+                {"type": "tool_result", "id": part["id"], "name": "add", "output": 1}
+                for part in parts
+                if part["type"] == "tool_call"
+            ]
+            history = [user("go"), Message(said_), message("tool", *results), user("on")]
+            assert joined(await ask(model, Request(history)), TextDelta) == "ok"
+        assert server.refused == []
+        assert not any(item.get("type") == "reasoning" for item in server.bodies[-1]["input"])
+
+
+@pytest.mark.parametrize("order", [("chat", "responses"), ("responses", "chat")])
+async def test_a_history_of_one_api_goes_on_in_the_other_in_the_middle_of_a_run(order: Any) -> None:
+    """Each sends the other's turns as plain text and calls, edits and rejections included."""
+    turn = Reply("Hm.", [("pay", {"n": 1}), ("drop", {"n": 2})], reasoning="Think.", ids=None)
+    servers = {"chat": ChatServer, "responses": ResponsesServer}
+    with servers[order[0]]([turn]) as one, servers[order[1]]([turn, Reply("Done.")]) as other:
+        async with model_at(one, api=order[0]) as first, model_at(other, api=order[1]) as second:
+
+            def with_tools(model: OpenAIModel) -> nb.Agent:
+                agent = nb.Agent(model, policy=[nb.review("*", editable=True)])
+                agent.add(nb.tool(name="pay")(pay))
+                agent.add(nb.tool(name="drop")(pay))
+                return agent
+
+            def pay(n: int) -> int:
+                return n
+
+            agent = with_tools(first)
+            response = await agent.generate("go")
+            for agent in (with_tools(second),) * 2:
+                kept = json.loads(json.dumps(response.messages))
+                paid, dropped = agent.interrupts(kept)
+                response = await agent.generate(
+                    messages=kept,
+                    tool_restarts=[paid.restart(new_input={"n": 5})],
+                    tool_rejections=[dropped.reject("no")],
+                )
+        assert (one.refused, other.refused) == ([], [])
+    assert response.text == "Done."
+
+
+async def test_what_streams_and_what_came_whole_say_the_same() -> None:
+    """Commentary, refusals, several messages: one text, set apart, and rebuilt as it was."""
+    output = [
+        said("Let me see.", phase="commentary"),
+        SEARCH,
+        said("It is tall.", CITED, phase="final_answer"),
+    ]
+    told = []
+    with ResponsesServer([Items(output=output)] * 3) as server:
+        async with model_at(server) as model:
+            for stream in (True, False):
+                deltas = await ask(model, Request(HELLO, stream=stream))
+                told.append((joined(deltas, TextDelta), deltas[-1]))
+            text, end = told[0]
+            answer = message("assistant", text_part(text), provider=end.provider)
+            await ask(model, Request([*HELLO, answer, user("more")]))
+        assert server.refused == []
+        back = server.bodies[-1]["input"][1:4]
+    assert told[0] == told[1]
+    assert text == "Let me see.\n\nIt is tall."
+    assert [item.get("phase") for item in back] == ["commentary", None, "final_answer"]
+    assert back[0]["content"] == [{"type": "output_text", "text": "Let me see."}]
+    assert back[1] == {key: value for key, value in SEARCH.items() if key != "id"}
+
+
+async def test_a_hosted_search_is_told_while_it_runs_and_with_its_sources() -> None:
+    """The row says what is searched and read; what the text cites comes by itself."""
+    output = [SEARCH, said("Tall.", CITED)]
+    search = nb.hosted("web_search", search_context_size="low")
+    with ResponsesServer([Items(output=output)]) as server:
+        async with model_at(server) as model:
+            deltas = await ask(model, Request(HELLO, hosted=[search]))
+        body = server.bodies[0]
+    told = [delta for delta in deltas if isinstance(delta, HostedCall)]
+    assert [(one.name, one.status) for one in told] == [
+        ("web_search", "running"),
+        ("web_search", "done"),
+    ]
+    assert told[-1].input == {"query": "tallest tower"}
+    assert told[-1].sources == [{"url": "https://example.org/towers"}]
+    cited = [delta for delta in deltas if isinstance(delta, Citation)]
+    assert cited == [Citation("Towers", "https://example.org/towers")]
+    assert body["tools"] == [{"type": "web_search", "search_context_size": "low"}]
+    assert "web_search_call.action.sources" in body["include"]
+
+
+async def test_a_run_keeps_what_the_provider_ran() -> None:
+    """It stands in the journal, and reads back as it was."""
+    code = {
+        "type": "code_interpreter_call",
+        "id": "ci_1",
+        "container_id": "c",
+        "code": "print(1)",
+        "outputs": [{"type": "logs", "logs": "1\n"}],
+        "status": "completed",
+    }
+    steps = [Items(output=[SEARCH, code, said("Tall.", CITED)]), Reply("Bye.")]
+    with ResponsesServer(steps) as server:
+        async with model_at(server) as model:
+            tools = [nb.hosted("web_search"), nb.hosted("code_interpreter", container={})]
+            agent = nb.Agent(model, tools=tools)
+            run = agent.run("How tall?", attended=False)
+            await run
+            await agent.run("And?", after=run, attended=False)
+        assert server.refused == []
+    event = next(event for event in run.journal if event.type == "model_responded")
+    assert [(one.name, one.status, one.output) for one in event.hosted] == [
+        ("web_search", "done", None),
+        ("code_interpreter", "done", "1\n"),
+    ]
+    assert event.citations == ({"title": "Towers", "url": "https://example.org/towers"},)
+    assert type(event).model_validate_json(event.model_dump_json()) == event
+
+
+class Point(BaseModel):
+    """Where it is."""
+
+    model_config = {"extra": "forbid"}
+    x: int
+    y: int
+
+
+async def test_what_can_be_strict_is_and_what_cannot_is_as_it_was() -> None:
+    """A default, or room for more, makes a schema not strict; it is sent all the same, and said so."""
+
+    def exact(a: int, b: list[str]) -> None: ...
+
+    def loose(a: int = 3) -> None: ...
+
+    def free(a: dict[str, int]) -> None: ...
+
+    with ResponsesServer([Reply('{"x":1,"y":2}')]) as server:
+        async with model_at(server) as model:
+            agent = nb.Agent(model, tools=[exact, loose, free], output_type=Point)
+            response = await agent.generate("go")
+        body = server.bodies[0]
+    assert response.output == Point(x=1, y=2)
+    assert {tool["name"]: tool["strict"] for tool in body["tools"]} == {
+        "exact": True,
+        "loose": False,
+        "free": False,
+    }
+    assert body["text"]["format"]["strict"] is True
+    assert body["text"]["format"]["schema"] == Point.model_json_schema()
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"reasoning": {"effort": "low"}}, {"reasoning": {"summary": "auto", "effort": "low"}}),
+        ({"reasoning_effort": "low"}, {"reasoning": {"summary": "auto", "effort": "low"}}),
+        ({"reasoning": {"summary": None}}, {"reasoning": {"summary": None}}),
+        ({"max_tokens": 7, "verbosity": "low"}, {"max_output_tokens": 7}),
+    ],
+)
+async def test_fields_of_ones_own_are_merged(given: Any, sent: Any) -> None:
+    """``extra`` adds to what is sent, at any depth; the words of Chat Completions are understood."""
+    with ResponsesServer([Reply("ok")]) as server:
+        server.problem_with = lambda body: ""  # type: ignore[method-assign]
+        async with model_at(server, extra=given) as model:
+            await ask(model, Request(HELLO))
+        body = server.bodies[0]
+    assert {key: body.get(key) for key in sent} == sent
+
+
+async def test_what_a_key_may_not_have_is_left_out_from_then_on() -> None:
+    """No summaries without a verified organization, no encrypted reasoning of a model that does not reason."""
+    with ResponsesServer([Reply("a"), Reply("b")], reasons=False) as server:
+        async with model_at(server) as model:
+            for expected in "ab":
+                assert joined(await ask(model, Request(HELLO)), TextDelta) == expected
+        asked = [("reasoning" in body, "include" in body) for body in server.bodies]
+    assert asked == [(True, True), (True, False), (False, False), (False, False)]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_tool_that_must_be_called_must_be_called_once(api: str) -> None:
+    """``required`` and a name hold for the first answer; then the model is free, or it would never end."""
+    server_of = {"chat": ChatServer, "responses": ResponsesServer}[api]
+    steps = [Reply(calls=[("look", {"n": 1})]), Reply("Done.")]
+    for choice in ("required", "look", "none", "auto"):
+        with server_of(steps) as server:
+            async with model_at(server, api=api, tool_choice=choice) as model:
+                agent = nb.Agent(model)
+                agent.add(nb.tool(name="look")(lambda n: n))
+                await agent.run("go", attended=False)
+            sent = [body["tool_choice"] for body in server.bodies]
+            assert server.refused == []
+        named: Any = {"type": "function", "name": "look"}
+        if api == "chat":
+            named = {"type": "function", "function": {"name": "look"}}
+        first = named if choice == "look" else choice
+        assert sent == [first, first if choice in ("none", "auto") else "auto"]
+
+
+async def test_a_choice_of_a_tool_that_is_not_there_is_told() -> None:
+    """It names the choice, and what there is."""
+    with ResponsesServer([]) as server:
+        async with model_at(server, tool_choice="lok") as model:
+            with pytest.raises(ModelConfigError, match=r"'lok'.* add"):
+                await ask(model, Request(HELLO, tools=[ADD]))
+
+
+BROKEN = {
+    "torn": Reply("all of it", cut=6),
+    "torn before the first delta": Reply("all of it", cut=0),
+    "torn inside arguments": Reply("", [("add", {"n": 1})], cut=4),
+    "ends as if complete": Reply("all of it", ends_early=6),
+    "stalled": Reply("all of it", stall=6),
+    "failed in the end": Items(output=[], error={"code": "server_error", "message": "oops"}),
+}
+GOOD = Reply("all of it", [("add", {"n": 1})])
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+async def test_a_stream_that_breaks_is_discarded_and_repeated(kind: str) -> None:
+    """Without its last event a response is not whole: what came of it does not count."""
+    with ResponsesServer([BROKEN[kind], GOOD]) as server:
+        async with model_at(server, timeout=0.3) as model:
+            deltas = await ask(model, Request(HELLO, tools=[ADD]))
+        assert len(server.requests) == 2
+    assert [type(delta) for delta in deltas].count(Discarded) == 1
+    assert joined(deltas, TextDelta) == "all of it"
+    assert [(name, value) for _, name, value in calls(deltas)] == [("add", {"n": 1})]
+
+
+async def test_what_a_retry_does_not_help_is_told_at_once() -> None:
+    """A response that failed for what was asked is an error with the server's words."""
+    failed = Items(output=[], error={"code": "invalid_prompt", "message": "not like that"})
+    with ResponsesServer([failed]) as server:
+        async with model_at(server) as model:
+            with pytest.raises(ModelError, match="not like that"):
+                await ask(model, Request(HELLO))
+
+
+async def test_a_server_without_this_api_says_so() -> None:
+    """A Chat Completions server has no /responses: the error names the other api."""
+    with ChatServer([]) as server:
+        async with model_at(server) as model:
+            with pytest.raises(ModelError, match="api='chat'"):
+                await ask(model, Request(HELLO))
+
+
+async def test_a_model_that_wants_responses_says_so_in_chat() -> None:
+    """The server's own hint is told in the words of this package."""
+    why = (
+        "Function tools with reasoning_effort are not supported. Please use /v1/responses instead."
+    )
+    with ChatServer([Refuse(400, why)]) as server:
+        async with model_at(server, api="chat") as model:
+            with pytest.raises(ModelError, match="api='responses'"):
+                await ask(model, Request(HELLO))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "api"),
+    [
+        ("gpt-5.6-sol", {}, "responses"),
+        ("gpt-6-astra", {}, "responses"),
+        ("o4-mini", {}, "responses"),
+        ("gpt-7-of-tomorrow", {}, "responses"),
+        ("gpt-4o", {}, "chat"),
+        ("gpt-5-chat-latest", {}, "chat"),
+        ("gpt-audio-mini", {}, "chat"),
+        ("gpt-5.6-sol", {"api": "chat"}, "chat"),
+        ("gpt-4o", {"api": "responses"}, "responses"),
+        ("gpt-5.6-sol", {"base_url": "http://localhost:8000/v1"}, "chat"),
+        ("qwen", {"base_url": "http://localhost:8000/v1", "api": "responses"}, "responses"),
+        ("gpt-5.6-sol", {"base_url": "https://api.openai.com/v1"}, "responses"),
+        ("gpt-5.6-sol", {"client": lambda: None}, "chat"),
+        ("gpt-5.6-sol", {"client": lambda: None, "api": "responses"}, "responses"),
+    ],
+)
+def test_the_api_is_chosen_by_host_and_name_and_said_otherwise(
+    name: str, settings: Any, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data, which ``api=`` overrides."""
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    assert OpenAIModel(name, **settings)._api.name == api
+
+
+def test_an_api_that_is_none_is_refused() -> None:
+    """At once, with those that are."""
+    with pytest.raises(ModelConfigError, match="'auto', 'chat' or 'responses'"):
+        OpenAIModel("m", api="completions")  # type: ignore[arg-type]
+
+
+class _NoPost:
+    """A wrapper that offers the documented call alone."""
+
+    def __init__(self, client: openai.AsyncOpenAI) -> None:
+        self.chat, self.responses, self.base_url = client.chat, client.responses, client.base_url
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> None:
+    """The lean way is an optimization: without it the answer is the same, and so is what goes back."""
+    reply = Reply("hi", [("add", {"n": 1})], reasoning="hm")
+    answers = []
+    with ResponsesServer([reply, reply]) as server:
+        async with openai.AsyncOpenAI(
+            base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
+        ) as client:
+            for used in (client, _NoPost(client)):
+                model = OpenAIModel("o9", client=used, api="responses")
+                deltas = await ask(model, Request(HELLO, tools=[ADD], stream=stream))
+                answers.append((joined(deltas, TextDelta), calls(deltas), deltas[-1]))
+        assert server.bodies[0] == server.bodies[1]
+    assert answers[0] == answers[1]
+
+
+async def test_a_turn_encodes_only_the_messages_that_are_new() -> None:
+    """The history is encoded once, whatever the number of turns; the bytes are those of a fresh encoding."""
+    history: list[Message] = [user("hello")]
+    with ResponsesServer([Reply("x")] * 11) as server:
+        async with model_at(server) as model:
+            for turn in range(10):
+                await ask(model, Request(history, "system", [ADD]))
+                assert model._api._encoder.encoded == 2 * turn + 1
+                history += [message("assistant", text_part(f"answer {turn}")), user(f"more {turn}")]
+            history = history[:-2]
+            fresh = [Message(dict(item)) for item in history]
+            await ask(model, Request(fresh, "system", [ADD]))
+        assert server.requests[-1].raw == server.requests[-2].raw
+
+
+async def test_files_go_along_in_messages_and_results() -> None:
+    """A picture is an input_image, anything else an input_file; of a result, beside its output."""
+    picture = {"type": "file", "media_type": "image/png", "data": "AAAA"}
+    page = {"type": "file", "media_type": "application/pdf", "data": "BBBB", "name": "a.pdf"}
+    call = {"type": "tool_call", "id": "c", "name": "add", "input": {}}
+    result = {"type": "tool_result", "id": "c", "name": "add", "output": "see", "files": [picture]}
+    history = [
+        message("user", text_part("What?"), picture, page),
+        message("assistant", call),
+        message("tool", result),
+    ]
+    with ResponsesServer([Reply("ok")]) as server:
+        async with model_at(server) as model:
+            await ask(model, Request(history))
+        assert server.refused == []
+        asked, _, told = server.bodies[0]["input"]
+    image = {
+        "type": "input_image",
+        "detail": "auto",
+        "image_url": "data:image/png;base64,AAAA",
+    }
+    file = {
+        "type": "input_file",
+        "filename": "a.pdf",
+        "file_data": "data:application/pdf;base64,BBBB",
+    }
+    assert asked["content"] == [{"type": "input_text", "text": "What?"}, image, file]
+    assert told["output"] == [{"type": "input_text", "text": "see"}, image]
+
+
+def test_bytes_may_come_in_any_pieces() -> None:
+    """One byte at a time gives the same deltas, joined."""
+    from tests.integration.responses_server import ResponsesServer as Server  # noqa: PLC0415
+
+    output = [SEARCH, said("Grüße, 世界", CITED)]
+    body = {"model": "m", "input": [{"role": "user", "content": "x"}]}
+    with Server() as server:
+        data = b"".join(server.events(body, Items(output=output)))
+    whole, single = ResponsesParser("p"), ResponsesParser("p")
+    at_once = whole.feed(data)
+    piecewise = [delta for byte in data for delta in single.feed(bytes([byte]))]
+    assert joined(at_once, TextDelta) == joined(piecewise, TextDelta) == "Grüße, 世界"
+    assert whole.finished() == single.finished()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "response.output_text.delta"},
+        {"type": "response.output_item.done", "output_index": 0, "item": {}},
+        {"type": "response.output_item.done", "output_index": 0, "item": {"type": "computer_call"}},
+        {"type": "response.completed", "response": None},
+        {"type": "error", "code": "invalid_prompt", "message": "bad"},
+        {"error": {"message": "no"}},
+    ],
+)
+def test_what_is_no_event_of_the_api_breaks_the_stream_and_nothing_else(event: Any) -> None:
+    """It is told in words, and not by what it did to the code."""
+    from nbagent.models.openai.bounds import BrokenStream  # noqa: PLC0415
+
+    with pytest.raises(BrokenStream):
+        ResponsesParser("p").chunk(event)
+
+
+def test_an_event_that_is_not_known_is_passed_over() -> None:
+    """The API grows."""
+    assert ResponsesParser("p").chunk({"type": "response.something.new", "x": 1}) == []
+
+
+# --- hosted tools and rules
+
+
+SEARCHES = nb.hosted("web_search")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nb.Agent("demo", tools=[SEARCHES]),
+        lambda: nb.Agent(nb.ScriptedModel([]), tools=[SEARCHES]),
+        lambda: nb.Agent(nb.OpenAIModel("m", base_url="http://localhost/v1"), tools=[SEARCHES]),
+        lambda: nb.Agent("gpt-5.6-sol", tools=[nb.hosted("computer_use_preview")]),
+        lambda: nb.Agent("gpt-5.6-sol", tools=[nb.hosted("mcp", server_label="x")]),
+    ],
+)
+def test_a_model_that_cannot_says_so_at_once(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the agent is made, and not in the middle of a run."""
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    with pytest.raises((UsageError, ModelConfigError), match=r"hosted"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        [nb.review("web_search")],
+        [nb.review()],
+        [nb.deny("web_*", when=lambda typed: False)],
+        [nb.allow("web_search", when=lambda typed: True)],
+    ],
+)
+def test_c175_a_rule_that_would_ask_about_a_hosted_tool_is_refused_at_once(policy: Any) -> None:
+    """Nobody could be asked before it runs, and no input can be seen: that is said, and what to do."""
+    with pytest.raises(UsageError, match="hosted tool"):
+        nb.Agent("gpt-5.6-sol", tools=[SEARCHES], policy=policy, name="a")
+
+
+@pytest.mark.parametrize(
+    ("policy", "sent"),
+    [
+        ([nb.deny("web_search")], ["code_interpreter"]),
+        ([nb.deny("*")], []),
+        ([nb.allow("web_search"), nb.deny("*")], ["web_search"]),
+        (
+            [nb.allow("web_search"), nb.allow("code*"), nb.review()],
+            ["web_search", "code_interpreter"],
+        ),
+    ],
+)
+async def test_c176_a_hosted_tool_that_is_denied_is_not_offered(policy: Any, sent: Any) -> None:
+    """The first rule that names it counts, as for any tool; those of an agent around it may deny too."""
+    tools = [SEARCHES, nb.hosted("code_interpreter", container={"type": "auto"})]
+    with ResponsesServer([Reply("ok")] * 2) as server:
+        async with model_at(server) as model:
+            await nb.Agent(model, tools=tools, policy=policy).run("go", attended=False)
+            inner = nb.Agent(model, tools=tools, name="inner")
+            outer = nb.Agent(
+                nb.ScriptedModel([nb.ScriptedModel.call("inner", prompt="go"), "done"]),
+                tools=[inner.as_tool()],
+                policy=[nb.allow("inner"), *policy, nb.deny("nothing_*")],
+            )
+            await outer.run("go", attended=False)
+        offered = [[tool["type"] for tool in body.get("tools", ())] for body in server.bodies]
+    assert offered == [sent, sent]
+
+
+def test_a_function_and_a_hosted_tool_of_one_name_are_refused() -> None:
+    """Rules and rows could not tell them apart."""
+
+    def web_search(query: str) -> str:
+        return query
+
+    with pytest.raises(UsageError, match="web_search"):
+        nb.Agent("gpt-5.6-sol", tools=[SEARCHES, web_search])
+
+
+def test_the_options_of_a_hosted_tool_are_in_no_repr() -> None:
+    """A token may be among them."""
+    tool = nb.hosted("mcp", server_label="x", authorization="sk-very-secret-token")
+    assert "secret" not in repr(tool)
+
+
+async def test_generate_takes_hosted_tools_by_name_and_as_they_are() -> None:
+    """As it takes functions: those that are named, and no others."""
+    with ResponsesServer([Reply("ok")] * 4) as server:
+        async with model_at(server) as model:
+            agent = nb.Agent(model, tools=[SEARCHES])
+            for tools in (None, ["web_search"], [nb.hosted("image_generation")], []):
+                await agent.generate("go", tools=tools)
+        offered = [[tool["type"] for tool in body.get("tools", ())] for body in server.bodies]
+    assert offered == [["web_search"], ["web_search"], ["image_generation"], []]

@@ -1,0 +1,129 @@
+"""docs/behavior.md, typed answers: what does not fit goes back to the model, on every driver."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import nbagent as nb
+from nbagent.core.base.events import OutputRefused, RunRetried
+from nbagent.core.base.model import Finished, TextDelta
+
+call = nb.ScriptedModel.call
+
+
+class City(BaseModel):
+    """A typed answer."""
+
+    name: str
+    people: int
+
+
+GOOD = '{"name": "Rome", "people": 2800000}'
+BAD = '{"name": "Rome", "people": "many"}'
+
+
+def cut(text: str) -> list[Any]:
+    """A response that the server ended at its limit."""
+    return [TextDelta(text), Finished("length")]
+
+
+def said_to_the_model(session: Any) -> list[str]:
+    """What the model was told in the person's place."""
+    return [
+        part["text"]
+        for item in session.messages
+        for part in item["content"]
+        if item["role"] == "user" and "nbagent" in part
+    ]
+
+
+async def test_c184_an_answer_that_does_not_fit_goes_back_to_the_model(play):
+    """With what is wrong, in words and without its value; the answer after it counts."""
+    s = await play([BAD, "Sorry!", GOOD], output_type=City)
+    assert (s.status, s.requests, json.loads(s.text)) == ("completed", 3, json.loads(GOOD))
+    first, second = said_to_the_model(s)
+    assert "people: Input should be a valid integer" in first
+    assert "it is no JSON" in second
+    assert "many" not in first
+
+
+async def test_c185_a_pause_between_answers_is_no_end_of_the_tries(play, tools):
+    """A call in between begins the count anew, as through JSON, which carries none."""
+    s = await play([BAD, BAD, call("ask"), BAD, BAD, GOOD], tools, output_type=City)
+    assert s.status == "interrupted"
+    await s.answer(respond={0: "b"})
+    assert (s.status, s.requests) == ("completed", 6)
+
+
+async def test_c186_a_retry_asks_the_model_again(play, tools):
+    """It fails with what did not fit, and a retry has as many tries again."""
+    s = await play([call("ask"), BAD, BAD, "soup", BAD, GOOD], tools, output_type=City)
+    with pytest.raises(nb.errors.ModelError, match="does not fit output_type: it is no JSON"):
+        await s.answer(respond={0: "b"})
+    assert s.requests == 4
+    await s.retry()
+    assert (s.status, s.requests) == ("completed", 6)
+    assert len(said_to_the_model(s)) == 4
+
+
+async def test_c187_an_answer_that_was_cut_off_is_not_asked_for_again(play, tools):
+    """That it was cut off is the error; a retry asks again."""
+    s = await play([call("ask"), cut('{"name": "Ro'), GOOD], tools, output_type=City)
+    with pytest.raises(nb.errors.ModelError, match="not whole: it was cut off at the limit"):
+        await s.answer(respond={0: "b"})
+    assert s.requests == 2
+    await s.retry()
+    assert (s.status, s.requests) == ("completed", 3)
+
+
+async def test_c188_answers_that_do_not_fit_count_as_turns(play_stored):
+    """Whoever allows two turns pays for two responses; then a person is asked, as ever."""
+    s = await play_stored([BAD, BAD, GOOD], output_type=City, max_turns=2)
+    assert (s.status, s.requests) == ("interrupted", 2)
+    await s.answer(respond={0: 1})
+    assert (s.status, s.requests) == ("completed", 3)
+
+
+async def test_c189_a_text_beside_a_call_is_no_answer(play, tools):
+    """Nothing is refused, whatever it says; the answer of a final tool ends the run."""
+    s = await play([["Let me look …", call("plain", x=1)], GOOD], tools, output_type=City)
+    assert (s.status, s.requests, said_to_the_model(s)) == ("completed", 2, [])
+
+
+async def test_an_agent_inside_has_its_own_tries():
+    """Its misfits go back to its own model, and its failure is its call's result."""
+    inner = nb.Agent(nb.ScriptedModel([BAD, GOOD]), name="inner", output_type=City)
+    outer = nb.Agent(nb.ScriptedModel([call("inner", prompt="x"), "done"]), tools=[inner.as_tool()])
+    run = outer.run("go")
+    await run
+    assert run.calls["inner"][-1].output == json.loads(GOOD)
+    assert [e.scope for e in run.journal if isinstance(e, OutputRefused)] == [("call_1",)]
+    inner = nb.Agent(nb.ScriptedModel([BAD] * 3), name="inner", output_type=City)
+    outer = nb.Agent(nb.ScriptedModel([call("inner", prompt="x"), "done"]), tools=[inner.as_tool()])
+    run = outer.run("go")
+    assert (await run).text == "done"
+    assert "does not fit output_type" in (run.calls["inner"][-1].error or "")
+
+
+async def test_a_fork_has_the_tries_that_are_left():
+    """It counts what its journal says, and a failed run's fork begins anew."""
+    agent = nb.Agent(nb.ScriptedModel([BAD, BAD, BAD, BAD, GOOD]), output_type=City)
+    run = agent.run("go")
+    with pytest.raises(nb.errors.ModelError):
+        await run
+    fork = run.fork()
+    assert (await fork).output == City(name="Rome", people=2_800_000)
+    assert sum(isinstance(e, RunRetried) for e in fork.journal) == 1
+
+
+async def test_no_tries_fail_at_the_first_misfit():
+    """``output_retries=0``; and it must be a whole number."""
+    agent = nb.Agent(nb.ScriptedModel([BAD]), output_type=City, output_retries=0)
+    with pytest.raises(nb.errors.ModelError, match="people"):
+        await agent.run("go")
+    with pytest.raises(nb.errors.UsageError, match="output_retries"):
+        nb.Agent("demo", output_retries=-1)

@@ -1,0 +1,82 @@
+"""``run.partials()``: the answer as far as it has come."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import nbagent as nb
+from nbagent.core.base.model import Discarded, TextDelta
+from nbagent.core.run.growing import Growing
+
+slow, call = nb.ScriptedModel.slow, nb.ScriptedModel.call
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+async def partials(script: list[Any], **options: Any) -> list[Any]:
+    return [p async for p in nb.Agent(nb.ScriptedModel(script), **options).run("go").partials()]
+
+
+async def test_an_object_comes_field_by_field_and_whole_at_the_end():
+    """Each is more than the one before, and none is told twice."""
+    text = '{"name": "Rome", "people": 28}'
+    found = await partials([slow(text, pieces=30)], output_type=City)
+    assert found[0] == {}
+    assert {"name": "Ro"} in found
+    assert found[-1] == {"name": "Rome", "people": 28}
+    assert all(one != other for one, other in pairwise(found))
+
+
+async def test_a_list_comes_unwrapped():
+    """Rows, and never what they are wrapped in."""
+    text = '{"value": [{"name": "Rome", "people": 1}, {"name": "Milan", "people": 2}]}'
+    found = await partials([slow(text, pieces=40)], output_type=list[City])
+    assert all(isinstance(each, list) for each in found)
+    assert [each["name"] for each in found[-1]] == ["Rome", "Milan"]
+
+
+async def test_a_text_comes_as_it_is():
+    """Without an output type, and with ``str``."""
+    for type_ in (None, str):
+        found = await partials([slow("hello", pieces=5)], output_type=type_)
+        assert found[-1] == "hello"
+        assert all("hello".startswith(each) for each in found)
+
+
+async def test_what_does_not_count_is_begun_anew():
+    """An answer that was refused, a turn with calls, an attempt that broke."""
+    bad, good = '{"name": "Bad"}', '{"name": "Good", "people": 1}'
+    script = [["Looking …", call("look")], bad, [TextDelta('{"na'), Discarded("broke"), good]]
+
+    def look() -> str:
+        return "seen"
+
+    found = await partials(script, output_type=City, tools=[look])
+    assert found[-1] == {"name": "Good", "people": 1}
+    assert all(each.get("name", "Good") in ("Bad", "Good") for each in found)
+
+
+async def test_a_run_that_fails_says_so_in_the_loop():
+    """It does not just end; and one that has ended gives its answer."""
+    with pytest.raises(nb.errors.ModelError):
+        await partials(["soup"], output_type=City, output_retries=0)
+    run = nb.Agent(nb.ScriptedModel(['{"name": "Rome", "people": 1}']), output_type=City).run("go")
+    await run
+    assert [p async for p in run.partials()] == [{"name": "Rome", "people": 1}]
+
+
+def test_reading_a_long_answer_is_not_quadratic():
+    """The text is read some dozens of times in all, however many pieces it comes in."""
+    growing = Growing("json")
+    read = 0
+    for number in range(20_000):
+        piece = '{"rows": [' if number == 0 else '{"name": "some text"}, '
+        read += sum(1 for _ in growing.after(TextDelta(piece)))
+    assert read < 1_000

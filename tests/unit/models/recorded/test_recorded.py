@@ -1,0 +1,664 @@
+"""A recording replays what was recorded, tells what drifted, and keeps no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+import nbagent as nb
+from nbagent.core.base.errors import ModelConfigError, ModelError, NotRecorded
+from nbagent.core.base.events import dump
+from nbagent.core.base.messages import message, text_part, user
+from nbagent.core.base.model import (
+    Citation,
+    Discarded,
+    Finished,
+    Hosted,
+    HostedCall,
+    Notice,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+    Waiting,
+)
+from nbagent.models.recorded.recording import FORMAT
+from nbagent.models.scripted import ScriptedCall
+
+CALL = nb.ScriptedModel.call
+
+
+def transfer(to: str, amount: float) -> str:
+    """Move money."""
+    return f"sent {amount} to {to}"
+
+
+def pick(question: str, ctx: nb.ToolContext) -> str:
+    """Ask the person."""
+    return ctx.interrupt(nb.Ask(message=question))
+
+
+def banker(model: Any, **options: Any) -> nb.Agent:
+    return nb.Agent(
+        model,
+        instructions="Be exact.",
+        tools=[transfer],
+        policy=[nb.review("transfer")],
+        **options,
+    )
+
+
+SCRIPT = [CALL("transfer", to="A1", amount=5), "Sent."]
+
+
+async def recorded(path, script=SCRIPT, *, make=banker, prompt="Send 5 to A1", answers=None):
+    """A session with a person there, who approves each question."""
+    agent = make(nb.RecordedModel(path, nb.ScriptedModel(list(script)), mode="record"))
+    run = agent.run(prompt, attended=True, show=False)
+    await run.settled()
+    while run.interrupts:
+        waiting = run.interrupts[0]
+        if answers is None:
+            run.resolve(waiting.id, nb.Restart(), by="form")
+        else:
+            run.resolve(waiting.id, answers.pop(0), by="form")
+        await run.settled()
+    return await run
+
+
+def said(path):
+    return json.loads(path.read_text())["session"]
+
+
+async def test_c200_what_a_person_recorded_replays_where_nobody_is(tmp_path):
+    """The model's answers and the person's come from the file; no model is given."""
+    path = tmp_path / "session.json"
+    first = await recorded(path)
+    with nb.RecordedModel(path, mode="replay") as model:
+        run = banker(model).run("Send 5 to A1", attended=False)
+        result = await run
+    assert (result.text, first.text) == ("Sent.", "Sent.")
+    assert [call.output for call in run.calls["transfer"]] == ["sent 5.0 to A1"]
+    assert [event.by for event in run.journal if event.type == "resolved"] == ["recording"]
+    assert model.name == "scripted"
+
+
+async def test_a_recording_is_read_as_the_story_of_a_session(tmp_path):
+    """In its order; what stood in an earlier request is not told again; the answer has what was said."""
+    path = tmp_path / "session.json"
+    await recorded(path)
+    ask, question, last = said(path)
+    assert ask["request"]["messages"] == [dict(user("Send 5 to A1"))]
+    assert ask["request"]["instructions"] == "Be exact."
+    assert [tool["name"] for tool in ask["request"]["tools"]] == ["transfer"]
+    assert ask["answer"]["said"] == [
+        {"call": {"id": "call_1", "name": "transfer", "input": {"to": "A1", "amount": 5}}}
+    ]
+    assert question["question"]["tool"] == "transfer"
+    assert question["answered"] == {"type": "restart"}
+    assert last["request"]["same_as"] == {"number": 1, "messages": 1}
+    assert [each["role"] for each in last["request"]["messages"]] == ["assistant", "tool"]
+    assert "tools" not in last["request"]
+    assert last["answer"]["said"] == [{"text": "Sent."}]
+    assert path.read_text().endswith("\n")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_recording_grows_with_what_was_said_and_not_with_its_square(tmp_path):
+    """Each turn of a long conversation adds what is new in it."""
+    path, turns, text = tmp_path / "session.json", 40, "x" * 1000
+    script = [*(CALL("echo", text=text) for _ in range(turns)), "done"]
+
+    def echo(text: str) -> str:
+        """Give it back."""
+        return text
+
+    def make(model: Any) -> nb.Agent:
+        return nb.Agent(model, tools=[echo], max_turns=50)
+
+    await recorded(path, script, make=make)
+    assert path.read_text().count(text) <= 3 * turns
+    assert (await make(nb.RecordedModel(path)).run("Send 5 to A1")).text == "done"
+
+
+DRIFTS: dict[str, Any] = {
+    "another prompt": (
+        {"prompt": "Send 6 to A1"},
+        ['-   "text": "Send 5 to A1"', '+   "text": "Send 6 to A1"'],
+    ),
+    "other instructions": (
+        {"instructions": "Be quick."},
+        ['"instructions": "Be exact."', '"instructions": "Be quick."'],
+    ),
+    "another model": ({"name": "newer"}, ['- "model": "scripted"', '+ "model": "newer"']),
+}
+
+
+@pytest.mark.parametrize("drift", DRIFTS)
+async def test_what_was_not_recorded_fails_with_what_differs(drift, tmp_path):
+    """The nearest request is shown against what was asked, and how to record anew."""
+    path = tmp_path / "session.json"
+    await recorded(path)
+    changed, expected = DRIFTS[drift]
+    given = nb.ScriptedModel([], name=changed["name"]) if "name" in changed else None
+    agent = banker(nb.RecordedModel(path, given, mode="replay"))
+    agent.instructions = changed.get("instructions", agent.instructions)
+    with pytest.raises(NotRecorded) as caught:
+        await agent.run(changed.get("prompt", "Send 5 to A1"), attended=False)
+    assert all(line in caught.value.diff for line in expected), caught.value.diff
+    assert caught.value.diff in str(caught.value)
+    assert "nbagent record" in str(caught.value)
+    assert "number 1" in str(caught.value)
+
+
+async def test_a_difference_is_bounded_whatever_was_asked(tmp_path):
+    """A megabyte in a prompt makes no megabyte of an error, and costs no time that anybody notices."""
+    path = tmp_path / "session.json"
+    await recorded(path, prompt="\n".join(f"line {n}" for n in range(20_000)))
+    with pytest.raises(NotRecorded) as caught:
+        await banker(nb.RecordedModel(path)).run("\n".join(f"row {n}" for n in range(20_000)))
+    assert len(str(caught.value)) < 20_000
+    assert "lines more" in caught.value.diff
+
+
+async def test_c202_another_answer_than_the_recorded_one_is_told_kindly(tmp_path):
+    """On Binder a person may answer otherwise: the recording has nothing that follows, and says so."""
+    path = tmp_path / "session.json"
+    await recorded(path)
+    run = banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=True, show=False)
+    await run.settled()
+    assert [waiting.tool_name for waiting in run.interrupts] == [
+        "transfer"
+    ]  # nobody answered for them
+    run.reject(run.interrupts[0], "no")
+    with pytest.raises(NotRecorded, match="goes on only from the results and answers"):
+        await run
+
+
+@pytest.mark.parametrize("given", ["other input", "other schema", "once more"])
+async def test_c201_a_recorded_approval_holds_for_what_was_shown_and_once(given, tmp_path):
+    """P5: another input, another schema or a second time is asked, and nothing runs."""
+    path, ran = tmp_path / "session.json", []
+    await recorded(path)
+    entries = json.loads(path.read_text())
+    if given == "other input":
+        entries["session"][0]["answer"]["said"][0]["call"]["input"]["to"] = "B2"
+        path.write_text(json.dumps(entries))
+
+    def other(to: str, amount: float, fee: float = 0.0) -> str:
+        """Move money."""
+        ran.append(to)
+        return f"sent {amount} to {to}"
+
+    tool = nb.tool(name="transfer")(other)
+    model = nb.RecordedModel(path, mode="replay")
+    if given == "once more":
+        agent = banker(model)
+        await agent.run("Send 5 to A1", attended=False)
+    else:
+        agent = nb.Agent(
+            model,
+            instructions="Be exact.",
+            tools=[tool if given == "other schema" else transfer],
+            policy=[nb.review("transfer")],
+        )
+        if given == "other schema":  # the model was told of the same tools, whatever is run
+            model._tape._exchanges[0]["request"]["tools"][0]["input_schema"] = tool.input_schema
+    run = agent.run("Send 5 to A1", attended=False)
+    with pytest.raises(nb.HumanInputRequired, match="the recording 'session"):
+        await run
+    assert run.status == "interrupted"
+    assert ran == []
+
+
+async def test_c203_answers_of_code_come_before_recorded_ones_and_are_not_recorded(tmp_path):
+    """What code answers it answers again in a replay."""
+    path = tmp_path / "session.json"
+    model = nb.RecordedModel(path, nb.ScriptedModel(list(SCRIPT)), mode="record")
+    await banker(model).run("Send 5 to A1", attended=False, answers=[True])
+    assert [entry for entry in said(path) if "question" in entry] == []
+    with pytest.raises(nb.HumanInputRequired):
+        await banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=False)
+    run = banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=False, answers=[True])
+    assert (await run).text == "Sent."
+
+
+TYPED = [CALL("pick", question="Which one?"), "Noted."]
+
+
+async def test_a_typed_answer_and_a_refusal_replay(tmp_path):
+    """Whatever a person can answer, to whatever asks."""
+    path = tmp_path / "session.json"
+
+    def make(model: Any) -> nb.Agent:
+        return nb.Agent(model, tools=[pick, transfer], policy=[nb.review("transfer")])
+
+    script = [[TYPED[0], SCRIPT[0]], "Noted."]
+    given = [nb.Respond("the red one"), nb.Reject("too much")]
+    await recorded(path, script, make=make, answers=given)
+    run = make(nb.RecordedModel(path)).run("Send 5 to A1", attended=False)
+    assert (await run).text == "Noted."
+    assert run.calls["pick"][0].output == "the red one"
+    assert "too much" in run.calls["transfer"][0].output
+
+
+async def test_what_an_inner_agent_asks_and_says_replays(tmp_path):
+    """Inner agents ask the same recording; their questions stand on the outermost run."""
+    path = tmp_path / "session.json"
+
+    def make(model: Any) -> nb.Agent:
+        inner = nb.Agent(model, name="inner", tools=[transfer], policy=[nb.review("transfer")])
+        return nb.Agent(model, name="outer", tools=[inner.as_tool()])
+
+    def step(messages: Any) -> Any:
+        last = messages[-1]
+        if last["role"] == "tool":
+            return f"It says: {last['content'][0]['output']}"
+        is_inner = messages[0]["content"][0]["text"] == "send it"
+        return CALL("transfer", to="A1", amount=5) if is_inner else CALL("inner", prompt="send it")
+
+    def scripted(path: Any) -> Any:
+        return nb.RecordedModel(path, nb.ScriptedModel(step), mode="record")
+
+    run = make(scripted(path)).run("go", attended=True, show=False)
+    await run.settled()
+    run.resolve(run.interrupts[0].id, nb.Restart(), by="form")
+    text = (await run).text
+    with nb.RecordedModel(path) as model:
+        assert (await make(model).run("go", attended=False)).text == text
+    assert "sent 5.0" in text
+
+
+async def test_runs_side_by_side_replay_each_its_own(tmp_path):
+    """Answers are found by what is asked, not by the order of the file."""
+    path = tmp_path / "session.json"
+
+    def answer(messages: Any) -> str:
+        return messages[0]["content"][0]["text"].upper()
+
+    model = nb.RecordedModel(path, nb.ScriptedModel(answer), mode="record")
+    agent = nb.Agent(model)
+    for word in ("a", "b", "c"):
+        await agent.run(word, attended=False)
+    replayed = nb.Agent(nb.RecordedModel(path))
+    runs = [replayed.run(word, attended=False) for word in ("c", "b", "a", "b")]
+    assert [(await run).text for run in runs] == ["C", "B", "A", "B"]
+
+
+async def test_equal_requests_get_their_answers_in_recorded_order_and_then_the_last(tmp_path):
+    """As a cell that is run again would; what was begun and not read is there for the next."""
+    path = tmp_path / "session.json"
+    agent = nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(["one", "two"]), mode="record"))
+    for _ in range(2):
+        await agent.run("go", attended=False)
+    replay = nb.RecordedModel(path)
+    left = replay.stream(Request([user("go")]))
+    await anext(left)
+    await left.aclose()
+    texts = [(await nb.Agent(replay).run("go", attended=False)).text for _ in range(3)]
+    assert texts == ["one", "two", "two"]
+
+
+class Says:
+    """A model that says just this."""
+
+    name = "says"
+
+    def __init__(self, script):
+        self._script = script
+
+    async def stream(self, request):
+        for delta in self._script:
+            yield delta
+
+
+HOSTED = (
+    HostedCall("h1", "web_search", {"query": "x"}, "done", "found", [{"url": "https://e.org"}]),
+    Citation("A page", "https://e.org"),
+)
+
+
+async def test_every_delta_of_an_answer_comes_back_joined(tmp_path):
+    """Reasoning, texts, calls, what the provider wants back, notes, usage; not what was given up or waited for."""
+    path = tmp_path / "session.json"
+    script = [
+        TextDelta("given up"),
+        Discarded("cut"),
+        Waiting(2, "busy"),
+        ReasoningDelta("hm"),
+        ReasoningDelta("m"),
+        TextDelta("a "),
+        TextDelta("b"),
+        ToolCallDelta(0, '{"x":', "c1", "f", {"sig": "s"}),
+        ToolCallDelta(1, "[1", "c2", "g"),
+        ToolCallDelta(0, " 1.0}"),
+        Notice("careful"),
+        *HOSTED,
+        Finished("tool_calls", Usage(3, 4, 0.5, 1, 2), "m-1", {"name": "p", "data": [1]}),
+    ]
+    model = nb.RecordedModel(path, Says(script), mode="record")
+    heard = [delta async for delta in model.stream(Request([user("go")]))]
+    assert heard == script
+    expected = [
+        ReasoningDelta("hmm"),
+        TextDelta("a b"),
+        ToolCallDelta(0, '{"x":1.0}', "c1", "f", {"sig": "s"}),
+        ToolCallDelta(1, "[1", "c2", "g"),
+        Notice("careful"),
+        *HOSTED,
+        script[-1],
+    ]
+    again = nb.RecordedModel(path, pace=0)
+    assert [delta async for delta in again.stream(Request([user("go")]))] == expected
+    paced = [d async for d in nb.RecordedModel(path, pace=0.0001).stream(Request([user("go")]))]
+    assert paced[1:3] == [TextDelta("a "), TextDelta("b")]
+
+
+async def test_an_error_of_the_model_is_recorded_and_raised_again(tmp_path):
+    """A refusal that ended a run ends it in the replay; the next equal request has the answer it had."""
+    path = tmp_path / "session.json"
+    failing = [ModelError("429: slow down"), "fine"]
+    for given in (nb.ScriptedModel(failing), None):
+        agent = nb.Agent(nb.RecordedModel(path, given))
+        with pytest.raises(ModelError, match="429: slow down"):
+            await agent.run("go", attended=False)
+        assert (await agent.run("go", attended=False)).text == "fine"
+
+
+async def test_ids_and_masks_that_are_made_up_do_not_count_as_drift(tmp_path):
+    """A server without ids: nbagent makes them, others each time."""
+    path = tmp_path / "session.json"
+    script = [ScriptedCall("transfer", {"to": "A1", "amount": 5}, id=""), "Sent."]
+    await recorded(path, script)
+    for _ in range(2):
+        run = banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=False)
+        assert (await run).text == "Sent."
+
+
+async def test_what_may_differ_is_named_and_stays_readable(tmp_path):
+    """A date, a path: patterns or functions; the file has what was said."""
+    path = tmp_path / "session.json"
+
+    def make(model: Any) -> nb.Agent:
+        return nb.Agent(model)
+
+    await recorded(path, ["fine"], make=make, prompt="It is 2026-11-22 in /tmp/a1")
+    assert "2026-11-22" in path.read_text()
+    other = "It is 2027-01-05 in /tmp/b2"
+    with pytest.raises(NotRecorded):
+        await make(nb.RecordedModel(path)).run(other)
+    ignore = [
+        r"\d{4}-\d\d-\d\d",
+        lambda text: text.replace("/tmp/a1", "DIR").replace("/tmp/b2", "DIR"),
+    ]
+    assert (await make(nb.RecordedModel(path, ignore=ignore)).run(other)).text == "fine"
+
+
+LOOKS = "sk-proj-AbCdEfGhIjKlMnOp1234"
+
+
+async def test_no_secret_is_in_a_recording_and_both_sides_agree(tmp_path, monkeypatch):
+    """Values of the environment, the client's credentials, what looks like a key, what the person names."""
+    path = tmp_path / "session.json"
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "tok-en-value-42")
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "an ordinary name")
+    told = f"tok-en-value-42 {LOOKS} hunter2 client-key an ordinary name"
+
+    def leak() -> str:
+        """Tell all."""
+        return told
+
+    class Keyed(nb.ScriptedModel):
+        def without_credentials(self, text: str) -> str:
+            return text.replace("client-key", "•••")
+
+    script = [CALL("leak"), f"So: {told}"]
+    model = nb.RecordedModel(path, Keyed(script), mode="record", scrub="hunter2")
+    await nb.Agent(model, tools=[leak]).run("go", attended=False)
+    text = path.read_text()
+    for secret in ("tok-en-value-42", LOOKS, "hunter2", "client-key"):
+        assert secret not in text
+    assert "an ordinary name" in text
+    scrubbed = json.loads(text)["scrubbed"]
+    assert {"MY_SERVICE_TOKEN", "scrub=", "what looks like a key"} <= set(scrubbed)
+    replay = nb.RecordedModel(path, scrub="hunter2", ignore="client-key|•••")
+    assert "So: •••" in (await nb.Agent(replay, tools=[leak]).run("go", attended=False)).text
+
+
+async def test_c201_a_secret_that_a_model_or_a_person_gives_is_in_no_recording(tmp_path):
+    """P13: its mask is; where the body needs it, it is asked for again."""
+    path, got = tmp_path / "session.json", []
+
+    def login(user: str, password: SecretStr) -> str:
+        """Log in."""
+        got.append(password.get_secret_value())
+        return "in"
+
+    def make(model: Any) -> nb.Agent:
+        return nb.Agent(model, tools=[login], policy=[nb.review("login")])
+
+    script = [CALL("login", user="ann", password="hunter2-long"), "Done."]
+    given = [nb.Restart({"user": "ann", "password": "typed-by-hand"})]
+    model = nb.RecordedModel(path, nb.ScriptedModel(script), mode="record")
+    run = make(model).run("go", attended=True, show=False)
+    await run.settled()
+    run.resolve(run.interrupts[0].id, given[0], by="form")
+    await run
+    text = path.read_text() + repr([dump(event) for event in run.journal])
+    assert "hunter2-long" not in text
+    assert "typed-by-hand" not in text
+    assert got == ["typed-by-hand"]
+    with pytest.raises(nb.HumanInputRequired, match="one with a secret"):
+        await make(nb.RecordedModel(path)).run("go", attended=False)
+    assert got == ["typed-by-hand"]
+
+
+async def test_auto_records_once_and_then_asks_nobody(tmp_path):
+    """The mode is decided when the model is made, and said; the file decides."""
+    path = tmp_path / "session.json"
+    model = nb.RecordedModel(path, nb.ScriptedModel(["hi"]))
+    assert model.mode == "record"
+    await nb.Agent(model).run("go", attended=False)
+    asked = nb.ScriptedModel([])
+    again = nb.RecordedModel(path, asked)
+    assert again.mode == "replay"
+    assert repr(again) == "RecordedModel('session.json', 'scripted', mode='replay')"
+    assert (await nb.Agent(again).run("go", attended=False)).text == "hi"
+    assert asked.requests == []
+
+
+async def test_agents_of_one_session_share_a_recording(tmp_path):
+    """Two models that are recorded into one file, made before it is there."""
+    path = tmp_path / "session.json"
+    models = [nb.RecordedModel(path, nb.ScriptedModel([name], name=name)) for name in ("a", "b")]
+    for model in models:
+        await nb.Agent(model).run("go", attended=False)
+    replayed = [nb.RecordedModel(path, nb.ScriptedModel([], name=name)) for name in ("b", "a")]
+    assert [(await nb.Agent(model).run("go")).text for model in replayed] == ["b", "a"]
+
+
+async def test_a_recording_that_somebody_else_has_by_now_is_not_overwritten(tmp_path):
+    """Another process, or a cell that began it anew: nothing is mixed in silence."""
+    path = tmp_path / "session.json"
+    first, second = (
+        nb.RecordedModel(path, nb.ScriptedModel(["a", "b"]), mode="record") for _ in range(2)
+    )
+    await nb.Agent(first).run("one", attended=False)
+    await nb.Agent(second).run("two", attended=False)
+    with pytest.raises(ModelError, match="was changed since this process last wrote it"):
+        await nb.Agent(first).run("three", attended=False)
+    assert [entry["request"]["messages"][0]["content"][0]["text"] for entry in said(path)] == [
+        "two"
+    ]
+
+
+async def test_an_answer_that_was_cancelled_is_in_no_recording(tmp_path):
+    """The file has whole exchanges alone, and no draft is left beside it."""
+    path = tmp_path / "session.json"
+    script = ["first", [TextDelta("abc"), nb.ScriptedModel.slow("d", delay=3600, pieces=1)]]
+    agent = nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(script), mode="record"))
+    await agent.run("one", attended=False)
+    run = agent.run("two", attended=False)
+    async for event in run.events():
+        if isinstance(event, TextDelta):
+            await run.cancel()
+    assert len(said(path)) == 1
+    assert os.listdir(tmp_path) == ["session.json"]
+
+
+UNREADABLE = {
+    "no file": (None, "there is no recording"),
+    "no JSON": ("{", "cannot be read as a recording"),
+    "another file": ("[]", "has no 'nbagent_recording'"),
+    "a newer one": (json.dumps({"nbagent_recording": FORMAT + 1}), "newer nbagent"),
+    "no session": (json.dumps({"nbagent_recording": FORMAT}), "damaged"),
+    "no answer": (
+        json.dumps({"nbagent_recording": FORMAT, "session": [{"number": 1, "request": {}}]}),
+        "damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_what_is_no_recording_is_refused_where_the_model_is_made(kind, tmp_path):
+    """With the file and what to do."""
+    path = tmp_path / "session.json"
+    text, expected = UNREADABLE[kind]
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ModelConfigError, match=expected) as caught:
+        nb.RecordedModel(path, mode="replay")
+    assert "session.json" in str(caught.value)
+
+
+def test_arguments_that_make_no_sense_are_refused(tmp_path):
+    """At once, with what may be given."""
+    path = tmp_path / "session.json"
+    with pytest.raises(nb.errors.UsageError, match="mode is 'auto', 'record' or 'replay'"):
+        nb.RecordedModel(path, mode="play")  # type: ignore[arg-type]
+    with pytest.raises(ModelConfigError, match="say which model"):
+        nb.RecordedModel(path)
+    with pytest.raises(nb.errors.UsageError, match="ignore="):
+        nb.RecordedModel(path, "m", ignore="(")
+    with pytest.raises(nb.errors.UsageError, match="pace"):
+        nb.RecordedModel(path, "m", pace=-1)
+    with pytest.raises(nb.errors.UsageError, match="a name or has a stream method"):
+        nb.RecordedModel(path, 5)  # type: ignore[arg-type]
+
+
+async def test_what_was_never_asked_for_is_told(tmp_path):
+    """As a script's steps that were never used."""
+    path = tmp_path / "session.json"
+    agent = nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(["a", "b"]), mode="record"))
+    await agent.run("one", attended=False)
+    await agent.run("two", attended=False)
+    with (
+        pytest.raises(nb.errors.UsageError, match="1 of 2 exchanges of 'session"),
+        nb.RecordedModel(path) as model,
+    ):
+        await nb.Agent(model).run("one", attended=False)
+
+
+async def test_a_history_with_files_and_records_is_kept_slim(tmp_path):
+    """The bytes of a file by their digest, nothing of nbagent's own or the provider's twice."""
+    path = tmp_path / "session.json"
+    picture = {"type": "file", "media_type": "image/png", "data": "A" * 5000}
+    reply = message(
+        "assistant",
+        {"type": "reasoning", "text": "hm"},
+        text_part("ok"),
+        provider={"name": "p", "data": "secret blob"},
+    )
+    history = [message("user", text_part("look"), picture), reply, user("go on")]
+    model = nb.RecordedModel(path, nb.ScriptedModel(["a picture"]), mode="record")
+    assert [delta async for delta in model.stream(Request(history))]
+    text = path.read_text()
+    assert "AAAA" not in text
+    assert "sha256:" in text
+    assert "blob" not in text
+    first = await anext(nb.RecordedModel(path, pace=0).stream(Request(history)))
+    assert first == TextDelta("a picture")
+
+
+async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_kept(tmp_path):
+    """The recorded model says whether it has it; a replay compares it."""
+    path = tmp_path / "session.json"
+    tool = Hosted("mcp", {"server_url": "https://e.org", "authorization": "tok"}, "docs")
+    other = Hosted("mcp", {"server_url": "https://f.org", "authorization": "tok"}, "docs")
+    model = nb.RecordedModel(path, nb.ScriptedModel(["fine"]), mode="record")
+    with pytest.raises(nb.errors.UsageError, match="has no hosted tools"):
+        model.check_hosted(tool)
+    assert [delta async for delta in model.stream(Request([user("go")], hosted=[tool]))]
+    assert '"tok"' not in path.read_text()
+    replay = nb.RecordedModel(path)
+    replay.check_hosted(tool)
+    assert [delta async for delta in replay.stream(Request([user("go")], hosted=[tool]))]
+    with pytest.raises(NotRecorded, match=r"f\.org"):
+        await anext(replay.stream(Request([user("go")], hosted=[other])))
+
+
+async def test_c200_what_a_flow_asks_is_recorded_and_replayed_by_the_environment(
+    tmp_path, monkeypatch
+):
+    """It has no model that could: the whole process is recorded."""
+    path, ran = tmp_path / "session.json", []
+
+    @nb.flow(name="clean")
+    async def clean(rows: int, ctx: nb.ToolContext) -> str:
+        answer = await ctx.ask(nb.Choose(message="Drop which?", choices=["fax", "age"]))
+        ran.append(answer)
+        return f"dropped {answer} of {rows}"
+
+    monkeypatch.setenv("NBAGENT_RECORD", str(path))
+    run = clean.with_options(attended=True, show=False).run(3)
+    await run.settled()
+    run.resolve(run.interrupts[0].id, nb.Respond("fax"), by="form")
+    await run
+    monkeypatch.delenv("NBAGENT_RECORD")
+    monkeypatch.setenv("NBAGENT_REPLAY", str(path))
+    assert (await clean.with_options(attended=False).run(3)).output == "dropped fax of 3"
+    assert ran == ["fax", "fax"]
+
+
+def test_an_environment_that_says_both_is_refused(monkeypatch, tmp_path):
+    """Nothing is recorded over what is replayed."""
+    monkeypatch.setenv("NBAGENT_RECORD", str(tmp_path / "a.json"))
+    monkeypatch.setenv("NBAGENT_REPLAY", str(tmp_path / "b.json"))
+    with pytest.raises(ModelConfigError, match="are both set"):
+        nb.Agent(nb.ScriptedModel([]))
+
+
+PROCESS = """
+import asyncio, sys, nbagent as nb
+async def main():
+    agent = nb.Agent("gpt-5.1", tools=[])
+    print((await agent.run("go", attended=False)).text)
+asyncio.run(main())
+print([name for name in ("openai", "httpx2") if name in sys.modules])
+"""
+
+
+async def test_the_environment_replays_every_model_of_a_process_and_loads_no_client(tmp_path):
+    """``NBAGENT_REPLAY``: code that names a real model runs without a key."""
+    path = tmp_path / "session.json"
+    model = nb.RecordedModel(path, nb.ScriptedModel(["from the file"], name="gpt-5.1"))
+    await nb.Agent(model).run("go", attended=False)
+    environment = {k: v for k, v in os.environ.items() if k != "OPENAI_API_KEY"}
+    ran = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", PROCESS],
+        env={**environment, "NBAGENT_REPLAY": str(path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.stdout == "from the file\n[]\n", ran.stderr

@@ -1,0 +1,190 @@
+"""A typed answer in the card: it grows as what it is, and ends as the same, with its JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nbagent.core.base.events import (
+    CallRequested,
+    ModelResponded,
+    OutputRefused,
+    RunCompleted,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from nbagent.core.base.messages import user
+from nbagent.core.base.model import Discarded, TextDelta
+from nbagent.notebook.render import static
+from nbagent.notebook.render.answer import MAX_ROWS, drawn
+from nbagent.notebook.view.view import RunView
+from nbagent.notebook.wire import Put, TextItem
+
+CITIES = [{"name": "Rome", "people": 3}, {"name": "Milan", "people": 1}]
+
+
+def started(answer: Any = "value") -> RunStarted:
+    return RunStarted(
+        at=100.0, agent="a", model="m", messages=[user("go")], max_turns=20, answer=answer
+    )
+
+
+def view_of(*events: Any) -> RunView:
+    view = RunView("r")
+    for event in events:
+        view.apply(event)
+    return view
+
+
+def text_item(view: RunView) -> TextItem:
+    (item,) = [i for i in view.snapshot().items if isinstance(i, TextItem)]
+    return item
+
+
+def html(view: RunView) -> str:
+    item = text_item(view)
+    return "".join([*item.blocks, item.tail])
+
+
+def stream(view: RunView, text: str, size: int = 1) -> list[str]:
+    """What is drawn after each piece of a text, half a second apart."""
+    seen = []
+    for number, start in enumerate(range(0, len(text), size)):
+        view.apply(TextDelta(text[start : start + size]))
+        view.flush(number * 0.5)
+        seen.append(html(view))
+    return seen
+
+
+@pytest.mark.parametrize(
+    "text", [json.dumps({"value": CITIES}), f"```json\n{json.dumps(CITIES)}\n```"]
+)
+def test_a_list_of_objects_grows_as_a_table(text):
+    """Row by row, never raw JSON; the end is the table as it stood, with the JSON to copy."""
+    view = view_of(started())
+    seen = stream(view, text)
+    rows = [each.count("<tr>") for each in seen]
+    assert rows == sorted(rows)
+    assert rows[-1] == 3
+    assert not any("{" in each or "`" in each for each in seen)
+    view.apply(ModelResponded(at=101.0, text=text))
+    view.flush(1000.0)
+    whole = html(view)
+    assert whole.startswith(seen[-1])
+    assert "<summary>JSON</summary>" in whole
+    view.apply(RunCompleted(at=102.0, text=json.dumps(CITIES), output=CITIES))
+    assert html(view) == whole
+    assert view.snapshot().items[-1].type == "text"
+    assert view.flush(2000.0)[0].op == "head"  # nothing is drawn anew
+
+
+def test_an_object_grows_as_named_values():
+    """A text in it too, letter by letter."""
+    view = view_of(started("json"))
+    seen = stream(view, '{"name": "Rome", "mayor": {"name": "X"}}', size=4)
+    assert any("<dt>name</dt><dd><div>Ro</div></dd>" in each for each in seen)
+    assert seen[-1].startswith('<dl class="nba-kv"><dt>name</dt>')
+
+
+def test_what_is_drawn_live_is_what_a_replay_draws():
+    """As a run that is opened later; and in the static card, with the rules it needs."""
+    text = json.dumps({"value": CITIES})
+    end = [
+        ModelResponded(at=101.0, text=text),
+        RunCompleted(at=102.0, text=json.dumps(CITIES), output=CITIES),
+    ]
+    live = view_of(started())
+    stream(live, text, size=7)
+    for event in end:
+        live.apply(event)
+    live.flush(1000.0)
+    replayed = view_of(started(), *end)
+    assert live.snapshot().items == replayed.snapshot().items
+    named = view_of(started("json"), ModelResponded(at=101.0, text='{"a": 1}'))
+    assert ".nba-kv" in static.render(named.snapshot())
+
+
+def test_what_turns_out_to_be_no_json_is_a_text():
+    """A refused answer in words is drawn as words, with why below it."""
+    view = view_of(started())
+    stream(view, "{sorry}, **no**", size=3)
+    view.apply(ModelResponded(at=101.0, text="{sorry}, **no**"))
+    view.apply(OutputRefused(at=102.0, errors="it is no JSON: <b>x</b>"))
+    view.flush(1000.0)
+    assert "<strong>no</strong>" in html(view)
+    notice = view.snapshot().items[-1]
+    assert (notice.type, notice.tone) == ("notice", "warn")
+    assert "it is no JSON" in notice.text
+
+
+def test_an_answer_is_drawn_as_it_was_read():
+    """With its defaults, as ``result.output`` has them."""
+    view = view_of(
+        started("json"),
+        ModelResponded(at=101.0, text='{"name": "Rome"}'),
+        RunCompleted(at=102.0, text='{"name": "Rome"}', output={"name": "Rome", "people": 0}),
+    )
+    assert "<dt>people</dt>" in html(view)
+
+
+def test_the_answer_of_a_final_tool_stands_at_the_end():
+    """Drawn the same way; what the model said beside the call stays what it was."""
+    call = CallRequested(id="c", name="deliver", input={}, final=True)
+    view = view_of(
+        started(),
+        ModelResponded(at=101.0, text="Let me see.", calls=(call,)),
+        ToolStarted(at=101.5, call_id="c", attempt=1, owner="o", input={}),
+        ToolFinished(at=102.0, call_id="c", output=CITIES),
+        RunCompleted(at=103.0, text=json.dumps(CITIES), output=CITIES),
+    )
+    said, _, answer = view.snapshot().items
+    assert "Let me see." in "".join(said.blocks)
+    assert answer.key == "end"
+    assert "<table>" in answer.blocks[0]
+
+
+def test_a_discarded_attempt_leaves_nothing_of_its_answer():
+    """The next one begins anew."""
+    view = view_of(started())
+    stream(view, '{"value": [{"name": "Wrong', size=5)
+    view.apply(Discarded("broke"))
+    stream(view, '{"value": [{"name": "Right', size=5)
+    assert "Wrong" not in html(view)
+    assert "Right" in html(view)
+
+
+def test_hostile_values_are_text():
+    """Names and values of a model are never markup, and what is hidden is shown."""
+    name = "<img src=x onerror=alert(1)>"
+    for whole in (True, False):
+        made = drawn({name: [{"a</td>": "<script>x</script>\u202e"}]}, whole=whole)
+        assert "<img" not in made
+        assert "<script" not in made
+        assert "\u202e" not in made
+
+
+def test_an_answer_of_any_size_is_bounded_visibly():
+    """Rows, levels, lengths: what is left out is counted."""
+    many = drawn([{"n": n} for n in range(5_000)], whole=False)
+    assert many.count("<tr>") == MAX_ROWS + 1
+    assert "4,900 more values" in many
+    deep: Any = 1
+    for _ in range(90):
+        deep = [deep]
+    assert len(drawn(deep, whole=True)) < 30_000
+    assert len(drawn({"x": "y" * 1_000_000}, whole=True)) < 60_000
+    assert len(drawn([["x" * 2_000] * 100] * 100, whole=False)) < 100_000
+
+
+def test_a_long_answer_is_drawn_in_steps_and_not_for_each_piece():
+    """At most four times a second, however many pieces come; and not beyond a size."""
+    view = view_of(started())
+    view.flush(0.0)
+    puts = 0
+    for number in range(2_000):
+        view.apply(TextDelta('{"value": [' if number == 0 else f'{{"name": "{"x" * 80}"}},'))
+        puts += sum(isinstance(op, Put) for op in view.flush(number * 0.01) or ())
+    assert puts <= 20 / 0.25 + 2

@@ -21,6 +21,7 @@ from .core.run.generate import Response, tool_rejection, tool_response, tool_res
 from .core.run.run import Run
 from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
+from .core.tools.files import File
 from .core.tools.instructions import RunView
 from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
 from .core.tools.policy import CallView, allow, deny, review
@@ -38,6 +39,7 @@ __all__ = [
     "Confirm",
     "Conflict",
     "Edit",
+    "File",
     "Flow",
     "FormHint",
     "HumanInputRequired",

@@ -35,9 +35,10 @@ from .run.nested import generated_inside, run_inside, runs_here
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
-from .run.start import Options, check_pending, checked_prompt, launch, launch_and_wait, take_up
+from .run.start import Options, check_pending, launch, launch_and_wait, take_up
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
+from .tools.files import Prompt, said
 from .tools.hosted import check_hosted
 from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
@@ -199,7 +200,7 @@ class Agent:
     @tells("agent.run")
     def run(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
-        prompt: str | None = None,
+        prompt: Prompt | None = None,
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
@@ -215,7 +216,8 @@ class Agent:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
         Args:
-            prompt: what to do; not needed where ``messages`` has something open.
+            prompt: what to do: a text, or a list of texts and files (figures, images, arrays, paths, tables,
+                ``nb.File``), such as ``["What is odd here?", figure]``; not needed where ``messages`` has something open.
             messages: a history that this goes on with, such as ``run.messages`` or ``response.messages``:
                 what is open in it is asked here.
             after: a run whose conversation this goes on with.
@@ -245,7 +247,7 @@ class Agent:
     @tells("agent.run_sync")
     def run_sync(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
-        prompt: str | None = None,
+        prompt: Prompt | None = None,
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
@@ -288,7 +290,7 @@ class Agent:
     @tells("agent.generate")
     async def generate(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
-        prompt: str | None = None,
+        prompt: Prompt | None = None,
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
         tools: Sequence[Tool[..., Any] | Callable[..., Any] | Hosted | str] | None = None,
@@ -306,7 +308,7 @@ class Agent:
         """Go on until nothing can without an answer: the classic interrupt loop.
 
         Args:
-            prompt: a new user message.
+            prompt: a new user message; as in ``run``.
             messages: the history to go on from, such as ``response.messages``.
             tools: tools, or names of registered ones; by default all that are registered.
             tool_responses: from ``tool_response``, for interrupts of ``messages``; or made by hand, as
@@ -345,7 +347,7 @@ class Agent:
         if runs is not None and is_new and not return_tool_calls and not replies:
             inside = replace(spec, max_turns=limit)
             tool = self._inside(inside.tools, lambda: inside)
-            text = checked_prompt(prompt)
+            text = said(prompt)
             return await generated_inside(
                 run_inside(runs, tool, inside, text, state.messages), on_event
             )
@@ -354,7 +356,7 @@ class Agent:
         if on_event is not None:
             journal.subscribe(on_event)
         if prompt is not None:
-            say(journal, spec, checked_prompt(prompt), pending)
+            say(journal, spec, said(prompt), pending)
         else:
             settle(journal, spec, replies, partial=partial)
         await Driver(spec, journal, live=False).drive(one_response=return_tool_calls)

@@ -25,7 +25,15 @@ test("hostile strings are shown and never become markup", () => {
     },
     { ...record, title: evil, decision: evil },
     { ...notice, text: evil, actions: [{ name: "stop", label: evil }] },
-    { ...message, text: evil, note: evil },
+    {
+      ...message,
+      text: evil,
+      note: evil,
+      files: [
+        { kind: "image", data: evil, alt: evil },
+        { kind: "text", data: evil, alt: "" },
+      ],
+    },
     form(
       {
         kind: "object",
@@ -283,9 +291,17 @@ test("long printed text is folded after its first lines, and grows behind the fo
 
 test("a message that waits says so until the model has it", () => {
   const { $, patch } = open([message]);
-  expect($(".nba-message").textContent).toBe("And hurrysent later");
+  expect($(".nba-message").textContent).toMatch(/^And hurry.*sent later$/);
   patch({ op: "put", index: 0, item: { ...message, note: "" } });
-  expect($(".nba-message .nba-help").hidden).toBe(true);
+  expect($(".nba-message > .nba-help").hidden).toBe(true);
+});
+
+test("what came with a message is drawn below it, a picture as such and both by name", () => {
+  const { el, $ } = open([message]);
+  const named = [...el.querySelectorAll(".nba-file")].map((file) => file.textContent);
+  expect(named).toEqual(["image scan.png, 120 kB", "file report.pdf, 1.2 MB"]);
+  expect(el.querySelectorAll(".nba-file img")).toHaveLength(1);
+  expect($(".nba-file img").alt).toBe("image scan.png, 120 kB");
 });
 
 test("two views of one run draw the same, and each has ids of its own", () => {

@@ -78,7 +78,7 @@
  */
 /** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
-/** @typedef {{type: "message", key: string, text: string, note: string}} MessageItem */
+/** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[]}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
 
 /** @typedef {{lane: "model"|"tool"|"wait", start: number, end: number|null}} Span */

@@ -22,10 +22,13 @@ from typing import Any, Self
 from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.model import Hosted, ModelDelta, Request
 
+from .limits import RateLimit
 from .openai.bounds import BrokenStream
 from .openai.model import DEFAULT_RETRIES, RESERVED, OpenAIModel
-from .openai.providers import PROVIDERS
+from .openai.providers import PROVIDERS, OutputMode
 
+TIMEOUT = 600.0
+"""Seconds to wait for more of an answer where no ``timeout`` is given; the openai client's."""
 _PREFIXES = re.compile(r"(?:litellm\.)?\b[A-Z]\w*(?:Error|Exception)(?: - |: ?)")
 """The names of classes that LiteLLM puts before what was said."""
 _SECRET = re.compile(r"(?:key|token|secret|password|key_id|credentials)$", re.IGNORECASE)
@@ -40,6 +43,10 @@ class LiteLLMModel:
     Args:
         name: ``provider/model``, as LiteLLM writes it: https://docs.litellm.ai/docs/providers.
         max_retries: how often a failed request or a broken stream is repeated.
+        vision: as in ``OpenAIModel``, like the next three.
+        output: how it is told the shape of a typed answer.
+        tool_choice: which tool its first answer calls.
+        limits: an ``nb.RateLimit``.
         **options: whatever ``litellm.acompletion`` takes, such as ``api_key``, ``api_base``,
             ``temperature``, ``timeout`` or ``aws_region_name``.
 
@@ -47,7 +54,17 @@ class LiteLLMModel:
         ModelConfigError: an option is one that nbagent sets itself, or the name is none of LiteLLM's.
     """
 
-    def __init__(self, name: str, *, max_retries: int = DEFAULT_RETRIES, **options: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        max_retries: int = DEFAULT_RETRIES,
+        vision: bool | None = None,
+        output: OutputMode | None = None,
+        tool_choice: str | None = None,
+        limits: RateLimit | None = None,
+        **options: Any,
+    ) -> None:
         taken = [key for key in options if key in RESERVED]
         if taken:
             raise ModelConfigError(f"{taken[0]}=: nbagent sets it itself")
@@ -57,7 +74,14 @@ class LiteLLMModel:
                 f'LiteLLM writes {name!r} as "{prefix}/{model}"; without LiteLLM it is nb.Agent("{name}")'
             )
         self.name = name
-        self._model = OpenAIModel(name, client=_Client(name, max_retries, options))
+        self._model = OpenAIModel(
+            name,
+            client=_Client(name, max_retries, options),
+            vision=vision,
+            output=output,
+            tool_choice=tool_choice,
+            limits=limits,
+        )
 
     def __repr__(self) -> str:
         return f"LiteLLMModel({self.name!r})"
@@ -117,6 +141,8 @@ class _Client:
         self._name = name
         self._options = options
         self.max_retries = max_retries
+        self.timeout = options.get("timeout", TIMEOUT)
+        """Seconds, for whoever reads the answer."""
         self.base_url = f"litellm:{name.partition('/')[0]}"
         """What errors call it; and whose data in a history are whose."""
         self.chat = SimpleNamespace(completions=SimpleNamespace(create=self._create))

@@ -205,13 +205,15 @@ class NoticeItem(_Wire):
 
 
 class MessageItem(_Wire):
-    """What the person wrote while the run went on."""
+    """What the person wrote while the run went on, or the files of its prompt."""
 
     type: Literal["message"] = "message"
     key: str
     text: str
     note: str = ""
     """What keeps the model from having it yet."""
+    files: list[Rich] = Field(default_factory=list)
+    """What came with it: pictures, and the names of other files; each says in words what it is."""
 
 
 Item: TypeAlias = Annotated[

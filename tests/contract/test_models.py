@@ -9,9 +9,11 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nbagent.core.base.errors import ModelError
+from nbagent.core.base.files import file_part
 from nbagent.core.base.messages import Message, message, text_part, user
 from nbagent.core.base.model import (
     Finished,
@@ -22,6 +24,7 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     ToolSpec,
 )
+from nbagent.core.tools.pictures import png
 from nbagent.models.demo.model import demo_model
 from nbagent.models.litellm import LiteLLMModel
 from nbagent.models.openai.model import OpenAIModel
@@ -173,6 +176,19 @@ async def test_a_model_calls_tools_and_closes_with_text(make: Any, stream: bool)
         assert ends == [len(deltas) - 1]
         assert deltas[-1].reason == reason
         assert deltas[-1].usage.total_tokens >= 0
+
+
+@MODELS
+async def test_a_model_takes_a_history_with_pictures(make: Any) -> None:
+    """Of a person and of a tool: it sees them, or is told of them; its answer is as whole as any."""
+    picture = file_part(png(np.eye(3)), "image/png", "a.png")
+    async with make() as model:
+        asked, results = answered(await ask(model, [user("go")], stream=True))
+        shown = [{**part, "files": [picture]} for part in results["content"]]
+        history = [user((text_part("go"), picture)), asked, message("tool", *shown)]
+        last = await ask(model, history, stream=True)
+    assert text(last)
+    assert isinstance(last[-1], Finished)
 
 
 @MODELS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from tests.integration.chat_server import ChatServer, Refuse, Reply
 from tests.integration.litellm_proxy import Proxy, use_litellm
 from tests.until import until
 
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+)
 KEY = "sk-a-key-that-nobody-may-see-0123456789"
 
 
@@ -68,6 +72,32 @@ async def test_what_litellm_knows_of_prices_is_the_cost_and_nothing_is_not_0(str
     assert isinstance(known, Finished)
     assert known.usage.cost == pytest.approx(0.00021)
     assert (unknown.usage.total_tokens, unknown.usage.cost) == (15, None)
+
+
+async def test_a_budget_of_cost_needs_a_model_that_litellm_has_a_price_of() -> None:
+    """Or one that a person said."""
+    with ChatServer([Reply("hi")]) as server:
+        budget = nb.Budget(cost=1)
+        known = nb.Agent(model_at(server, "openai/gpt-4o-mini"), budget=budget)
+        assert (await known.run("go", attended=False)).usage.cost
+        with pytest.raises(nb.errors.UsageError, match=r"nb\.set_prices"):
+            nb.Agent(model_at(server), budget=budget).run("go", attended=False)
+
+
+async def test_a_picture_goes_through_litellm_and_is_told_in_words_to_the_blind() -> None:
+    """As to any server, with the same setting."""
+    picture = nb.File(PIXEL, "image/png", name="dot.png")
+    with ChatServer([Reply("red")] * 2) as server:
+        for vision in (None, False):
+            model = model_at(server, "openai/gpt-4o-mini", vision=vision)
+            assert (await nb.Agent(model).generate(["which color?", picture])).text == "red"
+    kinds = [
+        [part["type"] for part in body["messages"][-1]["content"]]
+        for body in server.bodies
+        if isinstance(body["messages"][-1]["content"], list)
+    ]
+    assert kinds[0] == ["text", "image_url"]
+    assert all("image_url" not in each for each in kinds[1:])
 
 
 REFUSALS = {

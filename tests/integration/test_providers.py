@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import openai
 import pytest
+from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.core.base.errors import ModelConfigError, ModelError
@@ -141,6 +142,29 @@ async def test_a_key_that_a_clients_server_refuses_is_the_clients() -> None:
         ) as client:
             with pytest.raises(ModelError, match="check the key that client= has"):
                 await nb.Agent(nb.OpenAIModel("m", client=client)).generate("go")
+
+
+class City(BaseModel):
+    """A typed answer."""
+
+    name: str
+
+
+FORMATS = {"schema": "json_schema", "object": "json_object", "prompt": None}
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_the_shape_of_an_answer_is_told_as_the_provider_takes_it(name) -> None:
+    """By a schema, in JSON mode, or in words alone; what a person says goes before."""
+    mode = PROVIDERS[name].output
+    with ChatServer([Reply('{"name": "Rome"}')] * 2) as server:
+        for output in (None, "schema"):
+            model = nb.OpenAIModel(f"{name}:m", base_url=server.url, api_key="k", output=output)
+            async with model:
+                done = await nb.Agent(model, output_type=City).generate("go")
+            assert done.output == City(name="Rome")
+    formats = [body.get("response_format", {}).get("type") for body in server.bodies]
+    assert formats == [FORMATS[mode], "json_schema"]
 
 
 def test_one_agent_moves_from_one_provider_to_another() -> None:

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from .errors import StoreError
+from .files import Said
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
 from .messages import check_depth, dumps, written_out
@@ -192,6 +193,8 @@ class ToolFinished(Event):
     """Mime bundle of the result itself, where it shows richer than its JSON."""
     verdict: str | None = None
     """The rule that denied the call, where one did."""
+    files: tuple[dict[str, Any], ...] = ()
+    """File parts of the result, which the model is to see and the person does: shown, and kept, once."""
 
 
 class Interrupted(Event):
@@ -256,6 +259,13 @@ class MessageQueued(Event):
     type: Literal["message_queued"] = "message_queued"
     text: str
     by: str
+    content: tuple[dict[str, Any], ...] | None = None
+    """Its parts, text and files, where it has files; ``text`` is then a word for each part."""
+
+    @property
+    def said(self) -> Said:
+        """What the model is told."""
+        return self.text if self.content is None else self.content
 
 
 class Resolved(Event):

@@ -32,6 +32,7 @@ from typing import Any, Never, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
 
 from .errors import MessagesError
+from .files import Said, check_file
 
 Json: TypeAlias = Any
 Part: TypeAlias = dict[str, Any]
@@ -81,6 +82,18 @@ class FrozenList(list[Any]):
         return (freeze, (list(self),))
 
 
+class FrozenFile(FrozenDict):
+    """A file part, of which a ``repr`` shows the first few characters."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        data = self.get("data")
+        if not isinstance(data, str):  # something else of that name
+            return dict.__repr__(self)
+        return repr({**self, "data": f"{data[:12]}… ({len(data):,} characters)"})
+
+
 class Message(FrozenDict):
     """One message; ``wire`` keeps the bytes an adapter encoded it to, so that it is encoded once."""
 
@@ -102,7 +115,8 @@ def freeze(value: Json) -> Json:
     if isinstance(value, FrozenDict | FrozenList):
         return value
     if isinstance(value, dict):
-        return FrozenDict({k: freeze(v) for k, v in value.items()})
+        kind = FrozenFile if value.get("type") == "file" else FrozenDict
+        return kind({k: freeze(v) for k, v in value.items()})
     if isinstance(value, list | tuple):
         return FrozenList([freeze(v) for v in value])
     return value
@@ -121,9 +135,9 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-def user(text: str) -> Message:
-    """A user message of one text."""
-    return message("user", text_part(text))
+def user(said: Said) -> Message:
+    """A user message of one text, or of parts."""
+    return message("user", *([text_part(said)] if isinstance(said, str) else said))
 
 
 def correction(text: str) -> Message:
@@ -224,6 +238,13 @@ def _check_part(index: int, part: Json) -> None:
             f"messages[{index}] has the part {part!r:.80}: its 'type' must be one of "
             f"{', '.join(map(repr, _NEEDS))}"
         )
+    if kind == "file":
+        check_file(part, f"messages[{index}]")
+    files = part.get("files", ()) if kind == "tool_result" else ()
+    if not isinstance(files, list | tuple):
+        raise MessagesError(f"messages[{index}]: 'files' of a result is {files!r:.80}, not a list")
+    for file in files:
+        check_file(file if isinstance(file, Mapping) else {}, f"messages[{index}]")
     if not isinstance(part.get("server_id", ""), str):
         raise MessagesError(f"messages[{index}]: 'server_id' of a {kind} part is no text")
     for key, type_ in _NEEDS[kind].items():

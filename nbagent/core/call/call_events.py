@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import PydanticSerializationError
 
-from nbagent.core.base.errors import Misuse, Rejected, ToolFailed
+from nbagent.core.base.errors import Misuse, Rejected, ToolFailed, UsageError
 from nbagent.core.base.events import Interrupted, ToolFinished, made
 from nbagent.core.base.interrupts import Interrupt, InterruptKind, digest_of, token_digest
 from nbagent.core.base.messages import Json, freeze
@@ -15,8 +15,9 @@ from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, sho
 from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry, Later
+from nbagent.core.tools.files import NOTHING, Taken, taken
 from nbagent.core.tools.output import CallOutput
-from nbagent.core.tools.tool import Tool, ToolResult
+from nbagent.core.tools.tool import Presenter, Tool, ToolResult
 from nbagent.core.tools.values import MAX_OUTPUT, cut, for_model
 
 from .setup import CallSetup, Pause
@@ -31,13 +32,17 @@ class CallEvents(NamedTuple):
 
     def finished(self, value: Any, verdict: str | None) -> ToolFinished:
         """The event of a body that returned ``value``; ``verdict`` as in ``ToolFinished``."""
-        plain = shown = value
-        if isinstance(value, ToolResult):
-            plain = value.value
-            shown = value.display if value.display is not None else value.value
-        display = self.setup.hooks.present(shown)
+        told = value if isinstance(value, ToolResult) else ToolResult(value)
+        present = _once(self.setup.hooks.present)
+        try:
+            found = taken(told.value, present, told.files, self.setup.file_room())
+        except UsageError as error:
+            return self.raised(error, verdict)
+        shown = found.value if told.display is None else told.display
         limit = None if self.call.final else self._limit  # a run's answer is whole
-        return self._event(for_model(plain, limit), verdict, display=display)
+        return self._event(
+            for_model(found.value, limit), verdict, display=present(shown), found=found
+        )
 
     def raised(self, error: BaseException, verdict: str | None) -> ToolFinished:
         """The event of an attempt that raised.
@@ -75,6 +80,7 @@ class CallEvents(NamedTuple):
         *,
         error: bool = False,
         display: dict[str, Any] | None = None,
+        found: Taken = NOTHING,
     ) -> ToolFinished:
         return made(
             ToolFinished,
@@ -85,9 +91,14 @@ class CallEvents(NamedTuple):
             error=error,
             printed=self.output.printed,
             # a figure both left open and returned is shown once
-            displays=[shown for shown in self.output.displays if shown != display],
+            displays=[
+                shown
+                for shown in self.output.displays
+                if shown != display and shown not in found.drawn
+            ],
             display=display,
             verdict=verdict,
+            files=tuple(map(freeze, found.files)),
         )
 
     def paused(
@@ -178,6 +189,18 @@ class CallEvents(NamedTuple):
             prefill=_prefill(inquiry, stored(inquiry.prefill, "value", tool.name)),
             ask=inquiry.number,
         )
+
+
+def _once(present: Presenter) -> Presenter:
+    """The same, which draws each value once."""
+    drawn: dict[int, tuple[Any, dict[str, Any] | None]] = {}
+
+    def presented(value: Any, /) -> dict[str, Any] | None:
+        if id(value) not in drawn:
+            drawn[id(value)] = (value, present(value))
+        return drawn[id(value)][1]
+
+    return presented
 
 
 def _named(error: BaseException) -> str:

@@ -67,6 +67,8 @@ class CallSetup(NamedTuple):
     """What the body of a call starts, to begin with nothing; the last says whether a middleware tries again."""
     has_room: Callable[[int], bool]
     """Whether so many more questions may wait in the run, and in those around it."""
+    file_room: Callable[[], int]
+    """How many bytes of files the run's history may still get."""
     hooks: Hooks = Hooks()
 
 

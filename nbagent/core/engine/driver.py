@@ -29,6 +29,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolStarted,
 )
+from nbagent.core.base.files import MAX_FILES, size_of_all
 from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
@@ -217,7 +218,14 @@ class Driver:
         self._at: tuple[Step | None, int] = (None, 0)
         """The step under way, and how long the history was when it began."""
         self._setup = CallSetup(
-            spec, scope, self.bodies_wait, self._inside, self._runs, self.has_room, hooks
+            spec,
+            scope,
+            self.bodies_wait,
+            self._inside,
+            self._runs,
+            self.has_room,
+            self.file_room,
+            hooks,
         )
 
     @property
@@ -290,6 +298,12 @@ class Driver:
         if self.journal.state.questions + questions > self._spec.max_questions:
             return False
         return self._outer is None or self._outer.has_room(questions)
+
+    def file_room(self) -> int:
+        """How many bytes of files the run's history may still get."""
+        state = self.journal.state
+        results = [call.result for call in state.calls.values() if call.result is not None]
+        return MAX_FILES - size_of_all([*state.messages, {"content": results}])
 
     @property
     def is_blocked(self) -> bool:

@@ -23,8 +23,9 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolFinished,
 )
+from nbagent.core.base.files import Said, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt, Reject, Remember, Respond, Restart
-from nbagent.core.base.messages import Message, Part, calls_of, load, text_of, user
+from nbagent.core.base.messages import Message, Part, calls_of, freeze, load, text_of, user
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal
 from nbagent.core.state.fold import apply
@@ -168,7 +169,7 @@ def response_of(state: RunState, spec: RunSpec) -> Response:
 
 
 def beginning(
-    spec: RunSpec, messages: Sequence[Any], prompt: str | None, pending: Pending
+    spec: RunSpec, messages: Sequence[Any], prompt: Said | None, pending: Pending
 ) -> tuple[Message, ...]:
     """The history that a live run begins with, its open turn included: as ``generate`` would go on from it.
 
@@ -191,15 +192,17 @@ def beginning(
     return paused_messages(journal.state)
 
 
-def say(journal: Journal, spec: RunSpec, prompt: str, pending: Pending) -> None:
+def say(journal: Journal, spec: RunSpec, prompt: Said, pending: Pending) -> None:
     """Add a new message of the person.
 
     Raises:
         UnansweredInterrupts: questions are open, and the message neither rejects nor awaits them.
+        UsageError: its files are too large.
     """
     state, now = journal.state, spec.clock()
+    check_room(state.messages, prompt)
     if state.calls and pending == "queue":
-        journal.append(MessageQueued(at=now, text=prompt, by="code"))
+        journal.append(message_queued(now, prompt, by="code"))
         return
     if state.calls and pending != "reject":
         open_ = interrupts_of(state, spec.tools, spec.agent)
@@ -222,6 +225,12 @@ def say(journal: Journal, spec: RunSpec, prompt: str, pending: Pending) -> None:
         usage=Usage(),
         remembered=(),
     )
+
+
+def message_queued(at: float, said: Said, *, by: str) -> MessageQueued:
+    """The event of a message that waits."""
+    content = None if isinstance(said, str) else tuple(map(freeze, said))
+    return MessageQueued(at=at, text=in_words(said), by=by, content=content)
 
 
 def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[StoredEvent]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 
 from nbagent.core.base.errors import NotPending, RunError, UsageError
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, StoredEvent
+from nbagent.core.base.files import Said, check_room, outline
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, user
 from nbagent.core.base.process import this_process
@@ -59,7 +60,7 @@ def run_inside(
     runs: StartedRuns,
     tool: Tool[..., Any],
     spec: RunSpec,
-    prompt: str,
+    prompt: Said,
     history: Sequence[Message] = (),
     answers: Answers = None,
 ) -> NestedRun:
@@ -73,7 +74,8 @@ def run_inside(
         history: what was said before.
         answers: what to answer, where nobody is there.
     """
-    request = Request(tool, {"prompt": prompt}, spec, [*history, user(prompt)])
+    check_room(history, prompt)
+    request = Request(tool, {"prompt": outline(prompt)}, spec, [*history, user(prompt)])
     return NestedRun(NestedSession(runs, runs.start(request), spec, answers))
 
 

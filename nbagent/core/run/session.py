@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 from nbagent.core.base.errors import Conflict, Expired, NotPending, RunError, StoreError, UsageError
 from nbagent.core.base.events import (
     Interrupted,
-    MessageQueued,
     Resolved,
     RunCancelled,
     RunFailed,
@@ -28,6 +27,7 @@ from nbagent.core.base.events import (
     RunStarted,
     StoredEvent,
 )
+from nbagent.core.base.files import Said, check_room
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message
 from nbagent.core.base.process import this_process
@@ -62,7 +62,7 @@ from .answers import (
     resolved,
 )
 from .follow import POLL, Lost, Turn, about_lost, lost_calls, next_driver, whose_turn
-from .generate import rejected
+from .generate import message_queued, rejected
 from .heartbeat import Others
 from .host import Place
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
@@ -577,9 +577,14 @@ class Session:
             self.follow()
         return answer
 
-    def queue(self, text: str, *, by: str = "code") -> bool:
-        """Send a message after the open calls' results; False where the run has ended."""
-        event = MessageQueued(at=self.spec.clock(), text=text, by=by)
+    def queue(self, said: Said, *, by: str = "code") -> bool:
+        """Send a message after the open calls' results; False where the run has ended.
+
+        Raises:
+            UsageError: its files are too large.
+        """
+        check_room(self.state.messages, said)
+        event = message_queued(self.spec.clock(), said, by=by)
         sent = bool(self.journal.commit(lambda state: [] if state.outcome else [event]))
         if sent and isinstance(next_step(self.state), CallModel):  # it waited for an outside system
             self.go_on()

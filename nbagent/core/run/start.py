@@ -13,6 +13,7 @@ from nbagent.core.call.threads import private_loop
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.state.pause_record import closed_messages
+from nbagent.core.tools.files import Prompt, said
 from nbagent.core.tools.spec import RunSpec, check_cost, new_id
 from nbagent.core.tools.tool import Tool
 
@@ -64,7 +65,7 @@ class Options:
 
 
 def launch(
-    spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool | None = None
+    spec: RunSpec, prompt: Prompt | None, options: Options, tool: InnerTool | None = None
 ) -> Run:
     """Start a run; or send the prompt in the run before, where it is to be queued there.
 
@@ -86,7 +87,7 @@ def launch(
 
 
 def launch_and_wait(
-    spec: RunSpec, prompt: str | None, options: Options, tool: InnerTool | None = None
+    spec: RunSpec, prompt: Prompt | None, options: Options, tool: InnerTool | None = None
 ) -> Result:
     """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
     runs = runs_here(nested=options.nested)
@@ -115,7 +116,7 @@ def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
 
 
 def _launched_inside(
-    runs: StartedRuns, spec: RunSpec, prompt: str | None, options: Options, tool: Tool[..., Any]
+    runs: StartedRuns, spec: RunSpec, prompt: Prompt | None, options: Options, tool: Tool[..., Any]
 ) -> Run:
     """A run inside the call whose body starts it.
 
@@ -133,20 +134,20 @@ def _launched_inside(
             "messages= is for a run of its own: inside a tool's body go on with after=, or give "
             "nested=False"
         )
-    spec, text = options.told(spec), checked_prompt(prompt)
+    spec, text = options.told(spec), said(prompt)
     history = _history(_checked_after(options.after))
     attended = current_host().attended() if options.attended is None else options.attended
     return run_inside(runs, tool, spec, text, history, None if attended else options.answers)
 
 
 def _prepared(
-    spec: RunSpec, prompt: str | None, options: Options, *, blocking: bool
+    spec: RunSpec, prompt: Prompt | None, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
     """A run, and what begins it; one that is waited for on this thread (``blocking``) needs another loop."""
     options.check(spec)
     spec = options.told(spec)
     after, messages = _checked_after(options.after), options.messages
-    text = None if prompt is None and messages is not None else checked_prompt(prompt)
+    text = None if prompt is None and messages is not None else said(prompt)
     if after is not None and messages is not None:
         raise UsageError("give after= or messages=, not both: a run goes on from one history")
     if after is not None and text and options.pending == "queue" and session_of(after).queue(text):
@@ -205,17 +206,6 @@ def check_pending(pending: Any) -> None:
     """
     if pending not in get_args(Pending):
         raise UsageError(f"pending is 'refuse', 'reject' or 'queue', not {pending!r:.80}")
-
-
-def checked_prompt(prompt: Any) -> str:
-    """A prompt, if it says something.
-
-    Raises:
-        UsageError: it does not.
-    """
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise UsageError(f"a prompt is a text that says something, not {prompt!r:.80}")
-    return prompt
 
 
 def _checked_after(after: Any) -> Run | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbagent.core.base.events import (
@@ -23,6 +23,7 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
+from nbagent.core.base.files import Said
 from nbagent.core.base.interrupts import (
     SCHEMA_CHANGED,
     Asker,
@@ -160,7 +161,9 @@ def _told(call: CallState, event: Resolved) -> CallState:
     return asked_or(told, event.at, busy="running" if call.status == "running" else "ready")
 
 
-def answered(call: CallState, output: Json, *, error: bool = False) -> CallState:
+def answered(
+    call: CallState, output: Json, *, error: bool = False, files: Sequence[Part] = ()
+) -> CallState:
     """It has its result."""
     answer = output if call.final and not error else None
     if call.replaced and call.attempt:
@@ -170,6 +173,8 @@ def answered(call: CallState, output: Json, *, error: bool = False) -> CallState
     ran = call.ran
     if _kept(call, ran) is not call.proposed:
         part["input"] = ran
+    if files:
+        part["files"] = list(files)
     if call.record:
         part["nbagent"] = list(call.record)
     return evolve(
@@ -353,17 +358,17 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
     """What changes where the person's queued messages find their place in the history."""
     if not state.queued:
         return {}
-    sent = tuple(user(text) for text in state.queued)
+    sent = tuple(user(said) for said in state.queued)
     return {"messages": sent, "queued": (), "turns": 0, "misfits": ()}
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
-    return evolve(_said(state, event.text), position=state.position + 1)
+    return evolve(_said(state, event.said), position=state.position + 1)
 
 
-def _said(state: RunState, text: str) -> RunState:
+def _said(state: RunState, said: Said) -> RunState:
     """A message from outside: after the open turn, or at once where the run has nothing else to do."""
-    queued = evolve(state, queued=(*state.queued, text))
+    queued = evolve(state, queued=(*state.queued, said))
     if not state.is_answered:
         return queued
     told = _queue_sent(queued)
@@ -390,7 +395,7 @@ def _step_finished(state: RunState, event: StepFinished) -> RunState:
 
 def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
     call = state.calls[event.call_id]
-    return _with_call(state, answered(call, event.output, error=event.error))
+    return _with_call(state, answered(call, event.output, error=event.error, files=event.files))
 
 
 def _interrupted(state: RunState, event: Interrupted) -> RunState:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import MessagesError, StoreError
 from nbagent.core.base.events import Input, Interrupted, RunCancelled, RunCompleted, RunFailed
+from nbagent.core.base.files import Said
 from nbagent.core.base.interrupts import Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import (
@@ -73,7 +74,7 @@ class RunRecord(_Record):
     of the cost is known, and whether tokens are missing, as in ``Usage``."""
     seconds: float = 0.0
     granted: dict[str, int | float] = EMPTY
-    queued: tuple[str, ...] = ()
+    queued: tuple[str | tuple[Input, ...], ...] = ()
     remembered: tuple[Remembered, ...] = ()
     """It stands for a review, as an approval does, and never for what is denied."""
 
@@ -106,9 +107,16 @@ def _put_on(state: RunState, run: RunRecord | None) -> RunState:
         usage=Usage(*run.usage),
         active=amount(run.seconds) or 0.0,
         granted={name: more for name, more in run.granted.items() if amount(more)},
-        queued=run.queued,
+        queued=tuple(map(_queued, run.queued)),
         remembered=run.remembered,
     )
+
+
+def _queued(said: str | tuple[Part, ...]) -> Said:
+    """A message that waits, checked as any in a history."""
+    if isinstance(said, str):
+        return said
+    return tuple(load([{"role": "user", "content": said}])[0]["content"])
 
 
 class ChildRecord(_Record):

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import re
 import typing
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
@@ -41,6 +41,7 @@ from nbagent.core.base.secrets import (
 )
 
 from .context import ToolContext
+from .files import File
 from .json_schema import adapter_of
 from .policy import Approval
 from .signature import Signature
@@ -54,10 +55,14 @@ M_contra = TypeVar("M_contra", bound=BaseModel, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A result whose ``value`` goes to the model while ``display`` is what the person sees."""
+    """A result whose ``value`` goes to the model while ``display`` is what the person sees.
+
+    ``files`` both see: figures, images, paths, or ``nb.File``.
+    """
 
     value: Any
     display: Any = None
+    files: Sequence[Any] = ()
 
 
 class Presenter(Protocol):
@@ -100,6 +105,7 @@ _ANYTHING: tuple[Any, ...] = (
     None,
     type(None),
     ToolResult,
+    File,
     typing.Never,
     typing.NoReturn,
 )

@@ -1,9 +1,11 @@
 // @ts-check
-// A message that a person sent to the run.
+// A message that a person sent to the run, and the files of its prompt.
 
-import { h, setText, showText, words } from "../dom.js";
+import { fill, h, showText, words } from "../dom.js";
+import { drawRich } from "./call.js";
 
 /** @typedef {import("../wire.js").MessageItem} MessageItem */
+/** @typedef {import("../wire.js").Rich} Rich */
 
 /**
  * Draws a message.
@@ -12,12 +14,26 @@ import { h, setText, showText, words } from "../dom.js";
  */
 export function drawMessage(first) {
   const said = words("div", "nba-text");
+  const files = h("div", "nba-files");
   const note = words("div", "nba-help");
-  const el = h("div", "nba-message", said, note);
+  const el = h("div", "nba-message", said, files, note);
   const update = (/** @type {MessageItem} */ item) => {
-    setText(said, item.text);
+    showText(said, item.text);
+    fill(files, ...item.files.map(drawFile));
+    files.hidden = item.files.length === 0;
     showText(note, item.note);
   };
   update(first);
   return { el, update };
+}
+
+/**
+ * A picture with its name below it; of another file the name.
+ * @param {Rich} file
+ */
+function drawFile(file) {
+  const isPicture = file.kind === "image";
+  const el = h("figure", "nba-file", ...(isPicture ? [drawRich(file)] : []));
+  el.append(words("figcaption", "nba-help", isPicture ? file.alt : file.data));
+  return el;
 }

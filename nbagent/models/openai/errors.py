@@ -97,6 +97,11 @@ def _explained(
     return ModelError, f"the model {model!r}: the server at {base_url} {what}"
 
 
+def refused_for_content(error: Exception) -> bool:
+    """Whether a server refused a request for what is in it, and not for who asks or how often."""
+    return getattr(error, "status_code", None) in {400, 404, 415, 422}
+
+
 def transport_errors() -> tuple[type[Exception], ...]:
     """What reading a response may raise when its connection breaks."""
     import anyio  # noqa: PLC0415  as below

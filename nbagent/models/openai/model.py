@@ -38,7 +38,8 @@ from .bounds import BrokenStream
 from .chat.api import ChatApi
 from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
-from .errors import explained
+from .errors import explained, refused_for_content
+from .files import BLIND_HINT, blind_note, has_images, sees
 from .names import address, provider_of
 from .output import checked_mode
 from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, own_models
@@ -91,6 +92,8 @@ class OpenAIModel:
         limits: instead of these three, an ``nb.RateLimit`` that several models share.
         max_wait: seconds that a server may tell a request to wait; where it is longer, that is an error
             at once.
+        vision: whether the model sees pictures; by its name where not given. One that does not is told of them
+            in words, and so are you.
 
     Raises:
         ModelConfigError: ``extra`` holds a field that nbagent sets itself, ``api`` is none of the three, the
@@ -109,6 +112,7 @@ class OpenAIModel:
         max_retries: int | None = None,
         timeout: float | None = None,
         output: OutputMode | None = None,
+        vision: bool | None = None,
         extra: Mapping[str, Any] | None = None,
         api: ApiName | Literal["auto"] = "auto",
         tool_choice: str | None = None,
@@ -139,6 +143,7 @@ class OpenAIModel:
         self._said_api = checked_api(api)
         self._tool_choice = tool_choice
         self._output = checked_mode(output or self._provider.output)
+        self._sees = sees(self._model) if vision is None else vision
         self._host = _host(where, client)
         self._limits = limits_of(limits, concurrency=concurrency, rpm=rpm, tpm=tpm)
         self._max_wait: float = checked_amount("max_wait", max_wait)
@@ -168,10 +173,18 @@ class OpenAIModel:
             known = OwnModels("*", "chat", reasons=own_models(self._model).reasons)
         if (known.api if self._said_api == "auto" else self._said_api) == "chat":
             return ChatApi(
-                self._model, self._fields, tool_choice=self._tool_choice, output=self._output
+                self._model,
+                self._fields,
+                tool_choice=self._tool_choice,
+                output=self._output,
+                sees=self._sees,
             )
         return ResponsesApi(
-            self._model, self._fields, reasons=known.reasons, tool_choice=self._tool_choice
+            self._model,
+            self._fields,
+            reasons=known.reasons,
+            tool_choice=self._tool_choice,
+            sees=self._sees,
         )
 
     def check_hosted(self, tool: Hosted) -> None:
@@ -250,6 +263,9 @@ class OpenAIModel:
         # a key may be a function, which was called by now
         self._credentials = Credentials.of(client)
         public = StreamCut(self._credentials)
+        blind = None if self._sees else blind_note(self.name, request.messages)
+        if blind is not None:
+            yield [Notice(blind)]
         if other is not None and other.wants:
             yield [Notice(LEFT_OUT.format(other=other.name, provider=provider))]
         async with aclosing(read(answer, parser, _idle(client))) as batches:
@@ -286,7 +302,7 @@ class OpenAIModel:
                 if body == body_before:
                     pause = pause_after(error, tries)
                     if pause is None or tries >= retries or pause.seconds > self._max_wait:
-                        refused = self._refused(error, client, pause)
+                        refused = self._refused(error, client, request, pause)
             else:
                 yield answer
                 return
@@ -303,18 +319,22 @@ class OpenAIModel:
                 yield Waiting(pause.seconds, pause.reason)
             await asyncio.sleep(pause.seconds)
 
-    def _refused(self, error: Exception, client: Any, pause: Pause | None) -> NbagentError:
-        base_url = str(getattr(client, "base_url", "its base_url"))
-        return explained(
+    def _refused(
+        self, error: Exception, client: Any, request: Request, pause: Pause | None
+    ) -> NbagentError:
+        said = explained(
             error,
             model=self.name,
-            base_url=base_url,
+            base_url=str(getattr(client, "base_url", "its base_url")),
             credentials=Credentials.of(client),
             provider=None if self._own_client else self._provider,
             api=self._api.name,
             wait=pause.seconds if pause is not None and pause.told else 0,
             max_wait=self._max_wait,
         )
+        if self._sees and refused_for_content(error) and has_images(request.messages):
+            return type(said)(f"{said}; {BLIND_HINT}")
+        return said
 
     def _priced(self, finished: Finished, provider: str) -> Finished:
         """With what it cost, where the server did not say."""

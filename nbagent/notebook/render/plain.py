@@ -98,7 +98,8 @@ def _notice(item: NoticeItem) -> str:
 
 
 def _message(item: MessageItem) -> str:
-    return "\n".join(f"> {line}" for line in item.text.splitlines())
+    files = (f"[{file.alt or file.data}]" for file in item.files)
+    return "\n".join(f"> {line}" for line in [*item.text.splitlines(), *files])
 
 
 def _call(item: CallItem) -> str:

@@ -6,9 +6,10 @@ import base64
 import binascii
 import html
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from nbagent.core.base.files import is_image, label
 from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Rich
@@ -18,6 +19,8 @@ from .reveal import reveal, terminal
 
 MAX_IMAGE = 6_000_000
 """Characters of an image's base64 text."""
+MAX_PICTURES = 12_000_000
+"""Characters of the pictures of one message or result together; the others are named."""
 MAX_MARKUP = 400_000
 """Characters of HTML, SVG or Markdown."""
 MAX_TAGS = 10_000
@@ -44,6 +47,24 @@ def render(bundle: Mapping[str, Any]) -> list[Rich]:
         if drawn:
             notes.append(_text(drawn))
     return notes
+
+
+def files(parts: Iterable[Mapping[str, Any]], *, sized: bool) -> list[Rich]:
+    """Files of a conversation: pictures, as far as there is room for them, and the others in words.
+
+    ``parts`` are parts of messages; ``sized`` says whether their sizes are told.
+    """
+    drawn: list[Rich] = []
+    room = MAX_PICTURES
+    for part in parts:
+        words = reveal(label(part, sized=sized))
+        picture = _pixels(part["media_type"], part["data"]) if is_image(part) else ""
+        if isinstance(picture, Rich) and len(picture.data) <= room:
+            room -= len(picture.data)
+            drawn.append(picture.model_copy(update={"alt": words}))
+        else:
+            drawn.append(Rich(kind="text", data=words))
+    return drawn
 
 
 def is_rich(bundle: Mapping[str, Any]) -> bool:

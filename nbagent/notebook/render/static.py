@@ -163,8 +163,17 @@ def _notice(item: NoticeItem) -> Html:
 
 
 def _message(item: MessageItem) -> Html:
-    text = _el("div", {"class": "nba-text", "dir": "auto"}, item.text)
-    return _el("div", {"class": "nba-message"}, text, _auto("div", "nba-help", item.note))
+    files = _el("div", {"class": "nba-files"}, *map(_file, item.files)) if item.files else None
+    text = _auto("div", "nba-text", item.text)
+    return _el("div", {"class": "nba-message"}, text, files, _auto("div", "nba-help", item.note))
+
+
+def _file(output: Rich) -> Html:
+    """A picture with its name below it; of another file the name."""
+    is_picture = output.kind == "image" and sanitize.picture_is_safe(output.data)
+    words = output.alt if output.kind == "image" else output.data
+    picture = _rich(output) if is_picture else None
+    return _el("figure", {"class": "nba-file"}, picture, _auto("figcaption", "nba-help", words))
 
 
 def _details(name: str, *children: _Child, is_open: bool, state: str | None = None) -> Html:

@@ -6,8 +6,8 @@ here is only what is seen: items, their places, and how long things took.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias, assert_never
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, assert_never
 
 from nbagent.core.base.events import (
     BodyCalled,
@@ -26,17 +26,19 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
+from nbagent.core.base.files import files_of
 from nbagent.core.base.interrupts import Respond
+from nbagent.core.base.messages import text_of, user
 from nbagent.core.state.fold import apply
 from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.state import CallState, RunEnd, RunState
-from nbagent.notebook.render import facts, sources
+from nbagent.notebook.render import facts, rich, sources
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
 
 from .board import Board, Scope
-from .frame import Frame
+from .frame import Frame, last_said
 from .groups import grouped
 from .items import AnswerNode, FixedNode, Node, ReasoningNode, TextNode
 from .question_kinds import Types
@@ -138,10 +140,18 @@ class Fold:
             self._started_by_body(event)
         if not event.scope:
             self.frame.started(event.at, event.messages)
+            self._draw_files(agent, last_said(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.flow_started(call.input)
         if state is not None:
             self._draw_open_turn(state, event.scope, event.at)
+
+    def _draw_files(self, agent: Agent, said: Mapping[str, Any] | None) -> None:
+        """Draw what the person gave with the prompt, below its text."""
+        files = [] if said is None else rich.files(files_of(said), sized=True)
+        if files:
+            item = MessageItem(key=agent.message_key(), text="", files=files)
+            self._board.add(agent.entries, FixedNode(item))
 
     def _started_by_body(self, event: RunStarted) -> None:
         """A run that a body started has no other start."""
@@ -164,11 +174,16 @@ class Fold:
                 self._draw(question)
             if call.result is not None:
                 output, error = call.result["output"], bool(call.result.get("error"))
+                files = tuple(call.result.get("files", ()))
                 self._draw(
-                    ToolFinished(at=at, scope=scope, call_id=call.id, output=output, error=error)
+                    ToolFinished(
+                        at=at, scope=scope, call_id=call.id, output=output, error=error, files=files
+                    )
                 )
-        for text in state.queued:
-            self._draw(MessageQueued(at=at, scope=scope, text=text, by=""))
+        for said in state.queued:
+            content = None if isinstance(said, str) else said
+            text = said if isinstance(said, str) else ""
+            self._draw(MessageQueued(at=at, scope=scope, text=text, by="", content=content))
         if state.budget is not None:
             self._draw(state.budget)
 
@@ -347,9 +362,13 @@ class Fold:
                 agent.new_turn()
             )  # the answer that is on its way comes before the message
         note = TEXTS["message_waits"]
+        said = user(event.said)
         node = FixedNode(
             MessageItem(
-                key=agent.message_key(), text=facts.shown(event.text, facts.MAX_TEXT), note=note
+                key=agent.message_key(),
+                text=facts.shown(text_of(said), facts.MAX_TEXT),
+                note=note,
+                files=rich.files(files_of(said), sized=True),
             )
         )
         agent.queued.append(node)

@@ -121,7 +121,13 @@ class Frame:
 
 def _prompt(messages: list[Any]) -> str:
     """The text of the last thing the person said."""
+    said = last_said(messages)
+    return "" if said is None else encodable(facts.bounded(text_of(said)))
+
+
+def last_said(messages: list[Any]) -> Mapping[str, Any] | None:
+    """The last message of the person, if there is one."""
     for message in reversed(messages):
         if isinstance(message, Mapping) and is_prompt(message):
-            return encodable(facts.bounded(text_of(message)))
-    return ""
+            return message
+    return None

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
+from nbagent.core.base.files import stand_in
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED
@@ -401,6 +402,8 @@ class CallNode(Node):
         drawn = event.display is not None and rich.is_rich(event.display)
         self._result_rich = rich.render(event.display or {}) if drawn else []
         silent = bool(self._result_rich) or (event.output is None and not event.error)
+        silent = silent or event.output in [stand_in(file, sized=False) for file in event.files]
+        self._result_rich += rich.files(event.files, sized=False)
         self._result = None if silent else facts.result(event.output)
 
     @property

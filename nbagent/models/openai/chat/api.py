@@ -33,9 +33,11 @@ class ChatApi:
         *,
         tool_choice: str | None = None,
         output: OutputMode = "schema",
+        sees: bool = True,
     ) -> None:
         self._encoder = ChatEncoder(model, fields, tool_choice=tool_choice)
         self._output = output
+        self._sees = sees
         self._asks_usage = True
         self._without: frozenset[str] = frozenset()
         """The fields that the server does not take back."""
@@ -48,7 +50,8 @@ class ChatApi:
 
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
-        way = Way(provider, self._without, self._insisted.intersection(REASONING))
+        always = self._insisted.intersection(REASONING)
+        way = Way(provider, self._without, always, sees=self._sees)
         return self._encoder.body(request, way, usage=self._asks_usage, output=self._output)
 
     def parser(self, provider: str) -> ChatParser:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nbagent.core.base.files import files_of
 from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Request, ToolSpec
 from nbagent.models.openai.output import in_words
@@ -27,6 +28,7 @@ from .fields import (
     reasoning_name,
     wanted,
 )
+from .files import content, of_results
 
 WIRE = "openai-chat"
 """The name of this encoding in ``Message.wire``, before the provider's."""
@@ -44,6 +46,8 @@ class Way:
     """The fields that it refused."""
     always: frozenset[str] = frozenset()
     """The names of reasoning that it wants in every message of the assistant, empty where there is none."""
+    sees: bool = True
+    """Whether it takes pictures; else they are told in words."""
 
     def __str__(self) -> str:
         return " ".join((self.provider, *sorted(self.without), "+", *sorted(self.always)))
@@ -89,8 +93,10 @@ class ChatEncoder:
         for message in request.messages:
             wire = message.wire
             if wire is None or wire[0] != format_:
-                wire = message.wire = (format_, encode_message(message, way))
+                wire = (format_, encode_message(message, way))
                 self.encoded += 1
+                if not any(files_of(message)):  # their bytes are kept once, in the history
+                    message.wire = wire
             yield wire[1]
 
     def _tool_bytes(self, tools: Sequence[ToolSpec]) -> bytes:
@@ -124,9 +130,14 @@ def encode_message(message: Message, way: Way) -> bytes:
         TypeError, ValueError: a part holds something that is no JSON.
     """
     if message["role"] == "tool":
-        return b",".join(_bytes(_result(part)) for part in results_of(message))
+        results = results_of(message)
+        told = b",".join(_bytes(_result(part)) for part in results)
+        return b"".join((told, *of_results(results, sees=way.sees)))
     if message["role"] == "assistant":
         return _bytes(_assistant(message, way))
+    if any(files_of(message)):
+        head = b'{"role":' + _bytes(message["role"]) + b',"content":'
+        return b"".join((head, *content(message["content"], sees=way.sees), b"}"))
     return _bytes({"role": message["role"], "content": _content(message)})
 
 

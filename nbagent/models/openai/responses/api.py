@@ -28,8 +28,11 @@ class ResponsesApi:
         *,
         reasons: bool = False,
         tool_choice: str | None = None,
+        sees: bool = True,
     ) -> None:
-        self._encoder = ResponsesEncoder(model, fields, reasons=reasons, tool_choice=tool_choice)
+        self._encoder = ResponsesEncoder(
+            model, fields, reasons=reasons, tool_choice=tool_choice, sees=sees
+        )
 
     def owner(self, host: str) -> str:
         """See ``Api``."""

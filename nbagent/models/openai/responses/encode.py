@@ -11,8 +11,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nbagent.core.base.errors import ModelError
+from nbagent.core.base.files import files_of, is_image, label
 from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Hosted, Request, ToolSpec
+from nbagent.models.openai.files import data_of, text_in, unseen
 from nbagent.models.openai.strict import is_strict
 from nbagent.models.openai.tool_choice import chosen
 
@@ -50,7 +53,9 @@ class ResponsesEncoder:
         *,
         reasons: bool,
         tool_choice: str | None = None,
+        sees: bool = True,
     ) -> None:
+        self._sees = sees
         self._head = b'{"model":' + _bytes(model) + b',"input":['
         self._given = _translated(fields)
         self._tool_choice = tool_choice
@@ -81,8 +86,10 @@ class ResponsesEncoder:
         for message in request.messages:
             wire = message.wire
             if wire is None or wire[0] != format_:
-                wire = message.wire = (format_, encode_message(message, provider))
+                wire = (format_, encode_message(message, provider, sees=self._sees))
                 self.encoded += 1
+                if not any(files_of(message)):  # their bytes are kept once, in the history
+                    message.wire = wire
             yield wire[1]
 
     def _instruct(self, request: Request) -> bytes:
@@ -135,37 +142,48 @@ def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-def encode_message(message: Message, provider: str) -> bytes:
+def encode_message(message: Message, provider: str, *, sees: bool = True) -> bytes:
     """One message as items joined by commas; nothing where it says nothing.
 
     Args:
         message: whatever its provider.
         provider: whose server it goes to.
+        sees: whether the model takes pictures; else they are told in words.
 
     Raises:
+        ModelError: there is a file that this API does not take.
         TypeError, ValueError: a part holds something that is no JSON.
     """
     if message["role"] == "tool":
-        items = [_result(part) for part in results_of(message)]
+        items = [_result(part, sees=sees) for part in results_of(message)]
     elif message["role"] == "assistant":
         items = _assistant(message, provider)
     else:
-        items = [{"role": message["role"], "content": _content(message["content"])}]
+        items = [{"role": message["role"], "content": _content(message["content"], sees=sees)}]
     return b",".join(map(_bytes, items))
 
 
-def _content(parts: Sequence[Mapping[str, Any]]) -> str | list[dict[str, Any]]:
+def _content(parts: Sequence[Mapping[str, Any]], *, sees: bool) -> str | list[dict[str, Any]]:
     told = [part for part in parts if part["type"] in ("text", "file")]
     if all(part["type"] == "text" for part in told) and len(told) <= 1:
         return "".join(part["text"] for part in told)
-    return [_part(part) for part in told]
+    return [_part(part, sees=sees) for part in told]
 
 
-def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    if part["type"] == "text":
-        return {"type": "input_text", "text": part["text"]}
-    url = f"data:{part['media_type']};base64,{part['data']}"
-    if part["media_type"].startswith("image/"):
+def _part(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
+    text = part["text"] if part["type"] == "text" else text_in(part)
+    if text is None and is_image(part) and not sees:
+        text = unseen(part)
+    if text is not None:
+        return {"type": "input_text", "text": text}
+    media_type: str = part["media_type"]
+    if media_type.partition("/")[0] in ("audio", "video"):
+        raise ModelError(
+            f"the {label(part)} is {media_type}, which Responses does not take: it takes pictures, documents "
+            "and text"
+        )
+    url = f"data:{media_type};base64,{data_of(part).decode()}"
+    if is_image(part):
         return {"type": "input_image", "detail": "auto", "image_url": url}
     return {"type": "input_file", "filename": part.get("name") or "file", "file_data": url}
 
@@ -196,13 +214,13 @@ def _own_id(part: Mapping[str, Any]) -> str:
     return own
 
 
-def _result(part: Mapping[str, Any]) -> dict[str, Any]:
+def _result(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
     output = part["output"]
     told: Any = output if isinstance(output, str) else dumps(output)
     files = part.get("files")
     if files:
         text = [{"type": "text", "text": told}] if told else []
-        told = [_part(each) for each in (*text, *files)]
+        told = [_part(each, sees=sees) for each in (*text, *files)]
     return {"type": "function_call_output", "call_id": _own_id(part), "output": told}
 
 

@@ -1,0 +1,184 @@
+"""Files in a conversation: parts of messages with their bytes in base64, and how they are told in words.
+
+A file part is ``{"type": "file", "media_type": str, "data": str}``, with ``"name"`` where it has one; see
+``messages``. A file is never a path or an address: what a history says is all in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+from .controls import escaped
+from .errors import MessagesError, UsageError
+
+Part: TypeAlias = dict[str, Any]
+Said: TypeAlias = str | tuple[Part, ...]
+"""What a person says: a text, or parts of a user's message."""
+
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""What models see and pages draw."""
+MAX_FILES = 50_000_000
+"""Bytes of all files of one history: what OpenAI's APIs take in one request."""
+MAX_NAME = 100
+"""Characters of a file's name."""
+_TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,99}")
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+
+
+def file_part(data: bytes, media_type: str, name: str | None = None) -> Part:
+    """A part with this file; of the name only what stands behind the last slash.
+
+    Raises:
+        UsageError: that is no media type.
+    """
+    if not is_media_type(media_type):
+        raise UsageError(f"{media_type!r:.80} is no media type, such as 'image/png'")
+    part: Part = {"type": "file", "media_type": media_type}
+    if name and (plain := plain_name(name)):
+        part["name"] = plain
+    part["data"] = base64.b64encode(data).decode("ascii")
+    return part
+
+
+def plain_name(name: str) -> str:
+    """A file's name as it is told: one line, no folder, nothing invisible."""
+    last = re.split(r"[\\/]", name)[-1]
+    text = " ".join(escaped(last).split())
+    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME // 2]}…{text[1 - MAX_NAME // 2 :]}"
+
+
+def is_media_type(text: Any) -> bool:
+    """Whether it is the name of a type of files, without parameters."""
+    return isinstance(text, str) and _TYPE.fullmatch(text) is not None
+
+
+def check_file(part: Mapping[str, Any], where: str) -> None:
+    """Refuse what is no file part.
+
+    Raises:
+        MessagesError: ``where`` says of what it is a part.
+    """
+
+    def refuse(what: str) -> NoReturn:
+        raise MessagesError(f"{where}: {what}")
+
+    media_type, data, name = part.get("media_type"), part.get("data"), part.get("name", "")
+    if not is_media_type(media_type):
+        refuse(f"a file's 'media_type' is {media_type!r:.80}, not one such as 'image/png'")
+    if not isinstance(name, str) or plain_name(name) != name:
+        refuse(f"a file's 'name' is {name!r:.80}: it is one line, without a folder")
+    if not isinstance(data, str):
+        refuse(f"a file's 'data' is a {type(data).__name__}, not base64 text")
+    if len(data) % 4 or not is_base64(data):
+        refuse(f"a file's 'data' is no base64: {data!r:.40}")
+
+
+def is_base64(data: str) -> bool:
+    """Whether a text has the characters of base64 alone: it then stands in JSON as it is."""
+    return data.isascii() and not data.encode("ascii").translate(None, _ALPHABET)
+
+
+def files_of(message: Mapping[str, Any]) -> Iterator[Part]:
+    """The files of a message: those a person gave, and those that came with results."""
+    for part in message["content"]:
+        if part["type"] == "file":
+            yield part
+        elif part["type"] == "tool_result":
+            yield from part.get("files", ())
+
+
+def size_of(part: Mapping[str, Any]) -> int:
+    """A file's size, in bytes."""
+    data: str = part["data"]
+    return len(data) * 3 // 4 - data[-2:].count("=")
+
+
+def size_of_all(messages: Iterable[Mapping[str, Any]]) -> int:
+    """The size of all files of a history, in bytes."""
+    return sum(size_of(part) for message in messages for part in files_of(message))
+
+
+def is_image(part: Mapping[str, Any]) -> bool:
+    """Whether it is a picture that models see and pages draw."""
+    return part["media_type"] in IMAGES
+
+
+def is_text(media_type: str) -> bool:
+    """Whether the file is text, which any model reads."""
+    return media_type.startswith("text/") or media_type in _TEXTS
+
+
+_TEXTS = {
+    "application/json",
+    "application/xml",
+    "application/yaml",
+    "application/toml",
+    "application/javascript",
+    "image/svg+xml",
+}
+
+
+def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
+    """A file in words: ``image scan.png, 120 kB``, or without its size, which for a figure is any."""
+    kind = part["media_type"].partition("/")[0]
+    noun = kind if kind in ("image", "audio", "video") else "file"
+    size = f", {in_bytes(size_of(part))}" if sized else ""
+    return f"{noun} {part.get('name') or part['media_type']}{size}"
+
+
+def stand_in(part: Mapping[str, Any], *, sized: bool = True) -> str:
+    """What stands in a text in the place of a file: ``[image scan.png, 120 kB]``."""
+    return f"[{label(part, sized=sized)}]"
+
+
+def in_bytes(size: int) -> str:
+    """A size as a person reads it."""
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1_000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"
+
+
+def in_words(said: Said) -> str:
+    """A message as text, with a word in the place of each file."""
+    if isinstance(said, str):
+        return said
+    return "\n".join(part["text"] if part["type"] == "text" else stand_in(part) for part in said)
+
+
+def outline(said: Said) -> str:
+    """A message in words, as an input is: equal for equal words and files, and without their bytes."""
+    if isinstance(said, str):
+        return said
+    return "\n".join(part["text"] if part["type"] == "text" else _identified(part) for part in said)
+
+
+def _identified(part: Part) -> str:
+    digest = hashlib.sha256(part["data"].encode()).hexdigest()
+    return f"[{label(part)}, sha256 {digest[:16]}]"
+
+
+def check_room(messages: Iterable[Mapping[str, Any]], said: Said) -> None:
+    """Refuse files that are too much for a history.
+
+    Raises:
+        UsageError: all of them together are larger than ``MAX_FILES``.
+    """
+    new = _size_of_said(said)
+    if not new:
+        return
+    known = size_of_all(messages)
+    if known + new > MAX_FILES:
+        before = f" with the {in_bytes(known)} that the conversation has already" if known else ""
+        raise UsageError(
+            f"the files of this prompt have {in_bytes(new)}{before}: a conversation may have "
+            f"{in_bytes(MAX_FILES)} of files in all"
+        )
+
+
+def _size_of_said(said: Said) -> int:
+    parts = () if isinstance(said, str) else said
+    return sum(size_of(part) for part in parts if part["type"] == "file")

@@ -1,0 +1,548 @@
+"""What a person or a tool gives that is no text, as files: figures, pictures, arrays, paths, bytes.
+
+matplotlib, PIL, numpy, pandas, plotly and altair are never imported to find out what a value is: a value of
+theirs is one only where somebody imported them. Pillow is, where a picture must be made smaller.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import importlib.util
+import io
+import logging
+import mimetypes
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.files import (
+    IMAGES,
+    Part,
+    Said,
+    file_part,
+    in_bytes,
+    is_media_type,
+    is_text,
+    plain_name,
+    size_of,
+    stand_in,
+)
+from nbagent.core.base.files import MAX_FILES as MAX_ALL
+
+from . import pictures
+
+log = logging.getLogger(__name__)
+
+MAX_FILE = 20_000_000
+"""Bytes of one file."""
+MAX_IMAGE = 4_000_000
+"""Bytes of one picture: providers take 5 MB of base64."""
+MAX_SIDE = 2048
+"""Pixels of a picture's longer side: providers make larger ones smaller themselves."""
+MAX_TEXT = 1_000_000
+"""Bytes of one file of text."""
+MAX_FILES = 20
+"""Files of one prompt, or of one result."""
+_GIVEN = "a text, nb.File(bytes, 'image/png'), a Path, a figure, an image, an array, or a table of pandas"
+
+
+Prompt: TypeAlias = str | Sequence[Any]
+"""What may be given as a prompt: a text, or a list of texts and files."""
+
+
+class File:
+    """A file for a model: its bytes, their media type and a name.
+
+    Args:
+        content: bytes, a ``Path``, a figure (matplotlib, plotly, altair), a PIL image, an array with height and
+            width, a pandas table, or what IPython shows as a picture.
+        media_type: such as ``"image/png"``; found from the bytes, the path or the value where not given.
+        name: what the model and the person read; a path's own by default.
+
+    A picture is made smaller where it is larger than providers use (2,048 pixels, 4 MB), and what a camera
+    wrote into it, such as the place, is left out.
+
+    Raises:
+        UsageError: it is nothing that can be sent; the message says what is.
+    """
+
+    __slots__ = ("data", "media_type", "name")
+
+    def __init__(
+        self, content: Any, media_type: str | None = None, *, name: str | None = None
+    ) -> None:
+        if media_type is not None and not is_media_type(media_type):
+            raise UsageError(f"{media_type!r:.80} is no media type, such as 'image/png'")
+        found = _read(content)
+        if found is None:
+            raise UsageError(f"{_named(content)} is no file: give {_GIVEN}")
+        data, kind, own_name = found
+        self.name = plain_name(name) if name else own_name
+        said_type = media_type or kind or _guessed(data, self.name)
+        what = repr(self.name) if self.name else f"the {said_type}"
+        self.data, self.media_type = _fitted(data, said_type, what)
+
+    def __repr__(self) -> str:
+        named = f", name={self.name!r}" if self.name else ""
+        return f"<File {self.media_type}, {in_bytes(len(self.data))}{named}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, File) and self.part == other.part
+
+    def __hash__(self) -> int:
+        return hash((self.data, self.media_type, self.name))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """A picture shows as such in a notebook."""
+        shown = {self.media_type: self.data} if self.media_type in IMAGES else {}
+        return {"text/plain": repr(self), **shown}
+
+    @property
+    def part(self) -> Part:
+        """The part of a message that has this file."""
+        return file_part(self.data, self.media_type, self.name)
+
+
+class _Found(NamedTuple):
+    data: bytes
+    media_type: str | None
+    name: str | None
+
+
+# --- what a person says
+
+
+def said(prompt: Any) -> Said:
+    """A prompt as text, or as the parts of a message: texts and files, in their order.
+
+    Raises:
+        UsageError: it says nothing, or holds what is neither.
+    """
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise UsageError(f"a prompt is a text that says something, not {prompt!r:.80}")
+        return prompt
+    if not isinstance(prompt, list | tuple):
+        hint = ""
+        if isinstance(prompt, File | os.PathLike) or _drawn(prompt) is not None:
+            hint = ": give a list, such as ['What is odd here?', figure]"
+        raise UsageError(
+            f"a prompt is a text that says something, or a list of texts and files, not {_named(prompt)}{hint}"
+        )
+    parts = [_part(item) for item in prompt]
+    if not any(part["type"] == "file" or part["text"].strip() for part in parts):
+        raise UsageError(f"a prompt says something, and {prompt!r:.80} does not")
+    files = [part for part in parts if part["type"] == "file"]
+    if len(files) > MAX_FILES:
+        raise UsageError(f"a prompt may have {MAX_FILES} files, and this has {len(files)}")
+    if not files:
+        return "\n\n".join(part["text"] for part in parts)
+    return tuple(parts)
+
+
+def _part(item: Any) -> Part:
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    file = item if isinstance(item, File) else File(item)
+    return file.part
+
+
+# --- what a tool returns
+
+
+class Taken(NamedTuple):
+    """A tool's value with its files taken out of it."""
+
+    value: Any
+    """With a word in the place of each."""
+    files: list[Part]
+    drawn: list[Any]
+    """The mime bundles that became files, as they were."""
+
+
+NOTHING = Taken(None, [], [])
+"""Of a result without files."""
+
+
+def taken(value: Any, present: Any, more: Sequence[Any] = (), room: int = MAX_ALL) -> Taken:
+    """The files of a tool's value: itself, or what a list or dict of it holds; and ``more``, in any form.
+
+    A path or bytes are files only as ``nb.File`` or in ``more``: what a tool returns is never read by itself.
+
+    Args:
+        value: what the tool returned.
+        present: gives the mime bundle that a value shows as, or None.
+        more: what the tool said are files.
+        room: how many bytes they may have together.
+
+    Raises:
+        UsageError: what it said is none, or they are too many or too large.
+    """
+    found = Taken(value, [], [])
+    match value:
+        case list() | tuple() if len(value) <= _LOOKED_AT:
+            inside = [_taken_one(item, present, found) for item in value]
+            plain: Any = inside if found.files else value
+        case dict() if len(value) <= _LOOKED_AT:
+            told = {key: _taken_one(item, present, found) for key, item in value.items()}
+            plain = told if found.files else value
+        case _:
+            plain = _taken_one(value, present, found)
+    listed = more if isinstance(more, list | tuple) else [more]
+    found.files.extend((one if isinstance(one, File) else File(one)).part for one in listed)
+    if len(found.files) > MAX_FILES:
+        raise UsageError(f"a result may have {MAX_FILES} files, and this has {len(found.files)}")
+    size = sum(map(size_of, found.files))
+    if size > room:
+        raise UsageError(
+            f"the result's files have {in_bytes(size)}: a conversation may have {in_bytes(MAX_ALL)} of files in "
+            f"all, and {in_bytes(max(0, room))} are left of that"
+        )
+    return found._replace(value=plain)
+
+
+_LOOKED_AT = 100
+"""Items of a list that are looked at for files."""
+
+
+def _taken_one(item: Any, present: Any, found: Taken) -> Any:
+    if item is None or isinstance(item, str | int | float | list | dict | tuple):
+        return item
+    try:
+        file = item if isinstance(item, File) else _pictured(item, present, found)
+    except Exception as error:  # of the value's own making
+        log.warning("a %s is no picture for a model", type(item).__name__, exc_info=True)
+        return f"[{type(item).__name__}: {error}]" if isinstance(error, UsageError) else item
+    if file is None:
+        return item
+    part = file.part
+    found.files.append(part)
+    return stand_in(part, sized=False)
+
+
+def _pictured(item: Any, present: Any, found: Taken) -> File | None:
+    """A value that shows as a picture and nothing more."""
+    figure = _figure(item)
+    if figure is None and not _is_of(item, "PIL.Image", "Image") and not _shows_itself(item):
+        return None
+    value = item if figure is None else figure
+    bundle = present(value)
+    picture = _picture_in(bundle) if bundle else _at_hand(value)
+    if picture is None:
+        return None
+    file = File(picture.data, picture.media_type, name=picture.name)
+    if bundle:
+        found.drawn.append(bundle)
+    return file
+
+
+def _picture_in(bundle: Mapping[str, Any] | None) -> _Found | None:
+    """The picture that a value shows as; none where it shows as more, such as a table."""
+    if not bundle or "text/html" in bundle:
+        return None
+
+    for kind in IMAGES:
+        data = bundle.get(kind)
+        if isinstance(data, str):
+            name = "figure.png" if kind == "image/png" else None
+            return _Found(base64.b64decode(data), kind, name)
+    return None
+
+
+# --- from a value to bytes
+
+
+def _read(content: Any) -> _Found | None:
+    """The bytes of anything that is a file; None where it is none."""
+    if isinstance(content, File):
+        return _Found(content.data, content.media_type, content.name)
+    if isinstance(content, bytes | bytearray | memoryview):
+        return _Found(bytes(content), None, None)
+    if isinstance(content, str):
+        raise UsageError(
+            f"{content!r:.80} is a text: give Path({content[:80]!r}) for a file of that name"
+        )
+    if isinstance(content, os.PathLike):
+        return _of_path(Path(os.fspath(content)))
+    return _drawn(content) or _array(content) or _table(content)
+
+
+def _of_path(path: Path) -> _Found:
+    try:
+        status = path.expanduser().stat()
+        if not stat.S_ISREG(status.st_mode):
+            what = "a folder" if stat.S_ISDIR(status.st_mode) else "no ordinary file"
+            raise UsageError(f"{str(path)!r} is {what}: give the path of a file")
+        with path.expanduser().open("rb") as file:
+            data = file.read(_READ + 1)
+    except OSError as error:
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise UsageError(f"{str(path)!r} cannot be read: {why}") from error
+    if len(data) > _READ:
+        raise _too_large(f"{path.name!r}", status.st_size, _READ)
+    return _Found(data, pictures.type_of(data), plain_name(path.name) or None)
+
+
+_READ = 100_000_000
+"""Bytes that are read of a file: a picture of so many may become small enough."""
+
+
+def _guessed(data: bytes, name: str | None) -> str:
+    """The media type that the bytes tell, or the name.
+
+    Raises:
+        UsageError: neither does.
+    """
+    told = pictures.type_of(data)
+    if told is None and name:
+        told = mimetypes.guess_type(name)[0]
+        told = told if told and is_media_type(told) else None
+    if told is None and name and _is_utf8(data):
+        told = "text/plain"
+    if told is None:
+        what = repr(name) if name else "bytes"
+        raise UsageError(
+            f"what {what} holds is not known: say it, as nb.File(…, 'application/pdf')"
+        )
+    return told
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in data
+
+
+def _figure(value: Any) -> Any:
+    """The matplotlib figure that a value is, or is drawn in; None for anything else."""
+    figures = sys.modules.get("matplotlib.figure")
+    if figures is None or isinstance(value, type):
+        return None
+    axes = getattr(sys.modules.get("matplotlib.axes"), "Axes", figures.Figure)
+    drawn = value.figure if isinstance(value, axes) else value
+    return drawn if isinstance(drawn, figures.Figure) else None
+
+
+def _drawn(value: Any) -> _Found | None:
+    """A figure, an image, or what shows itself as one, as a picture."""
+    if _is_of(value, "plotly.basedatatypes", "BaseFigure"):
+        return _static(value, "plotly", "kaleido", lambda: value.to_image(format="png", scale=2))
+    if _is_of(value, "altair", "TopLevelMixin"):
+        return _static(value, "altair", "vl-convert-python", lambda: _of_chart(value))
+    return _at_hand(value)
+
+
+def _at_hand(value: Any) -> _Found | None:
+    """A figure or an image, where making a picture of it takes no other program."""
+    figure = _figure(value)
+    if figure is not None:
+        return _of_figure(figure) if figure.axes or figure.lines else None
+    if _is_of(value, "PIL.Image", "Image"):
+        return _of_image(value)
+    return _shown(value)
+
+
+def _is_of(value: Any, module: str, name: str) -> bool:
+    kind = getattr(sys.modules.get(module), name, None)
+    return isinstance(kind, type) and isinstance(value, kind)
+
+
+def _of_figure(figure: Any) -> _Found:
+    out = io.BytesIO()
+    dpi = min(float(figure.dpi), MAX_SIDE / max(*figure.get_size_inches(), 0.1))
+    figure.savefig(out, format="png", bbox_inches="tight", dpi=dpi)
+    return _Found(out.getvalue(), "image/png", "figure.png")
+
+
+def _of_image(image: Any) -> _Found:
+    """A PIL image, upright and small enough; as JPEG where it came from one."""
+    if image.width * image.height > pictures.MAX_PIXELS:
+        raise _too_many_pixels("the image", *image.size)
+    is_photo = getattr(image, "format", None) in ("JPEG", "MPO")
+    filename = str(getattr(image, "filename", "") or "")
+    data, kind = _saved(image, "image/jpeg" if is_photo else "image/png")
+    return _Found(data, kind, plain_name(filename) or None)
+
+
+def _saved(image: Any, kind: str) -> tuple[bytes, str]:
+    """A PIL image as bytes, no larger than providers use: a PNG that is too large becomes a JPEG."""
+    upright = importlib.import_module("PIL.ImageOps").exif_transpose(image)
+    if max(upright.size) > MAX_SIDE:
+        upright = upright if upright.mode in ("L", "LA", "RGB", "RGBA") else upright.convert("RGBA")
+        upright.thumbnail((MAX_SIDE, MAX_SIDE))
+    if kind == "image/png":
+        out = io.BytesIO()
+        plain = upright if upright.mode in _PNG_MODES else upright.convert("RGB")
+        plain.save(out, "PNG")
+        if out.tell() <= MAX_IMAGE:
+            return out.getvalue(), kind
+    out = io.BytesIO()
+    upright.convert("RGB").save(out, "JPEG", quality=90)
+    return out.getvalue(), "image/jpeg"
+
+
+_PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
+
+
+def _static(value: Any, library: str, needs: str, draw: Any) -> _Found:
+    """A figure that a browser draws, as its library draws it without one.
+
+    Raises:
+        UsageError: the library needs another for that, or failed.
+    """
+    try:
+        data = draw()
+    except Exception as error:
+        raise UsageError(
+            f"a {library} {type(value).__name__} is sent as the picture that {needs} makes of it, and that "
+            f"failed ({type(error).__name__}: {error!s:.200}); is it installed? pip install {needs}"
+        ) from error
+    return _Found(data, "image/png", "figure.png")
+
+
+def _of_chart(chart: Any) -> bytes:
+    out = io.BytesIO()
+    chart.save(out, format="png")
+    return out.getvalue()
+
+
+_REPRS = {
+    "_repr_png_": "image/png",
+    "_repr_jpeg_": "image/jpeg",
+    "_repr_svg_": "image/svg+xml",
+}
+
+
+def _shows_itself(value: Any) -> bool:
+    kind = type(value)
+    methods = (*_REPRS, "_repr_mimebundle_")
+    return not hasattr(kind, "_repr_html_") and any(hasattr(kind, name) for name in methods)
+
+
+def _shown(value: Any) -> _Found | None:
+    """What a value shows itself as in a notebook, where that is a picture and no table."""
+    kind = type(value)
+    if not _shows_itself(value):
+        return None
+    bundle: dict[str, Any] = {}
+    if hasattr(kind, "_repr_mimebundle_"):
+        bundle = dict(_data(value._repr_mimebundle_(include=None, exclude=None)) or {})
+    for method, media_type in _REPRS.items():
+        data = bundle.get(media_type)
+        if data is None and hasattr(kind, method):
+            data = _data(getattr(value, method)())
+        if isinstance(data, bytes):
+            return _Found(data, media_type, None)
+        if isinstance(data, str) and data:
+            plain = data.encode() if "svg" in media_type else base64.b64decode(data)
+            return _Found(plain, media_type, None)
+    return None
+
+
+def _data(answer: Any) -> Any:
+    """A value answers with data, or with data and metadata."""
+    return answer[0] if isinstance(answer, tuple) else answer
+
+
+def _array(value: Any) -> _Found | None:
+    """An array of numpy, or of what looks like one, as a picture."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or isinstance(value, type):
+        return None
+    if not isinstance(value, numpy.ndarray):
+        return None
+    try:
+        return _Found(pictures.png(value), "image/png", "array.png")
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _table(value: Any) -> _Found | None:
+    """A table of pandas, as CSV."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(value, pandas.DataFrame | pandas.Series):
+        return None
+    if value.size > MAX_TEXT:
+        raise UsageError(
+            f"a table of {value.size:,} values is sent as CSV of up to {in_bytes(MAX_TEXT)}: give a part of "
+            "it, such as .head(100), or what .describe() says"
+        )
+    return _Found(value.to_csv().encode(), "text/csv", "table.csv")
+
+
+def _fitted(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
+    """The bytes as they are sent, and their type: a picture as large as providers use, and nothing but drawn.
+
+    Raises:
+        UsageError: they are too many, or not what they are said to be.
+    """
+    if not data:
+        raise UsageError(f"{what} is empty")
+    if media_type in IMAGES or media_type in pictures.CONVERTED:
+        return _fitted_picture(data, media_type, what)
+    most = MAX_TEXT if is_text(media_type) else MAX_FILE
+    if len(data) > most:
+        raise _too_large(what, len(data), most)
+    if is_text(media_type) and not _is_utf8(data):
+        raise UsageError(f"{what} is {media_type}, but no text in UTF-8")
+    return data, media_type
+
+
+def _fitted_picture(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
+    told = pictures.type_of(data)
+    if media_type in IMAGES and told != media_type:
+        raise UsageError(
+            f"{what} is said to be {media_type}, and its first bytes say {told or 'that it is none'}"
+        )
+    sides = pictures.sides_of(data) or (0, 0)
+    if sides[0] * sides[1] > pictures.MAX_PIXELS:
+        raise _too_many_pixels(what, *sides)
+    if media_type not in IMAGES or len(data) > MAX_IMAGE or max(sides) > MAX_SIDE:
+        data, media_type = _smaller(data, media_type, what)
+    if len(data) > MAX_IMAGE:
+        raise _too_large(what, len(data), MAX_IMAGE)
+    try:
+        return pictures.stripped(data, media_type), media_type
+    except ValueError as error:
+        raise UsageError(f"{what} cannot be sent: {error}") from error
+
+
+def _smaller(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
+    """A picture as Pillow makes it smaller; as it is where that is not installed and it is no matter."""
+    if importlib.util.find_spec("PIL") is None:
+        if media_type in IMAGES and len(data) <= MAX_IMAGE:
+            return data, media_type
+        raise UsageError(
+            f"{what} must be made smaller, or another type of picture, to be sent, which Pillow does: "
+            "pip install pillow"
+        )
+    images = importlib.import_module("PIL.Image")
+    try:
+        with images.open(io.BytesIO(data)) as image:
+            if image.width * image.height > pictures.MAX_PIXELS:
+                raise _too_many_pixels(what, *image.size)
+            return _saved(image, "image/jpeg" if media_type == "image/jpeg" else "image/png")
+    except (OSError, ValueError, SyntaxError, images.DecompressionBombError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{what} is no {media_type} that can be read: {error}") from error
+
+
+def _too_many_pixels(what: str, width: int, height: int) -> UsageError:
+    most = pictures.MAX_PIXELS
+    return UsageError(f"{what} has {width * height:,} pixels; up to {most:,} are sent")
+
+
+def _too_large(what: str, size: int, most: int) -> UsageError:
+    return UsageError(f"{what} has {in_bytes(size)}: such a file may have {in_bytes(most)}")
+
+
+def _named(value: Any) -> str:
+    return f"a {type(value).__name__} ({value!r:.60})"

@@ -1,0 +1,250 @@
+"""Pictures as bytes: what type they are, how large, and without what a camera wrote into them.
+
+A photo says where and when it was taken, on what, and by whom. None of that is kept: of a JPEG, PNG or WebP
+stays what is drawn, its colors and which side is up. Nothing here needs a library.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+CONVERTED = ("image/bmp", "image/tiff", "image/heic", "image/avif", "image/x-ms-bmp")
+"""Pictures that models do not see, and that become a PNG."""
+MAX_PIXELS = 50_000_000
+"""Of one picture; reading more of them takes a gigabyte of memory."""
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"BM", "image/bmp"),
+    (b"II*\x00", "image/tiff"),
+    (b"MM\x00*", "image/tiff"),
+    (b"ID3", "audio/mpeg"),
+    (b"fLaC", "audio/flac"),
+    (b"OggS", "audio/ogg"),
+)
+_SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
+"""Segments of a JPEG that tell its size."""
+_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
+_PNG_KEPT = {
+    *(b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT"),
+    *(b"cICP", b"bKGD", b"pHYs", b"acTL", b"fcTL", b"fdAT"),
+}
+_WEBP_DROPPED = {b"EXIF", b"XMP "}
+
+
+def type_of(data: bytes) -> str | None:
+    """The media type that the first bytes tell, or None where they tell none that is known."""
+    if data[:4] == b"RIFF" and data[8:12] in (b"WEBP", b"WAVE"):
+        return "image/webp" if data[8:12] == b"WEBP" else "audio/wav"
+    if data[4:8] == b"ftyp" and data[8:12] in (b"heic", b"heix", b"mif1", b"avif"):
+        return "image/avif" if data[8:12] == b"avif" else "image/heic"
+    return next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
+
+
+def sides_of(data: bytes) -> tuple[int, int] | None:
+    """Width and height of a picture in pixels; None where it does not say."""
+    try:
+        match type_of(data):
+            case "image/png":
+                width, height = struct.unpack(">II", data[16:24])
+            case "image/gif":
+                width, height = struct.unpack("<HH", data[6:10])
+            case "image/jpeg":
+                height, width = next(
+                    struct.unpack(">HH", whole[5:9])
+                    for mark, whole in _segments(data)
+                    if mark in _SOF
+                )
+            case "image/webp":
+                width, height = _webp_sides(data)
+            case _:
+                return None
+    except (struct.error, StopIteration, ValueError):
+        return None
+    return int(width), int(height)
+
+
+def stripped(data: bytes, media_type: str) -> bytes:
+    """The same picture without what was written about it.
+
+    Raises:
+        ValueError: it is not sound, so that nobody knows what is in it.
+    """
+    try:
+        match media_type:
+            case "image/jpeg":
+                return _stripped_jpeg(data)
+            case "image/png":
+                return _stripped_png(data)
+            case "image/webp":
+                return _stripped_webp(data)
+            case _:
+                return data
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"it is no sound {media_type}") from error
+
+
+def png(array: Any) -> bytes:
+    """A PNG of an array: height and width, and 1, 3 or 4 values a pixel; see ``files`` for which values.
+
+    Raises:
+        ValueError: it is no picture; the message says what is.
+    """
+    shape = tuple(array.shape)
+    channels = 1 if len(shape) == 2 else shape[2] if len(shape) == 3 else 0
+    if channels not in (1, 3, 4) or not all(shape):
+        raise ValueError(
+            f"an array of shape {shape} is no picture: that has height and width, or height, width and "
+            "1, 3 or 4 values a pixel"
+        )
+    if shape[0] * shape[1] > MAX_PIXELS:
+        raise ValueError(f"it has {shape[0] * shape[1]:,} pixels; up to {MAX_PIXELS:,} are sent")
+    pixels = _bytes_of(array)
+    width = shape[1] * channels
+    lines = b"".join(b"\0" + pixels[at : at + width] for at in range(0, len(pixels), width))
+    color = {1: 0, 3: 2, 4: 6}[channels]
+    head = struct.pack(">IIBBBBB", shape[1], shape[0], 8, color, 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, body) for name, body in chunks)
+
+
+def _bytes_of(array: Any) -> bytes:
+    """Each value as a byte: whole numbers from 0 to 255, others from 0 to 1, and black and white."""
+    kind = array.dtype.kind
+    least, most = (array.min(), array.max()) if kind in "iuf" else (0, 1)
+    if kind == "b" or (kind == "f" and least >= 0 and most <= 1):
+        array = (array * 255.0).round()
+    elif kind not in "iu" or least < 0 or most > 255:
+        raise ValueError(
+            f"an array of {array.dtype} from {least} to {most} is no picture: its values are whole numbers "
+            "from 0 to 255, fractions from 0 to 1, or True and False; scale it, or draw it as a figure"
+        )
+    data: bytes = array.astype("uint8").tobytes()
+    return data
+
+
+def _chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def _stripped_png(data: bytes) -> bytes:
+    out, at = [data[:8]], 8
+    while True:
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        name, end = data[at + 4 : at + 8], at + 12 + size
+        if end > len(data):
+            raise ValueError("it is no sound image/png")
+        if name in _PNG_KEPT:
+            out.append(data[at:end])
+        if name == b"IEND":
+            return b"".join(out)
+        at = end
+
+
+def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The segments of a JPEG by their markers, each whole; a scan comes with its data.
+
+    Raises:
+        ValueError: it ends before its end.
+    """
+    at = 2
+    while True:
+        mark = data[at + 1] if data[at : at + 1] == b"\xff" else -1
+        if mark == 0xFF:  # filled up
+            at += 1
+            continue
+        if mark == 0xD9:  # what follows is of no picture, such as a film of the moment
+            yield mark, data[at : at + 2]
+            return
+        if mark < 0xC0:
+            raise ValueError("it is no sound image/jpeg")
+        (size,) = struct.unpack(">H", data[at + 2 : at + 4])
+        end = at + 2 + size
+        if mark == 0xDA:
+            found = _MARKER.search(data, end)
+            end = len(data) + 1 if found is None else found.start()
+        if size < 2 or end > len(data):
+            raise ValueError("it is no sound image/jpeg: it ends in its middle")
+        yield mark, data[at:end]
+        at = end
+
+
+def _stripped_jpeg(data: bytes) -> bytes:
+    out = [b"\xff\xd8"]
+    for mark, segment in _segments(data):
+        if mark == 0xE1 and segment[4:10] == b"Exif\0\0":
+            out.append(_upright(segment[10:]))
+        elif _says_how_it_is_drawn(mark, segment[4:]):
+            out.append(segment)
+    return b"".join(out)
+
+
+def _says_how_it_is_drawn(mark: int, body: bytes) -> bool:
+    if mark == 0xE2:
+        return body.startswith(b"ICC_PROFILE")
+    return mark in (0xE0, 0xEE) or not (0xE0 <= mark <= 0xEF or mark == 0xFE)
+
+
+def _upright(tiff: bytes) -> bytes:
+    """A segment that says which side is up, where the camera was held another way."""
+    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+    if order is None:
+        return b""
+    (first,) = struct.unpack(order + "I", tiff[4:8])
+    (count,) = struct.unpack(order + "H", tiff[first : first + 2])
+    for at in range(first + 2, first + 2 + 12 * count, 12):
+        tag, kind = struct.unpack(order + "HH", tiff[at : at + 4])
+        if (tag, kind) == (0x0112, 3):
+            (turned,) = struct.unpack(order + "H", tiff[at + 8 : at + 10])
+            if not 2 <= turned <= 8:
+                return b""
+            entry = struct.pack(">HHIHH", 0x0112, 3, 1, turned, 0)
+            told = b"Exif\0\0MM\0*\0\0\0\x08\0\x01" + entry + b"\0\0\0\0"
+            return struct.pack(">BBH", 0xFF, 0xE1, len(told) + 2) + told
+    return b""
+
+
+def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 12
+    while at + 8 <= len(data):
+        name = data[at : at + 4]
+        (size,) = struct.unpack("<I", data[at + 4 : at + 8])
+        if at + 8 + size > len(data):
+            raise ValueError("it is no sound image/webp")
+        yield name, data[at + 8 : at + 8 + size]
+        at += 8 + size + size % 2
+
+
+def _stripped_webp(data: bytes) -> bytes:
+    out = []
+    for name, chunk in _webp_chunks(data):
+        if name in _WEBP_DROPPED:
+            continue
+        body = bytes([chunk[0] & ~0x0C]) + chunk[1:] if name == b"VP8X" else chunk
+        out.append(name + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2))
+    whole = b"WEBP" + b"".join(out)
+    return b"RIFF" + struct.pack("<I", len(whole)) + whole
+
+
+def _webp_sides(data: bytes) -> tuple[int, int]:
+    name, body = next(_webp_chunks(data))
+    match name:
+        case b"VP8X":
+            return (
+                int.from_bytes(body[4:7], "little") + 1,
+                int.from_bytes(body[7:10], "little") + 1,
+            )
+        case b"VP8L":
+            bits = int.from_bytes(body[1:5], "little")
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case _:
+            width, height = struct.unpack("<HH", body[6:10])
+            return width & 0x3FFF, height & 0x3FFF

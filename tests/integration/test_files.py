@@ -1,0 +1,305 @@
+"""Pictures and files in a conversation: what a server gets of them, and what is kept."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import sqlite3
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import nbagent as nb
+from nbagent.core.base.events import ModelResponded, RunStarted, ToolFinished
+from nbagent.core.base.messages import load
+from nbagent.core.tools.pictures import png
+from nbagent.models.openai.files import sees
+from nbagent.models.openai.model import OpenAIModel
+from tests.integration.chat_server import ChatServer, Refuse, Reply
+
+PDF = b"%PDF-1.4\n%%EOF"
+SQUARE = png(np.eye(4))
+URL = f"data:image/png;base64,{base64.b64encode(SQUARE).decode()}"
+
+
+@nb.tool
+def heat(day: int) -> Any:
+    """Draw the heat of a day."""
+    return nb.File(SQUARE, name=f"day{day}.png")
+
+
+@nb.tool
+def report() -> nb.ToolResult:
+    """Write a report."""
+    return nb.ToolResult("two pages", files=[nb.File(PDF, name="report.pdf"), SQUARE])
+
+
+@nb.tool
+def plain() -> str:
+    """Say something."""
+    return "nothing to see"
+
+
+def agent_at(server: ChatServer, **settings: Any) -> nb.Agent:
+    model = OpenAIModel("test-model", base_url=server.url, **settings)
+    return nb.Agent(model, tools=[heat, report, plain])
+
+
+async def test_a_prompt_goes_out_in_its_order_with_each_file_as_the_api_wants_it(tmp_path: Path):
+    """Texts, a picture, a PDF by its name, sound, and a table that is text."""
+    (tmp_path / "scan.pdf").write_bytes(PDF)
+    sound = nb.File(b"RIFF\0\0\0\0WAVEfmt ", name="hum.wav")
+    table = nb.File(b"a,b\n1,2\n", "text/csv", name="t.csv")
+    with ChatServer([Reply("A diagonal.")]) as server:
+        prompt = ["What is odd?", SQUARE, tmp_path / "scan.pdf", sound, table, "Say it."]
+        result = await agent_at(server).run(prompt)
+    assert result.text == "A diagonal."
+    [message] = server.bodies[0]["messages"]
+    data = base64.b64encode(PDF).decode()
+    assert message["content"] == [
+        {"type": "text", "text": "What is odd?"},
+        {"type": "image_url", "image_url": {"url": URL}},
+        {
+            "type": "file",
+            "file": {"filename": "scan.pdf", "file_data": f"data:application/pdf;base64,{data}"},
+        },
+        {
+            "type": "input_audio",
+            "input_audio": {"data": base64.b64encode(sound.data).decode(), "format": "wav"},
+        },
+        {"type": "text", "text": "[file t.csv, 8 bytes]\na,b\n1,2\n\n[end of t.csv]"},
+        {"type": "text", "text": "Say it."},
+    ]
+
+
+async def test_what_tools_give_follows_behind_all_results_and_says_whose_it_is():
+    """The API takes text from tools: results stay together, in order, and files come after them."""
+    calls = [("heat", {"day": 1}), ("plain", {}), ("report", {})]
+    with ChatServer([Reply(calls=calls), Reply("Seen.")]) as server:
+        await agent_at(server).run("Look")
+        assert not server.refused
+    told = server.bodies[1]["messages"][2:]
+    assert [message["role"] for message in told] == ["tool", "tool", "tool", "user"]
+    outputs = [message["content"] for message in told[:3]]
+    assert outputs == ["[image day1.png]", "nothing to see", "two pages"]
+    ids = [message["tool_call_id"] for message in told[:3]]
+    kinds = [part["type"] for part in told[3]["content"]]
+    assert kinds == ["text", "image_url", "text", "file", "text", "image_url"]
+    for call_id, number in zip([ids[0], ids[2], ids[2]], (0, 2, 4), strict=True):
+        assert call_id in told[3]["content"][number]["text"]
+    assert told[3]["content"][1]["image_url"]["url"] == URL
+
+
+async def test_a_model_that_sees_nothing_is_told_in_words_and_so_is_the_person():
+    """No byte of a picture goes out; each answer to new ones has a note, and others have none."""
+    script = [Reply(calls=[("heat", {"day": 1})]), Reply(calls=[("plain", {})]), Reply("Ah.")]
+    with ChatServer(script) as server:
+        run = agent_at(server, vision=False).run(["What is odd?", SQUARE])
+        await run
+    assert all(b"base64" not in seen.raw for seen in server.requests)
+    said = server.bodies[2]["messages"][0]["content"][1]["text"]
+    assert said.startswith("[image image/png, ")
+    assert said.endswith("it is shown to the person; you cannot see it]")
+    assert "you cannot see it" in server.bodies[2]["messages"][3]["content"][1]["text"]
+    notes = [event.notes for event in run.journal if isinstance(event, ModelResponded)]
+    assert [len(each) for each in notes] == [1, 1, 0]
+    assert "cannot see pictures" in notes[0][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "can"),
+    [
+        ("gpt-3.5-turbo", False),
+        ("gpt-4", False),
+        ("gpt-4o", True),
+        ("gpt-4.1-mini", True),
+        ("gpt-5", True),
+        ("o3-mini", False),
+        ("o3", True),
+        ("openrouter/deepseek/deepseek-chat", False),
+        ("my-own", True),
+    ],
+)
+def test_which_models_see_is_known_by_name_and_any_other_is_tried(name: str, can: bool):
+    """A new model is not kept from seeing by a list that does not know it."""
+    assert sees(name) is can
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+async def test_a_server_that_takes_no_pictures_is_answered_with_what_to_do(status: int):
+    """The error names the setting; one of a request without pictures does not."""
+    refuse = Refuse(status, "image_url is not supported by this model")
+    with ChatServer([refuse, refuse]) as server:
+        agent = agent_at(server)
+        with pytest.raises(nb.NbagentError, match="vision=False"):
+            await agent.run(["Look", SQUARE])
+        with pytest.raises(nb.NbagentError) as failed:
+            await agent.run("Look")
+    assert "vision=False" not in str(failed.value)
+
+
+async def test_a_type_that_the_api_does_not_take_is_refused_before_anything_is_sent():
+    """The error names the file, its type, and what is taken."""
+    named = r"data\.zip.*application/zip.*PDF"
+    with ChatServer([]) as server, pytest.raises(nb.NbagentError, match=named):
+        await agent_at(server).run(["Look", nb.File(b"PK\3\4", name="data.zip")])
+    assert not server.requests
+
+
+async def test_a_conversation_goes_on_with_its_pictures_wherever_it_is_taken_up():
+    """After a run, queued, step by step through JSON, and reopened from a store."""
+    with ChatServer(lambda _: Reply("Yes.")) as server:
+        agent = agent_at(server)
+        first = agent.run(["One", SQUARE])
+        await first
+        await agent.run(["Two", SQUARE], after=first)
+        response = await agent.generate(["Three", SQUARE])
+        messages = json.loads(json.dumps(response.messages))
+        await agent.generate("Four", messages=messages)
+        await agent.run("Five", messages=messages)
+    pictures = [seen.raw.count(URL.encode()) for seen in server.requests]
+    assert pictures == [1, 2, 1, 1, 1]
+
+
+async def test_c190_a_message_with_files_waits_for_open_questions():
+    """It is sent after the results, in the run and in a saved history."""
+    model = nb.ScriptedModel(lambda _: nb.ScriptedModel.call("ask") if not asked() else "Done.")
+    ask = nb.interrupt_tool("ask", output=str)
+    agent = nb.Agent(model, tools=[ask])
+
+    def asked() -> bool:
+        return any(m["role"] == "tool" for m in model.requests[-1].messages)
+
+    run = agent.run("Go", attended=True, show=False)
+    await run.settled()
+    assert agent.run(["And this", SQUARE], after=run, pending="queue") is run
+    run.respond(run.interrupts[0], "yes")
+    await run
+    assert [part["type"] for part in run.messages[3]["content"]] == ["text", "file"]
+
+    paused = await agent.generate("Go")
+    queued = await agent.generate(["And this", SQUARE], messages=paused.messages, pending="queue")
+    saved = load(json.loads(json.dumps(queued.messages)))
+    answer = nb.tool_response(agent.interrupts(saved)[0], "yes")
+    done = await agent.generate(messages=saved, tool_responses=[answer])
+    assert [part["type"] for part in done.messages[3]["content"]] == ["text", "file"]
+
+
+async def test_c191_a_body_that_is_run_again_asks_about_a_picture_once():
+    """What it started is known by the picture's digest; the picture is in the inner run's history alone."""
+    inner = nb.Agent(nb.ScriptedModel(["A diagonal."]), name="eye")
+
+    @nb.tool
+    async def look(ctx: nb.ToolContext) -> str:
+        """Look."""
+        seen = (await inner.run(["What is it?", SQUARE])).text
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm(message="Go on?"))
+        return seen
+
+    model = nb.ScriptedModel([nb.ScriptedModel.call("look"), "Done."])
+    run = nb.Agent(model, tools=[look]).run("Go", attended=True, show=False)
+    await run.settled()
+    run.restart(run.interrupts[0], data=True)
+    await run
+    kept = "".join(event.model_dump_json() for event in run.journal)
+    assert kept.count(URL.partition(",")[2]) == 1
+    assert run.calls["look"][0].output == "A diagonal."
+
+
+def noise(size: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(7).integers(0, 256, (size, size), "uint8")
+
+
+async def test_each_file_is_kept_once_in_the_store(tmp_path: Path):
+    """A prompt's picture in the first event, a tool's in its result: the file on disk is no larger."""
+
+    @nb.tool
+    def draw() -> Any:
+        """Draw."""
+        return nb.File(noise(1001), name="drawn.png")
+
+    model = nb.ScriptedModel([nb.ScriptedModel.call("draw"), "One.", "Two."])
+    path = tmp_path / "runs.db"
+    store = nb.SQLiteStore(path)
+    agent = nb.Agent(model, tools=[draw], store=store)
+    run = agent.run(["Look", noise(1000)])
+    await run
+    sizes = [len(event.model_dump_json()) for event in run.journal]
+    large = [type(e) for e, size in zip(run.journal, sizes, strict=True) if size > 100_000]
+    assert large == [RunStarted, ToolFinished]
+    files = sum(len(part["data"]) for part in _files(run.messages))
+    assert files > 2_500_000
+    assert sum(sizes) < files * 1.01
+    with sqlite3.connect(path) as db:
+        (pages,), (size,) = db.execute("pragma page_count"), db.execute("pragma page_size")
+    assert pages[0] * size[0] < files * 1.05
+    again = await nb.open_run(run.id, agent=agent)
+    assert [part["data"] for part in _files(again.messages)] == [
+        part["data"] for part in _files(run.messages)
+    ]
+
+
+def _files(messages: Any) -> list[Any]:
+    from nbagent.core.base.files import files_of  # noqa: PLC0415
+
+    return [part for message in messages for part in files_of(message)]
+
+
+async def test_a_picture_is_in_memory_once_however_often_it_is_sent():
+    """What is encoded for a request is not kept with the message."""
+    script = [Reply("Loaded."), *[Reply(calls=[("plain", {})])] * 5, Reply("Done.")]
+    with ChatServer(script) as server:
+        agent = agent_at(server)
+        await agent.run("Load what is needed")
+        picture = nb.File(noise(1500))
+        gc.collect()
+        tracemalloc.start()
+        run = agent.run(["Look", picture])
+        await run
+        server.requests.clear()
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    size = len(_files(run.messages)[0]["data"])
+    assert kept < 1.5 * size + 1_000_000
+
+
+async def test_a_conversation_has_so_many_bytes_of_files_and_no_more(monkeypatch):
+    """A prompt beyond is refused; a tool's result beyond fails alone, and the model is told."""
+    monkeypatch.setattr("nbagent.core.base.files.MAX_FILES", 3 * len(SQUARE))
+    monkeypatch.setattr("nbagent.core.engine.driver.MAX_FILES", 3 * len(SQUARE))
+    call = nb.ScriptedModel.call("heat", day=1)
+    model = nb.ScriptedModel([[call, call], call, "Done."])
+    agent = nb.Agent(model, tools=[heat])
+    run = agent.run(["Look", SQUARE])
+    await run
+    last = run.messages[4]["content"][0]
+    assert last["error"]
+    assert "are left of that" in last["output"]
+    with pytest.raises(nb.errors.UsageError, match="conversation"):
+        agent.run(["More", SQUARE], after=run)
+
+
+async def test_a_figure_that_is_left_open_and_returned_is_one_file():
+    """Outside of a notebook too: a figure is drawn when its tool returns it."""
+
+    @nb.tool
+    def draw() -> Any:
+        """Draw."""
+        figure = Figure()
+        figure.subplots().plot([1, 2])
+        return [figure, "and so on"]
+
+    model = nb.ScriptedModel([nb.ScriptedModel.call("draw"), "Done."])
+    run = nb.Agent(model, tools=[draw]).run("Go")
+    await run
+    finished = next(event for event in run.journal if isinstance(event, ToolFinished))
+    assert finished.output == ["[image figure.png]", "and so on"]
+    assert [file["name"] for file in finished.files] == ["figure.png"]
+    assert finished.display is None

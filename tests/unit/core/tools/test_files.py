@@ -1,0 +1,435 @@
+"""What may stand in a prompt, and what a tool returns for a model to see: each as one file, bounded."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+import nbagent as nb
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.messages import dumps, freeze, load, user
+from nbagent.core.tools import files, pictures
+from nbagent.core.tools.files import File, said, taken
+
+PDF = b"%PDF-1.4\n%%EOF"
+WAV = b"RIFF\0\0\0\0WAVEfmt "
+
+
+def figure() -> Figure:
+    made = Figure()
+    made.subplots().plot([1, 3, 2])
+    return made
+
+
+def photo(**saved: Any) -> bytes:
+    """A JPEG as a camera makes it: on its side, and with the place it was taken at."""
+    image = Image.new("RGB", (40, 20), "orange")
+    exif = image.getexif()
+    exif[0x0112] = 6
+    exif[0x010F] = "Cam & Co"
+    exif.get_ifd(0x8825)[2] = (48.0, 12.0, 7.0)
+    out = io.BytesIO()
+    image.save(out, "JPEG", exif=exif, comment=b"at home", **saved)
+    return out.getvalue()
+
+
+class Shows:
+    """What shows itself as a picture, as IPython's display objects do."""
+
+    def _repr_png_(self) -> bytes:
+        return picture("PNG")
+
+
+class ShowsTable(Shows):
+    def _repr_html_(self) -> str:
+        return "<table></table>"
+
+
+def picture(kind: str, size: tuple[int, int] = (8, 4)) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, "teal").save(out, kind)
+    return out.getvalue()
+
+
+GIVEN: dict[str, tuple[Any, str, str | None]] = {
+    "a figure": (figure(), "image/png", "figure.png"),
+    "the axes of a figure": (figure().axes[0], "image/png", "figure.png"),
+    "an image": (Image.new("RGB", (3, 2)), "image/png", None),
+    "an image of colors nobody sends": (Image.new("CMYK", (3, 2)), "image/png", None),
+    "gray bytes": (np.zeros((4, 6), "uint8"), "image/png", "array.png"),
+    "fractions in color": (np.full((4, 6, 3), 0.5), "image/png", "array.png"),
+    "whole numbers with alpha": (np.full((4, 6, 4), 255), "image/png", "array.png"),
+    "a mask": (np.eye(4, dtype=bool), "image/png", "array.png"),
+    "a table": (pd.DataFrame({"a": [1]}), "text/csv", "table.csv"),
+    "a column": (pd.Series([1, 2]), "text/csv", "table.csv"),
+    "what shows itself": (Shows(), "image/png", None),
+    "bytes that say what they are": (picture("GIF"), "image/gif", None),
+    "bytes of a PDF": (PDF, "application/pdf", None),
+    "bytes of sound": (WAV, "audio/wav", None),
+    "a type that models do not see": (picture("BMP"), "image/png", None),
+    "a file": (File(b"a,b\n", "text/csv", name="x.csv"), "text/csv", "x.csv"),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_each_kind_of_value_is_a_file_of_the_right_type(given):
+    """In a prompt, beside a text, in its place: nothing of it but type, name and bytes."""
+    value, media_type, name = GIVEN[given]
+    text, part = said(["What is this?", value])
+    assert text == {"type": "text", "text": "What is this?"}
+    assert (part["media_type"], part.get("name")) == (media_type, name)
+    assert pictures.type_of(base64.b64decode(part["data"])) in (media_type, None)
+    assert load(json.loads(dumps([user((text, part))])))[0] == user((text, part))
+
+
+@pytest.mark.parametrize(
+    ("array", "pixel"),
+    [
+        (np.array([[0, 255]], "uint8"), 255),
+        (np.array([[0.0, 0.5]]), 128),
+        (np.array([[False, True]]), 255),
+        (np.array([[[1, 2, 3], [9, 8, 7]]]), (9, 8, 7)),
+        (np.array([[[1, 2, 3, 4], [9, 8, 7, 6]]], "uint16"), (9, 8, 7, 6)),
+        (np.asfortranarray(np.array([[0.0, 1.0], [0.0, 0.0]])), 255),
+    ],
+)
+def test_an_array_is_the_picture_that_its_numbers_are(array, pixel):
+    """Whole numbers up to 255, fractions up to 1, and masks, read back by another library."""
+    image = Image.open(io.BytesIO(pictures.png(array)))
+    assert image.getpixel((1, 0)) == pixel
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "nothing": ("  ", "says something"),
+    "an empty list": ([], "says something"),
+    "blank texts": ([" "], "says something"),
+    "a figure alone": (figure(), "give a list, such as"),
+    "a number": ([3], "is no file"),
+    "a dict": ([{"type": "file"}], "is no file"),
+    "a long array": ([np.zeros(9)], "is no picture"),
+    "wide numbers": ([np.full((2, 2), 300)], "from 300 to 300"),
+    "fractions over one": ([np.full((2, 2), 1.5)], "fractions from 0 to 1"),
+    "not a number": ([np.full((2, 2), np.nan)], "no picture"),
+    "bytes of nothing": ([b""], "not known"),
+    "bytes of anything": ([b"\1\2\3"], "say it"),
+    "a picture cut short": ([picture("PNG")[:40]], "sound"),
+    "too many files": ([WAV] * 21, "20 files"),
+    "a huge table": ([pd.DataFrame({"a": range(1_000_001)})], r"\.head"),
+}
+
+
+@pytest.mark.parametrize("given", REFUSED)
+def test_what_cannot_be_sent_is_refused_where_it_is_given(given):
+    """Before a run starts, with the value named and what to give instead."""
+    value, told = REFUSED[given]
+    with pytest.raises(UsageError, match=told):
+        nb.Agent(nb.ScriptedModel([])).run(value)
+
+
+def test_a_path_is_read_once_and_told_by_its_name_alone(tmp_path):
+    """The first bytes say what it is, and then its name; where it lies is nobody's business."""
+    for name, data, media_type in [
+        ("scan.pdf", PDF, "application/pdf"),
+        ("wrong.txt", picture("PNG"), "image/png"),
+        ("data.json", b"{}", "application/json"),
+        ("Makefile", b"all:\n", "text/plain"),
+    ]:
+        (tmp_path / name).write_bytes(data)
+        file = File(tmp_path / name)
+        assert (file.media_type, file.name) == (media_type, name)
+        assert str(tmp_path) not in str(file.part)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("", "a folder"), ("nope.png", "no such file"), ("pipe", "no ordinary file")]
+)
+def test_a_path_that_is_no_file_is_named(tmp_path, name, told):
+    """A folder, a missing file, and a pipe that would never end."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match=told):
+        File(tmp_path / name)
+
+
+def test_a_text_is_never_taken_for_a_path():
+    """Neither one that looks like a path, nor an address: nothing is fetched."""
+    assert said(["/etc/passwd", "https://example.org/x.png"]) == (
+        "/etc/passwd\n\nhttps://example.org/x.png"
+    )
+    with pytest.raises(UsageError, match="Path"):
+        File("/etc/passwd")
+
+
+@pytest.mark.parametrize("name", ["../../etc/x.png", "C:\\me\\x.png", "a/b/x.png"])
+def test_a_name_is_one_line_without_a_folder(name):
+    """What a file is called is a text of others."""
+    assert File(PDF, name=name).name == "x.png"
+
+
+def test_a_name_hides_nothing():
+    """No character of it is invisible, and none breaks the line."""
+    name = File(PDF, name="x\u202egnp.exe\n\x1b[2J" + "y" * 500).name
+    assert name is not None
+    assert name.isprintable()
+    assert len(name) == 100
+    assert load([user([File(PDF, name=name).part])])
+    assert load(json.loads(dumps([user([File(PDF, name=name).part])])))
+
+
+def test_a_photo_says_nothing_of_where_and_when_it_was_taken():
+    """What a camera wrote is gone from the bytes, and which side is up is not."""
+    assert b"Cam & Co" in photo()
+    data = File(photo()).data
+    assert b"Cam & Co" not in data
+    assert b"at home" not in data
+    exif = Image.open(io.BytesIO(data)).getexif()
+    assert dict(exif) == {0x0112: 6}
+    assert Image.open(io.BytesIO(data)).tobytes() == Image.open(io.BytesIO(photo())).tobytes()
+
+
+def test_nothing_that_follows_or_surrounds_a_picture_is_sent():
+    """The film behind a photo's end; texts in a PNG; and a WebP's own notes."""
+    assert File(photo(progressive=True) + b"a film").data.endswith(b"\xff\xd9")
+    out = io.BytesIO()
+    info = __import__("PIL.PngImagePlugin").PngImagePlugin.PngInfo()
+    info.add_text("Author", "somebody")
+    Image.new("RGB", (3, 3)).save(out, "PNG", pnginfo=info)
+    data = File(out.getvalue() + b"more").data
+    assert b"somebody" not in data
+    assert data.endswith(b"IEND\xaeB`\x82")
+    exif = Image.Exif()
+    exif[0x010F] = "Cam & Co"
+    out = io.BytesIO()
+    Image.new("RGB", (3, 3)).save(out, "WEBP", exif=exif)
+    data = File(out.getvalue()).data
+    assert b"Cam & Co" not in data
+    assert Image.open(io.BytesIO(data)).size == (3, 3)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_a_picture_is_as_large_as_providers_use(kind):
+    """Its longer side; its shape stays."""
+    data = File(picture(kind, (4000, 1000))).data
+    assert pictures.sides_of(data) == (2048, 512)
+
+
+def test_a_picture_of_much_detail_becomes_small_enough():
+    """A PNG of noise is sent as a JPEG."""
+    noise = np.random.default_rng(1).integers(0, 256, (1500, 1500, 3), "uint8")
+    file = File(noise)
+    assert file.media_type == "image/jpeg"
+    assert len(file.data) <= files.MAX_IMAGE
+
+
+def test_a_figure_of_many_dots_is_drawn_with_fewer():
+    """At 600 dots an inch it would have 3,840 pixels."""
+    large = figure()
+    large.set_dpi(600)
+    sides = pictures.sides_of(File(large).data)
+    assert sides is not None
+    assert 1500 < max(sides) <= 2048
+
+
+def test_a_picture_that_unpacks_to_gigabytes_is_not_unpacked():
+    """A few bytes that say they are 60,000 by 60,000 pixels."""
+    head = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    bomb = b"\x89PNG\r\n\x1a\n" + pictures._chunk(b"IHDR", head) + pictures._chunk(b"IEND", b"")
+    with pytest.raises(UsageError, match="3,600,000,000 pixels"):
+        File(bomb)
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type", "told"),
+    [
+        (PDF + b"0" * files.MAX_FILE, None, "20.0 MB"),
+        (b"a" * (files.MAX_TEXT + 1), "text/plain", "1.0 MB"),
+        (b"\xff\xfe", "text/plain", "UTF-8"),
+        (PDF, "image/png", "first bytes say application/pdf"),
+        (PDF, "pdf", "no media type"),
+        (b"<svg/>", "image/PNG\r\nx", "no media type"),
+    ],
+)
+def test_a_file_beyond_its_bounds_or_not_what_it_is_said_to_be_is_refused(data, media_type, told):
+    """The message names it, its size and the limit."""
+    with pytest.raises(UsageError, match=told):
+        File(data, media_type)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"data": 'x"}],"evil":1'},
+        {"data": "abc"},
+        {"media_type": 'image/png"'},
+        {"name": "a/b"},
+        {"data": None},
+    ],
+)
+def test_a_history_with_what_is_no_file_is_refused(changed):
+    """Whatever stands in a saved history, nothing of it breaks out of a request."""
+    part = {**File(PDF, name="x.pdf").part, **changed}
+    result = {"type": "tool_result", "id": "c", "name": "t", "output": "", "files": [part]}
+    with pytest.raises(UsageError):
+        load([{"role": "user", "content": [part]}])
+    call = {"type": "tool_call", "id": "c", "name": "t", "input": {}}
+    with pytest.raises(UsageError):
+        load(
+            ["Go", {"role": "assistant", "content": [call]}, {"role": "tool", "content": [result]}]
+        )
+
+
+def test_a_figure_of_another_library_needs_what_draws_it(monkeypatch):
+    """Plotly draws in the browser: where kaleido is not there, the error says what to install."""
+    module = ModuleType("plotly.basedatatypes")
+
+    class BaseFigure:
+        def to_image(self, **_: Any) -> bytes:
+            raise ValueError("Image export requires the kaleido package")
+
+        def _repr_html_(self) -> str:
+            return "<div></div>"
+
+    module.BaseFigure = BaseFigure  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "plotly.basedatatypes", module)
+    with pytest.raises(UsageError, match="pip install kaleido"):
+        said(["Look", BaseFigure()])
+    monkeypatch.setattr(BaseFigure, "to_image", lambda self, **_: picture("PNG"))
+    assert said(["Look", BaseFigure()])[1]["media_type"] == "image/png"
+
+
+def test_a_file_in_a_history_is_told_in_a_line():
+    """Nobody's output is flooded by ``run.messages``; the bytes are there all the same."""
+    message = user(said(["Look", np.random.default_rng(1).random((99, 99))]))
+    assert len(repr(message)) < 300
+    assert freeze(json.loads(json.dumps(message))) == message
+
+
+# --- what a tool returns
+
+
+def nothing(_value: Any) -> None:
+    return None
+
+
+RETURNED: dict[str, tuple[Any, Any]] = {
+    "a figure": (figure(), "[image figure.png]"),
+    "its axes": (figure().axes[0], "[image figure.png]"),
+    "an image": (Image.new("RGB", (3, 2)), "[image image/png]"),
+    "a file": (File(PDF, name="x.pdf"), "[file x.pdf]"),
+    "a list": (["Trend:", figure(), 3], ["Trend:", "[image figure.png]", 3]),
+    "a dict": ({"plot": figure(), "n": 3}, {"plot": "[image figure.png]", "n": 3}),
+}
+
+
+@pytest.mark.parametrize("returned", RETURNED)
+def test_a_picture_that_a_tool_returns_is_a_file_with_a_word_in_its_place(returned):
+    """By itself, and in a list or a dict of it."""
+    value, told = RETURNED[returned]
+    found = taken(value, nothing)
+    assert found.value == told
+    assert len(found.files) == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/etc/passwd",
+        Path("/etc/passwd"),
+        [Path("/etc/passwd")],
+        PDF,
+        np.zeros((3, 3)),
+        pd.DataFrame({"a": [1]}),
+        ShowsTable(),
+        Figure(),
+        {"deep": [[figure()]]},
+        Shows,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_else_a_tool_returns_is_no_file(value):
+    """A path is never read by itself, data are data, and tables are text; as they always were."""
+    found = taken(value, nothing)
+    assert found.value is value
+    assert not found.files
+
+
+def test_what_fails_to_draw_itself_is_no_file_and_no_failure(caplog):
+    """The value is told as text, and the log says why."""
+
+    class Broken:
+        def _repr_png_(self) -> bytes:
+            raise RuntimeError("no ink")
+
+    broken = Broken()
+    found = taken(broken, nothing)
+    assert found.value is broken
+    assert "no picture" in caplog.text
+
+
+def test_no_library_is_loaded_for_what_is_no_picture():
+    """A run with text alone, and one with a PDF, load neither numpy nor PIL nor matplotlib."""
+    code = (
+        "import sys, nbagent as nb; nb.File(b'%PDF-', name='x.pdf');"
+        "print([m for m in ('numpy', 'PIL', 'matplotlib', 'pandas') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+def test_a_warning_of_a_library_is_none_of_a_prompt():
+    """Pictures of any mode are made without one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I", "F", "HSV"):
+            assert File(Image.new(mode, (3000, 3))).media_type == "image/png"
+
+
+async def test_what_a_tool_says_are_files_is_checked_when_it_says_so():
+    """One of them needs no list; a text is none, and the tool's failure says so."""
+
+    @nb.tool
+    def one() -> nb.ToolResult:
+        """Draw."""
+        return nb.ToolResult("one", files=figure())  # type: ignore[arg-type]
+
+    @nb.tool
+    def none() -> nb.ToolResult:
+        """Draw."""
+        return nb.ToolResult("none", files=["plot.png"])
+
+    call = nb.ScriptedModel.call
+    run = nb.Agent(nb.ScriptedModel([[call("one"), call("none")], "Done."]), tools=[one, none]).run(
+        "Go"
+    )
+    await run
+    first, second = run.messages[2]["content"]
+    assert (first["output"], len(first["files"])) == ("one", 1)
+    assert second["error"]
+    assert "Path('plot.png')" in second["output"]
+
+
+def test_a_tool_may_say_that_it_returns_files():
+    """Such a type says nothing of an answer given in its place."""
+
+    def many() -> list[File]: ...
+    def maybe() -> File | None: ...
+    def drawn() -> Figure: ...
+    def mixed() -> dict[str, Any]: ...
+
+    for function in (many, maybe, drawn, mixed):
+        function.__doc__ = "Draw."
+        assert nb.tool(function).name == function.__name__

@@ -31,6 +31,12 @@ TIMEOUT = 600.0
 """Seconds to wait for more of an answer where no ``timeout`` is given; the openai client's."""
 _PREFIXES = re.compile(r"(?:litellm\.)?\b[A-Z]\w*(?:Error|Exception)(?: - |: ?)")
 """The names of classes that LiteLLM puts before what was said."""
+_NOISE = re.compile(
+    r"\s*(?:Traceback \(most recent call last\):| Original exception:).*", re.DOTALL
+)
+_CONTEXT = re.compile(r" ssl:(?:<[^>]*>|default)")
+"""What it puts behind that, and in it."""
+_NO_KEY = re.compile(r"missing\b.*\bapi[ _]key|api[ _]key\b.*must be set", re.IGNORECASE)
 _SECRET = re.compile(r"(?:key|token|secret|password|key_id|credentials)$", re.IGNORECASE)
 """How options and environment variables end that hold what LiteLLM signs in with."""
 
@@ -171,18 +177,25 @@ class _Client:
                 f"LiteLLM knows no provider of the model {self._name!r}: write provider/model, as in "
                 "https://docs.litellm.ai/docs/providers"
             )
-        if isinstance(error, ImportError):
+        if isinstance(error, ImportError) or "No module named" in text:
             return ModelConfigError(f"LiteLLM needs more for the model {self._name!r}: {text}")
-        if getattr(error, "status_code", None) == 401:
-            missing = litellm.validate_environment(model=self._name).get("missing_keys") or ()
-            has = f"set {' and '.join(missing)}" if missing else "check the key in the environment"
-            return ModelError(
-                f"the model {self._name!r}: 401, the API key was refused or is missing; {has}, or "
-                f"pass LiteLLMModel(name, api_key=…) ({text})"
-            )
+        if getattr(error, "status_code", None) == 401 or _NO_KEY.search(text):
+            return self._key_missing(litellm, text)
         if hasattr(error, "message"):
             error.message = text
         return error
+
+    def _key_missing(self, litellm: Any, text: str) -> Exception:
+        missing = litellm.validate_environment(model=self._name).get("missing_keys") or ()
+        if missing and "api_key" not in self._options:
+            return ModelConfigError(
+                f"the model {self._name!r} needs a key: set {' and '.join(missing)}, or pass "
+                f"LiteLLMModel(name, api_key=…) ({text})"
+            )
+        return ModelError(
+            f"the model {self._name!r}: 401, the API key was refused; check api_key=…, or what the "
+            f"environment has ({text})"
+        )
 
 
 class _Whole:
@@ -291,4 +304,4 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _plain(text: str) -> str:
-    return _PREFIXES.sub("", text.partition(" Original exception:")[0]).strip() or text
+    return _CONTEXT.sub("", _PREFIXES.sub("", _NOISE.sub("", text))).strip() or text

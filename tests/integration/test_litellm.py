@@ -180,8 +180,27 @@ async def test_a_provider_that_litellm_does_not_know_is_told() -> None:
 async def test_a_key_that_litellm_misses_is_named(monkeypatch) -> None:
     """By the variable that LiteLLM reads."""
     use_litellm()
-    with pytest.raises(ModelError, match="set ANTHROPIC_API_KEY, or pass LiteLLMModel"):
-        await deltas_of(nb.LiteLLMModel("anthropic/claude-sonnet-4-5"))
+    for name, variable in (
+        ("anthropic/claude-opus-4-5", "ANTHROPIC"),
+        ("gemini/gemini-3-pro", "G"),
+    ):
+        with pytest.raises(
+            ModelConfigError, match=f"needs a key: set {variable}.*_API_KEY"
+        ) as raised:
+            await deltas_of(nb.LiteLLMModel(name))
+        assert "Traceback" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["openai/m", "hosted_vllm/m", "ollama/m"])
+async def test_a_server_that_is_not_there_is_told_in_plain_words(name, capfd) -> None:
+    """Whichever of its ways to a server LiteLLM takes."""
+    with ChatServer() as server:
+        url = server.url
+    use_litellm()
+    with pytest.raises(ModelError, match=r"(?i)connect(ion error| to host)") as raised:
+        await deltas_of(nb.LiteLLMModel(name, api_base=url, api_key="k", max_retries=0))
+    assert not {"Traceback", "SSLContext", "litellm."} & set(str(raised.value).split())
+    assert capfd.readouterr() == ("", "")
 
 
 async def test_litellms_own_mocks_are_models_too() -> None:

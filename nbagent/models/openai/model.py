@@ -48,8 +48,8 @@ from .retries import Pause, backoff, pause_after
 from .send import read, send
 
 LEFT_OUT = (
-    "Answers of {other:.100} in this conversation have data that only its models read: they are left out, "
-    "as {provider} answers now."
+    "{provider} answers from here: what only {other:.100} reads of its earlier answers, such as their "
+    "reasoning, is left out."
 )
 RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 DEFAULT_RETRIES = 2
@@ -185,6 +185,7 @@ class OpenAIModel:
             reasons=known.reasons,
             tool_choice=self._tool_choice,
             sees=self._sees,
+            output=self._output,
         )
 
     def check_hosted(self, tool: Hosted) -> None:
@@ -254,14 +255,14 @@ class OpenAIModel:
         provider = self._api.owner(host)
         other = _answered_last(request, provider)
         parser = self._api.parser(provider)
-        self._credentials = Credentials.of(client)
+        self._credentials = Credentials.of(client, request.hosted)
         answer: Any = None
         async with aclosing(self._send(client, request, turn, retries)) as steps:
             async for answer in steps:
                 if isinstance(answer, Waiting):
                     yield [answer]
         # a key may be a function, which was called by now
-        self._credentials = Credentials.of(client)
+        self._credentials = Credentials.of(client, request.hosted)
         public = StreamCut(self._credentials)
         blind = None if self._sees else blind_note(self.name, request.messages)
         if blind is not None:
@@ -276,7 +277,7 @@ class OpenAIModel:
         turn.used(end.usage.total_tokens)
         if other is not None and end.provider is None:
             end = end._replace(provider={"name": provider})  # so that the note stands once
-        yield public.cut([self._priced(end, host)])
+        yield public.cut([end if request.hosted else self._priced(end, host)])
 
     async def _send(
         self, client: Any, request: Request, turn: Turn, retries: int
@@ -326,7 +327,7 @@ class OpenAIModel:
             error,
             model=self.name,
             base_url=str(getattr(client, "base_url", "its base_url")),
-            credentials=Credentials.of(client),
+            credentials=Credentials.of(client, request.hosted),
             provider=None if self._own_client else self._provider,
             api=self._api.name,
             wait=pause.seconds if pause is not None and pause.told else 0,
@@ -337,7 +338,7 @@ class OpenAIModel:
         return said
 
     def _priced(self, finished: Finished, provider: str) -> Finished:
-        """With what it cost, where the server did not say."""
+        """With what it cost, where the server did not say; what it did beside is not in the prices."""
         usage = finished.usage
         if usage.cost is not None or not usage.total_tokens or not self._is_standard:
             return finished

@@ -263,7 +263,7 @@ async def test_c140_an_answer_that_does_not_fit_is_refused_where_the_tools_are_n
 def giving(body: Any, *script: Any, **options: Any) -> nb.Agent:
     """An agent whose model calls this body."""
     steps = script or (call(body.__name__), "done")
-    return nb.Agent(nb.ScriptedModel(steps), tools=[body], **options)
+    return nb.Agent(nb.ScriptedModel(steps, usage=Usage(0, 1)), tools=[body], **options)
 
 
 async def test_c140_cancelling_the_outer_run_cancels_what_bodies_started():

@@ -1,0 +1,196 @@
+"""A server that says it has enough: all runs of the model wait, are told for how long, and go on in order."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import threading
+import time
+from typing import Any
+
+import openai
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import ModelError
+from nbagent.core.base.messages import user
+from nbagent.core.base.model import Request, Waiting
+from nbagent.models.openai.retries import wait_told
+from tests.integration.chat_server import Body, ChatServer, Refuse, Reply
+
+HELLO = [user("hello")]
+
+
+def model_at(server: ChatServer, **settings: Any) -> nb.OpenAIModel:
+    return nb.OpenAIModel("m", base_url=server.url, api_key="k", **settings)
+
+
+class Bucket:
+    """A server's limit: so many requests, filled again after some time, told to whoever comes too early."""
+
+    def __init__(self, size: int, seconds: float) -> None:
+        self._size, self._seconds = size, seconds
+        self._lock = threading.Lock()
+        self._until, self._left = 0.0, 0
+        self.refused = 0
+
+    def __call__(self, _body: Body) -> Reply | Refuse:
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._until:
+                self._until, self._left = now + self._seconds, self._size
+            if self._left:
+                self._left -= 1
+                return Reply("done")
+            self.refused += 1
+            wait = int((self._until - now) * 1000) + 1
+            return Refuse(429, "slow down", {"retry-after-ms": str(wait)})
+
+
+async def test_fifty_runs_at_once_share_what_the_server_gives() -> None:
+    """Each is refused a few times at most, since a refusal of one holds all; none fails, none asks in vain."""
+    bucket = Bucket(20, 0.6)
+    with ChatServer(bucket) as server:
+        async with model_at(server) as model:
+            agent = nb.Agent(model)
+            runs = [agent.run(f"run {n}", attended=False) for n in range(50)]
+            waited: list[Waiting] = []
+
+            async def watched(run: nb.Run) -> None:
+                waited.extend([e async for e in run.events() if isinstance(e, Waiting)])
+
+            results, *_ = await asyncio.gather(asyncio.gather(*runs), *map(watched, runs))
+        assert [result.text for result in results] == ["done"] * 50
+        assert len(server.requests) == 50 + bucket.refused
+        # at first all come at once; from then on only who is under way when a bucket is empty
+        assert 30 <= bucket.refused <= 70
+    assert waited
+    assert {wait.reason for wait in waited} == {"too many requests (429)"}
+    assert all(0.5 <= wait.seconds < 5 for wait in waited)
+
+
+async def test_one_refusal_holds_the_requests_of_all_agents_with_this_model() -> None:
+    """Whoever comes meanwhile is not even sent, until the time that the server told."""
+    held = Refuse(429, "slow", {"retry-after": "0.7"})
+    with ChatServer([held, Reply("first"), Reply("second")]) as server:
+        async with model_at(server) as model:
+            one, other = nb.Agent(model), nb.Agent(model)
+            first = asyncio.create_task(one.generate("a"))
+            await asyncio.to_thread(server.asked.wait, 10)
+            while not model._limits._line._held[1]:  # noqa: ASYNC110 - until the answer is read
+                await asyncio.sleep(0.01)
+            began = time.monotonic()
+            second = await other.generate("b")
+            assert time.monotonic() - began > 0.3
+            assert ((await first).text, second.text) == ("first", "second")
+        assert len(server.requests) == 3
+
+
+async def test_models_that_share_their_limits_wait_for_each_other() -> None:
+    """Two models of one key are one line."""
+    limits = nb.RateLimit(concurrency=1)
+    with ChatServer([Reply("x", delay=0.05)] * 4) as server:
+        most = now = 0
+        async with model_at(server, limits=limits) as one, model_at(server, limits=limits) as two:
+
+            async def ask(model: nb.OpenAIModel) -> None:
+                nonlocal most, now
+                async for delta in model.stream(Request(HELLO)):
+                    if delta.type == "text_delta" and now == 0:
+                        now = 1
+                        most += 1
+                now = 0
+
+            await asyncio.gather(*(ask(model) for model in (one, two, one, two)))
+        assert most == 4
+
+
+async def test_a_run_that_is_stopped_while_it_waits_gives_its_place_back() -> None:
+    """And waits no longer."""
+    with ChatServer([Refuse(429, "slow", {"retry-after": "30"})]) as server:
+        async with model_at(server) as model:
+            run = nb.Agent(model).run("go", attended=False)
+            async for event in run.events():
+                if isinstance(event, Waiting):
+                    break
+            await run.cancel()
+            with pytest.raises(nb.errors.Cancelled):
+                await run
+            assert model._limits._line._line == []
+            assert model._limits._line._under_way == 0
+
+
+async def test_a_wait_that_is_too_long_is_told_at_once() -> None:
+    """With the time, and the setting; a person need not sit there for an hour."""
+    with ChatServer([Refuse(429, "slow", {"retry-after": "3600"})] * 2) as server:
+        async with model_at(server) as model:
+            with pytest.raises(ModelError, match=r"come again in 3,600 s, at .* max_wait is 60 s"):
+                [d async for d in model.stream(Request(HELLO))]
+        async with model_at(server, max_wait=0.5) as model:
+            with pytest.raises(ModelError, match=r"it was not asked again"):
+                [d async for d in model.stream(Request(HELLO))]
+        assert len(server.requests) == 2
+
+
+async def test_no_quota_is_no_reason_to_wait() -> None:
+    """Time does not heal it."""
+    refuse = Refuse(429, "pay", {"x-should-retry": "false"})
+    with ChatServer([refuse]) as server:
+        async with model_at(server) as model:
+            with pytest.raises(ModelError, match="429"):
+                [d async for d in model.stream(Request(HELLO))]
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+async def test_a_client_of_ones_own_keeps_its_number_of_retries(retries: int) -> None:
+    """Ours take the place of the client's: neither more nor fewer requests than it says."""
+    with ChatServer([Refuse(500)] * 9) as server:
+        async with openai.AsyncOpenAI(
+            base_url=server.url,
+            api_key="k",
+            max_retries=retries,
+            http_client=openai.DefaultAsyncHttpxClient(),
+        ) as client:
+            with pytest.raises(ModelError):
+                [d async for d in nb.OpenAIModel("m", client=client).stream(Request(HELLO))]
+        assert len(server.requests) == retries + 1
+
+
+NOW = 1_800_000_000.0
+TOLD: list[tuple[dict[str, str], float | None]] = [
+    ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+    ({"retry-after": "12"}, 12),
+    ({"retry-after": "1.5"}, 1.5),
+    ({"retry-after": email.utils.formatdate(NOW + 30, usegmt=True)}, 30),
+    ({"retry-after": email.utils.formatdate(NOW - 30, usegmt=True)}, 0),
+    ({"retry-after": "soon"}, None),
+    ({"retry-after": "-1"}, None),
+    ({"retry-after": "nan"}, None),
+    ({}, None),
+    ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "6m0s"}, 360),
+    (
+        {
+            "x-ratelimit-reset-requests": "1s",
+            "x-ratelimit-remaining-requests": "0",
+            "x-ratelimit-reset-tokens": "6m0s",
+            "x-ratelimit-remaining-tokens": "5000",
+        },
+        1,
+    ),
+    ({"x-ratelimit-reset-tokens": "20ms"}, 0.02),
+    ({"x-ratelimit-reset-tokens": "2m59.56s"}, 179.56),
+    ({"x-ratelimit-reset-tokens": "1h2m"}, 3720),
+    ({"x-ratelimit-reset": str(int((NOW + 5) * 1000))}, 5),
+    ({"x-ratelimit-reset": str(int(NOW + 5))}, 5),
+    ({"x-ratelimit-reset": "5"}, 5),
+    ({"x-ratelimit-reset": "whenever"}, None),
+]
+
+
+@pytest.mark.parametrize(("headers", "seconds"), TOLD)
+def test_a_time_is_read_however_a_server_writes_it(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    """Milliseconds, seconds, a date, and what the headers of limits say."""
+    assert wait_told(headers, NOW) == (None if seconds is None else pytest.approx(seconds))

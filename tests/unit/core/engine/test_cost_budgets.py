@@ -1,0 +1,130 @@
+"""A budget of cost, where what a model costs is known, and where it is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.model import Finished, Usage
+
+call = nb.ScriptedModel.call
+
+
+def working(*usages: Usage, **budget: Any) -> nb.Agent:
+    """An agent whose model calls a tool in each turn but the last, and tells these usages."""
+    steps: list[Any] = [[call("work"), Finished("tool_calls", usage)] for usage in usages[:-1]]
+    model = nb.ScriptedModel([*steps, ["done", Finished("stop", usages[-1])]], usage=Usage(1, 1, 0))
+    agent = nb.Agent(model, budget=nb.Budget(**budget))
+    agent.add(nb.tool(name="work")(lambda: "worked"))
+    return agent
+
+
+async def test_c204_a_model_whose_cost_nobody_knows_is_not_started_with_a_budget_of_cost() -> None:
+    """The error names the model and how to say it; nothing was asked, live or step by step."""
+    model = nb.ScriptedModel(["never"], name="mine")
+    agent = nb.Agent(model, budget=nb.Budget(cost=1))
+    says = r"'mine' costs is not known \(nbagent's prices are of \d{4}-\d\d-\d\d\).*nb.set_prices\(\{'mine'"
+    with pytest.raises(nb.errors.UsageError, match=says):
+        agent.run("go", attended=False)
+    with pytest.raises(nb.errors.UsageError, match=says):
+        await agent.generate("go")
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("name", ["gpt-5.1", "gpt-5.1-2025-11-13"])
+def test_c204_a_model_with_a_price_is_started(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name at its provider; elsewhere, what a person says counts; another service tier costs otherwise."""
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert nb.OpenAIModel(name).tells_cost
+    assert not nb.OpenAIModel(name, base_url="http://localhost:1/v1").tells_cost
+    assert nb.OpenAIModel("any/thing", base_url="https://openrouter.ai/api/v1").tells_cost
+    assert not nb.OpenAIModel(name, extra={"service_tier": "flex"}).tells_cost
+
+
+def test_c204_what_a_person_says_of_a_server_of_ones_own_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is a price too."""
+    monkeypatch.setattr("nbagent.models.prices._own", {})
+    model = nb.OpenAIModel("llama", base_url="http://localhost:1/v1")
+    assert not model.tells_cost
+    nb.set_prices({"llama": {"input": 0, "output": 0}})
+    assert model.tells_cost
+
+
+async def test_c205_an_agent_inside_without_a_price_is_not_asked_in_a_budget_of_cost() -> None:
+    """Its call fails and says why; what is outside goes on."""
+    asked = nb.ScriptedModel(["never"], name="unpriced")
+    inner = nb.Agent(asked, name="inner")
+    model = nb.ScriptedModel([call("inner", prompt="go"), "done"], usage=Usage(1, 1, 0.1))
+    agent = nb.Agent(model, tools=[inner.as_tool()], budget=nb.Budget(cost=1))
+    result = await agent.run("go", attended=False)
+    assert (result.text, asked.requests) == ("done", [])
+    (told,) = [p for m in result.messages if m["role"] == "tool" for p in m["content"]]
+    assert "'unpriced' costs is not known" in told["output"]
+    assert result.usage.cost == pytest.approx(0.2)
+
+
+UNTOLD = [
+    ({"cost": 1.0}, Usage(10, 1), "cost is not known", 0.5),
+    ({"tokens": 100}, Usage(), "tokens the run used is not known", 5),
+]
+
+
+@pytest.mark.parametrize(("budget", "untold", "says", "more"), UNTOLD)
+async def test_c206_what_a_response_did_not_tell_may_be_all_of_the_budget(
+    budget: dict[str, Any], untold: Usage, says: str, more: float
+) -> None:
+    """A person is asked, once; from then on what is known counts, against what was there and what they added."""
+    says = {"cost": "What the run cost is not known", "tokens": says}[next(iter(budget))]
+    known = Usage(10, 1, 0.1)
+    agent = working(known, untold, known, known, **budget)
+    run = await agent.run("go", attended=True, show=False).settled()
+    [question] = run.interrupts
+    assert says in str(question.metadata)
+    assert len(agent.model.requests) == 2
+    run.respond(question, more)
+    result = await run
+    assert result.text == "done"
+    assert result.usage.known_cost == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(("budget", "untold"), [u[:2] for u in UNTOLD])
+async def test_c206_step_by_step_it_ends_the_run_with_the_history_so_far(
+    budget: dict[str, Any], untold: Usage
+) -> None:
+    """Nobody is there to be asked; without such a budget it goes on."""
+    known = Usage(10, 1, 0.1)
+    with pytest.raises(nb.errors.BudgetExceeded, match="not known") as caught:
+        await working(known, untold, known, **budget).generate("go")
+    assert caught.value.messages[-1]["role"] == "tool"
+    assert (await working(known, untold, known).generate("go")).usage.cost is None
+
+
+async def test_what_is_not_known_stays_unknown_over_a_pause_in_json() -> None:
+    """Neither the known part nor the doubt is lost."""
+    steps: list[Any] = [
+        [call("work"), Finished("tool_calls", Usage(10, 1, 0.1))],
+        [call("work"), Finished("tool_calls", Usage())],
+        [call("gate"), Finished("tool_calls", Usage(10, 1))],
+        "done",
+    ]
+    agent = nb.Agent(nb.ScriptedModel(steps))
+    agent.add(nb.tool(name="work")(lambda: "worked"))
+
+    @agent.tool
+    def gate(ctx: nb.ToolContext) -> str:
+        if not ctx.resumed:
+            ctx.interrupt()
+        return "ok"
+
+    paused = await agent.generate("go")
+    history = json.loads(json.dumps(paused.messages))
+    [found] = agent.interrupts(history)
+    response = await agent.generate(messages=history, tool_restarts=[nb.tool_restart(found)])
+    usage = response.usage
+    assert (usage.cost, usage.known_cost, usage.partial) == (None, 0.1, True)
+    assert usage.input_tokens == 20

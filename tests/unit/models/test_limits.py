@@ -1,0 +1,219 @@
+"""One line of requests for each key: in order, within the limits, over threads and event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nbagent as nb
+from nbagent.models.limits import RateLimit, Turn, Window
+
+
+async def gone(turn: Turn) -> Turn:
+    """Wait until it goes."""
+    while (wait := turn.why_not()) is not None:
+        await turn.wait(wait.seconds)
+    return turn
+
+
+def quick(limits: RateLimit, length: float) -> RateLimit:
+    """With a shorter minute."""
+    limits._line._window.length = length
+    return limits
+
+
+@given(
+    requests=st.none() | st.integers(1, 4),
+    tokens=st.none() | st.integers(1, 50),
+    asked=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 60)), max_size=20),
+)
+def test_no_minute_has_more_than_its_requests_and_tokens(
+    requests: int | None, tokens: int | None, asked: list[tuple[int, int]]
+) -> None:
+    """In any stretch of a minute; each goes as soon as that allows; one that is too large goes alone."""
+    window, now, went = Window(requests, tokens), 0.0, []
+    for later, size in asked:
+        now += later
+        delay, why = window.delay(now, size)
+        assert (delay > 0) == bool(why)
+        now += delay
+        assert window.delay(now, size)[0] == 0
+        window.went(now, size)
+        went.append((now, size))
+        within = [n for at, n in went if at > now - 60]
+        assert requests is None or len(within) <= requests
+        assert tokens is None or len(within) == 1 or sum(within) <= tokens
+
+
+def test_a_request_counts_what_it_took_once_that_is_known() -> None:
+    """Until then it counts as what it looked like."""
+    window = Window(None, 100)
+    stamp = window.went(0.0, 90)
+    assert stamp is not None
+    assert window.delay(1.0, 20)[0] == 59.0
+    window.correct(stamp, 10)
+    assert window.delay(1.0, 20)[0] == 0
+    window.take_back(stamp)
+    assert window.delay(1.0, 100)[0] == 0
+
+
+async def test_requests_go_in_the_order_in_which_they_came() -> None:
+    """However many wait; never more at a time than are allowed."""
+    limits, order, most = RateLimit(concurrency=3), [], 0
+    under_way: set[int] = set()
+
+    async def one(n: int, turn: Turn) -> None:
+        nonlocal most
+        await gone(turn)
+        order.append(n)
+        under_way.add(n)
+        most = max(most, len(under_way))
+        await asyncio.sleep(0)
+        under_way.discard(n)
+        turn.leave()
+
+    await asyncio.gather(*(one(n, limits.turn()) for n in range(50)))
+    assert order == list(range(50))
+    assert most == 3
+
+
+async def test_who_is_cancelled_gives_its_place_back() -> None:
+    """While it waits, and where it was let go and does not know yet."""
+    limits = RateLimit(concurrency=1)
+    first, second, third = limits.turn(), limits.turn(), limits.turn()
+    await gone(first)
+    assert second.why_not() is not None
+    assert third.why_not() is not None
+    second.leave()
+    first.leave()
+    assert third.place == "granted"
+    third.leave()
+    assert limits.turn().why_not() is None
+
+
+async def test_a_place_in_a_minute_is_given_back_by_who_never_went() -> None:
+    """A run that was stopped takes nothing from those that go on."""
+    limits = RateLimit(concurrency=1, rpm=2)
+    first, second, third = limits.turn(), limits.turn(), limits.turn()
+    await gone(first)
+    assert second.why_not() is not None
+    first.leave()  # lets the second go, which is stopped before it knows
+    second.leave()
+    assert third.why_not() is None
+
+
+async def test_after_a_refusal_nobody_goes_until_the_time_and_then_one_after_the_other() -> None:
+    """The one that was refused first; each knows for how long, and why."""
+    limits, loop = RateLimit(), asyncio.get_running_loop()
+    turns = [limits.turn() for _ in range(5)]
+    for turn in turns:
+        assert turn.why_not() is None
+    began = loop.time()
+    for turn in reversed(turns):
+        turn.refused(0.2, "too many requests (429)")
+    newcomer = limits.turn()
+    for turn in (*turns, newcomer):
+        wait = turn.why_not()
+        assert wait is not None
+        assert 0 < wait.seconds < 1
+        assert wait.reason == "too many requests (429)"
+    went: list[tuple[float, Turn]] = []
+
+    async def goes(turn: Turn) -> None:
+        await gone(turn)
+        went.append((loop.time(), turn))
+
+    await asyncio.gather(*(goes(turn) for turn in (newcomer, *reversed(turns))))
+    assert [turn for _, turn in went] == [*turns, newcomer]
+    assert went[0][0] - began >= 0.2
+    assert len({at for at, _ in went}) == 6
+
+
+def test_loops_of_several_threads_share_one_line() -> None:
+    """No loop waits for another one that is blocked, and none is woken from a strange thread by mistake."""
+    limits, most, now, lock = RateLimit(concurrency=2), 0, 0, threading.Lock()
+    done: list[int] = []
+
+    async def one() -> None:
+        nonlocal most, now
+        turn = await gone(limits.turn())
+        with lock:
+            now += 1
+            most = max(most, now)
+        await asyncio.sleep(0.001)
+        with lock:
+            now -= 1
+            done.append(1)
+        turn.leave()
+
+    async def many() -> None:
+        await asyncio.gather(*(one() for _ in range(25)))
+
+    threads = [threading.Thread(target=lambda: asyncio.run(many())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(done) == 100
+    assert most == 2
+
+
+def test_who_waited_on_a_loop_that_is_closed_stands_in_nobodys_way() -> None:
+    """A program that left without a word takes no place with it."""
+    limits = RateLimit(concurrency=1)
+
+    async def leave_without_a_word() -> list[Turn]:
+        under_way, waiting = limits.turn(), limits.turn()
+        assert under_way.why_not() is None
+        assert waiting.why_not() is not None
+        return [under_way, waiting]
+
+    under_way, _ = asyncio.run(leave_without_a_word())
+
+    async def later() -> None:
+        turn = limits.turn()
+        assert turn.why_not() is not None
+        under_way.leave()
+        await asyncio.wait_for(gone(turn), 5)
+
+    asyncio.run(later())
+
+
+async def test_a_minute_is_waited_for_without_a_look_in_between() -> None:
+    """Each sleeps until its time has come."""
+    limits, looks = quick(RateLimit(rpm=2), 0.1), 0
+
+    async def one() -> None:
+        nonlocal looks
+        turn = limits.turn()
+        while (wait := turn.why_not()) is not None:
+            looks += 1
+            await turn.wait(wait.seconds)
+        turn.leave()
+
+    await asyncio.gather(*(one() for _ in range(6)))
+    assert looks < 40
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "3", True, [], float("nan")])
+@pytest.mark.parametrize("name", ["concurrency", "rpm", "tpm"])
+def test_a_limit_that_makes_no_sense_is_refused(name: str, wrong: Any) -> None:
+    """By name, where it is given."""
+    with pytest.raises(nb.errors.UsageError, match=f"{name} is a whole number"):
+        RateLimit(**{name: wrong})
+    with pytest.raises(nb.errors.UsageError, match=f"{name} is a whole number"):
+        nb.OpenAIModel("m", **{name: wrong})
+
+
+def test_limits_are_told_once() -> None:
+    """Shared ones or a model's own."""
+    with pytest.raises(nb.errors.UsageError, match="not both"):
+        nb.OpenAIModel("m", limits=nb.RateLimit(rpm=3), rpm=3)
+    with pytest.raises(nb.errors.UsageError, match="limits is"):
+        nb.OpenAIModel("m", limits=3)  # type: ignore[arg-type]
+    assert repr(nb.RateLimit(rpm=3, concurrency=2)) == "RateLimit(concurrency=2, rpm=3)"

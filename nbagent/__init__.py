@@ -44,6 +44,7 @@ __all__ = [
     "FormHint",
     "HumanInputRequired",
     "Interrupt",
+    "LiteLLMModel",
     "MemoryStore",
     "Model",
     "NbagentError",
@@ -93,6 +94,7 @@ __all__ = [
 
 _LATE = {
     "FormHint": "nbagent.forms.hints",
+    "LiteLLMModel": "nbagent.models.litellm",
     "OpenAIModel": "nbagent.models.openai.model",
     "RateLimit": "nbagent.models.limits",
     "RecordedModel": "nbagent.models.recorded.model",

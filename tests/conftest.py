@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from nbagent.models.openai.providers import KEYS
+
 REFUSED = "http://127.0.0.1:9/v1"
 
 
 @pytest.fixture(autouse=True)
 def no_real_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away the API key and point the client at a port that refuses."""
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    """Take away all API keys and point the client at a port that refuses."""
+    for key in KEYS:
+        monkeypatch.delenv(key, raising=False)
     monkeypatch.setenv("OPENAI_BASE_URL", REFUSED)
 
 

@@ -26,10 +26,12 @@ from nbagent.core.base.model import (
 )
 from nbagent.core.tools.pictures import png
 from nbagent.models.demo.model import demo_model
+from nbagent.models.litellm import LiteLLMModel
 from nbagent.models.openai.model import OpenAIModel
 from nbagent.models.recorded.model import RecordedModel
 from nbagent.models.scripted import ScriptedModel
 from tests.integration.chat_server import ChatServer, Reply
+from tests.integration.litellm_proxy import use_litellm
 from tests.integration.responses_server import ResponsesServer
 from tests.integration.test_extending import page_names
 
@@ -49,6 +51,15 @@ async def over_http() -> AsyncIterator[Model]:
     steps = [Reply("", [("alpha", {"x": 1}), ("beta", {"x": 2})]), Reply("All done.")]
     with ChatServer(steps) as server:
         async with OpenAIModel("served", base_url=server.url) as model:
+            yield model
+
+
+@asynccontextmanager
+async def through_litellm() -> AsyncIterator[Model]:
+    use_litellm()
+    steps = [Reply("", [("alpha", {"x": 1}), ("beta", {"x": 2})]), Reply("All done.")]
+    with ChatServer(steps) as server:
+        async with LiteLLMModel("openai/served", api_base=server.url, api_key="k") as model:
             yield model
 
 
@@ -106,7 +117,11 @@ async def replayed() -> AsyncIterator[Model]:
 
 
 MODELS = pytest.mark.parametrize(
-    "make", [scripted, over_http, over_responses, demo, of_the_page, recording, replayed]
+    "make",
+    [
+        *(scripted, over_http, over_responses, through_litellm, demo, of_the_page),
+        *(recording, replayed),
+    ],
 )
 STREAM = pytest.mark.parametrize("stream", [True, False])
 

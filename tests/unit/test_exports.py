@@ -21,6 +21,7 @@ HEAVY = [
     "ipywidgets",
     "httpx2",
     "httpx",
+    "litellm",
     "numpy",
     "pandas",
     "mcp",

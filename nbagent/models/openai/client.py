@@ -17,6 +17,8 @@ from weakref import WeakKeyDictionary
 from .bounds import bound
 from .credentials import Credentials, without_query
 from .errors import explained, no_key
+from .names import address
+from .providers import Provider
 
 Held = tuple[Any, AsyncGenerator[Any, None]]
 
@@ -72,6 +74,7 @@ async def _holding(client: Any) -> AsyncGenerator[Any, None]:
 
 def make_client(
     model: str,
+    provider: Provider,
     *,
     base_url: str | None,
     api_key: str | None,
@@ -81,29 +84,39 @@ def make_client(
     """An ``AsyncOpenAI`` for the running loop.
 
     Raises:
-        ModelConfigError: there is no key, or the client refuses its settings.
+        ModelConfigError: there is no key or no address, or the client refuses its settings.
     """
-    if api_key is None and not os.environ.get("OPENAI_API_KEY"):
-        if base_url is None:
-            raise no_key(model)
+    where = base_url or address(provider)
+    if api_key is None:
+        api_key = _key(provider)
+    if api_key is None:
+        if provider.needs_key:
+            raise no_key(model, provider)
         api_key = "none"  # local servers need no key, but the client insists on one
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     settings: dict[str, Any] = {}
-    credentials = Credentials.given(base_url=base_url, api_key=api_key)
+    credentials = Credentials.given(base_url=where, api_key=api_key)
     if max_retries is not None:
         settings["max_retries"] = max_retries
     if timeout is not None:
         settings["timeout"] = timeout
     failure: Exception
     try:
-        url, query = without_query(base_url or os.environ.get("OPENAI_BASE_URL"))
+        url, query = without_query(where)
         settings |= {"base_url": url, "api_key": api_key, "default_query": query or None}
         # the http client that AsyncOpenAI makes for itself closes itself on whatever loop runs
         http_client = openai.DefaultAsyncHttpxClient(event_hooks={"response": [bound]})
         return openai.AsyncOpenAI(http_client=http_client, **settings)
     except (openai.OpenAIError, ValueError, TypeError, httpx2.InvalidURL) as error:
-        where = base_url or ""
-        failure = explained(error, model=model, base_url=where, credentials=credentials)
+        failure = explained(
+            error, model=model, base_url=where or "", credentials=credentials, provider=provider
+        )
     raise failure  # here, with no traceback of what it was made of
+
+
+def _key(provider: Provider) -> str | None:
+    """The key that the environment has for a provider."""
+    variables = (provider.key, *provider.other_keys)
+    return next((key for name in variables if name and (key := os.environ.get(name))), None)

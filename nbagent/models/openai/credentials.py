@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +22,8 @@ from nbagent.core.base.model import (
     TextDelta,
     ToolCallDelta,
 )
+
+from .providers import KEYS, WORDS
 
 CUT = "•••"
 SHORT = 6
@@ -40,7 +43,8 @@ class Credentials:
     """The credentials of one client, and how they are cut from a text."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        told = {form for text in texts if len(text) >= SHORT for form in _forms(text)}
+        secret = (text for text in texts if len(text) >= SHORT and text.lower() not in WORDS)
+        told = {form for text in secret for form in _forms(text)}
         self._texts = sorted(told, key=len, reverse=True)
         self.long = [text for text in self._texts if len(text) >= LONG]
         """Those that cannot be taken for a word."""
@@ -58,12 +62,15 @@ class Credentials:
         for tool in hosted:
             found += _secret_values(tool.options) + _secret_values(tool.options.get("headers"))
             found += _in_url(str(tool.options.get("server_url", "")))
-        return cls(text for text in found if isinstance(text, str))
+        others = getattr(client, "secrets", None)  # of a double that has some
+        found += others if isinstance(others, list) else []
+        return cls(text for text in (*found, *_in_environment()) if isinstance(text, str))
 
     @classmethod
     def given(cls, *, base_url: str | None, api_key: str | None) -> Credentials:
         """Those that a client is to be made with."""
-        return cls([*_in_url(base_url or ""), api_key or ""])
+        given = [*_in_url(base_url or ""), api_key, *_in_environment()]
+        return cls(text for text in given if isinstance(text, str))
 
     def cut(self, text: str) -> str:
         """The text without them, nor what stands before the host of a URL."""
@@ -194,6 +201,11 @@ def _secret_values(named: Any) -> list[str]:
         return []
     found = [str(value) for name, value in named.items() if _SOUNDS_SECRET.search(str(name))]
     return [*found, *(value.partition(" ")[2] for value in found if " " in value)]
+
+
+def _in_environment() -> list[str]:
+    """The keys of all providers: a server between us and them may tell one of its neighbor's."""
+    return [key for name in KEYS if (key := os.environ.get(name))]
 
 
 def _headers_below(client: Any) -> Any:

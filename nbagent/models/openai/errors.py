@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import sys
 from datetime import UTC, datetime, timedelta
@@ -9,14 +10,17 @@ from datetime import UTC, datetime, timedelta
 from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
 
 from .credentials import Credentials
+from .providers import PROVIDERS, Provider
 
 
-def no_key(model: str) -> ModelConfigError:
+def no_key(model: str, provider: Provider) -> ModelConfigError:
     """The error for a model that has no key and no server of its own."""
+    there = [p for p in PROVIDERS.values() if p.needs_key and os.environ.get(p.key or "")]
+    other = "".join(f'; {p.key} is set, which nb.Agent("{p.name}:…") takes' for p in there[:3])
     return ModelConfigError(
-        f"the model {model!r} needs an API key: set the environment variable OPENAI_API_KEY or pass "
-        "OpenAIModel(name, api_key=…); for a local server pass base_url=…; to try nbagent without "
-        'a key, use nb.Agent("demo")'
+        f"the model {model!r} needs an API key: set the environment variable {provider.key} or pass "
+        f"OpenAIModel(name, api_key=…){other}; for a local server pass base_url=…; to try nbagent "
+        'without a key, use nb.Agent("demo")'
     )
 
 
@@ -26,6 +30,7 @@ def explained(
     model: str,
     base_url: str,
     credentials: Credentials,
+    provider: Provider | None,
     api: str = "chat",
     wait: float = 0,
     max_wait: float = 0,
@@ -33,8 +38,9 @@ def explained(
     """The error to raise instead of ``error``, with none of the client's credentials in it.
 
     Where the server said how many seconds to ``wait``, that is told, and if it is more than ``max_wait``.
+    ``provider`` is whose key was sent, None where the client is somebody's own.
     """
-    kind, text = _explained(error, model=model, base_url=base_url, api=api)
+    kind, text = _explained(error, model=model, base_url=base_url, provider=provider, api=api)
     if wait > max_wait:
         text = text.replace("; retrying did not help", "; it was not asked again")
     text += _come_again(wait, max_wait) if wait else ""
@@ -56,23 +62,28 @@ MOST_TOLD = 366 * 86400
 
 
 def _explained(
-    error: Exception, *, model: str, base_url: str, api: str
+    error: Exception, *, model: str, base_url: str, provider: Provider | None, api: str
 ) -> tuple[type[NbagentError], str]:
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     match error:
+        case NbagentError():  # of a double that knows better
+            return type(error), str(error)
         case openai.APITimeoutError():
-            what = "did not answer in time; pass OpenAIModel(name, timeout=seconds) to wait longer"
+            what = "did not answer in time; give the model timeout=seconds to wait longer"
         case openai.APIConnectionError():
-            what = f"cannot be reached ({_cause(error)}); check base_url and the network"
+            hint = "check base_url and the network"
+            if provider is not None and provider.name and not provider.needs_key:
+                hint = f"is {provider.name} running there?"
+            what = f"cannot be reached ({_cause(error)}); {hint}"
         case openai.APIStatusError() if 300 <= error.status_code < 400:
             where = error.response.headers.get("location", "nowhere")
             return ModelError, (
                 f"the model {model!r} at {base_url}: {error.status_code}, the server points to {where:.200}, "
                 "where neither key nor conversation were sent; if that is right, give its base_url"
             )
-        case openai.APIStatusError():
-            said = _status(error.status_code, error.message, model, api)
+        case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
+            said = _status(status, error.message, model, api, provider)
             return ModelError, f"the model {model!r} at {base_url}: {said}"
         case openai.OpenAIError():
             return ModelConfigError, f"the client of the model {model!r} is misconfigured: {error}"
@@ -114,12 +125,13 @@ def _cause(error: Exception) -> str:
     return str(error.__cause__ or error) or type(error.__cause__ or error).__name__
 
 
-def _status(status: int, said: str, model: str, api: str) -> str:
+def _status(status: int, said: str, model: str, api: str, provider: Provider | None) -> str:
     if api == "chat" and "/v1/responses" in said:
         return f"{status}, it wants Responses: pass OpenAIModel(name, api='responses') ({said})"
     match status:
         case 401:
-            return f"401, the API key was refused; check OPENAI_API_KEY or api_key=… ({said})"
+            key = f"{provider.key} or api_key=…" if provider else "the key that client= has"
+            return f"401, the API key was refused; check {key} ({said})"
         case 403:
             return f"403, this key may not use the model ({said})"
         case 404 | 405 if api == "responses":

@@ -1,4 +1,4 @@
-"""Models behind the openai client: OpenAI's own and every server that speaks one of its two APIs.
+"""Models behind the openai client: OpenAI's own and those of every server that speaks one of its two APIs.
 
 The client keeps auth, pooling and status errors. The request's body is
 joined from bytes (``encode``) and the response is parsed here (``parse``), because the
@@ -8,7 +8,7 @@ client's own walk over the history and its typed chunks are nine tenths of a loo
 from __future__ import annotations
 
 import asyncio
-import os
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -40,6 +40,7 @@ from .client import Clients, make_client
 from .credentials import Credentials, StreamCut
 from .errors import explained, refused_for_content
 from .files import BLIND_HINT, blind_note, has_images, sees
+from .names import address, provider_of
 from .output import checked_mode
 from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, own_models
 from .responses.api import ResponsesApi
@@ -65,12 +66,14 @@ class OpenAIModel:
     """A model of OpenAI, or of any server that speaks Chat Completions or Responses.
 
     Args:
-        name: the model's name, as the server knows it.
-        base_url: where the server is, up to and including ``/v1``; OpenAI where not given.
-        api_key: the key; where not given, the environment variable ``OPENAI_API_KEY``. A server given
-            by ``base_url`` may need none.
+        name: the model's name, as the server knows it; before it a provider and a colon, such as
+            ``anthropic:``, where it is not OpenAI's.
+        base_url: where the server is, up to and including ``/v1``; the provider's where not given.
+        api_key: the key; where not given, the provider's environment variable, such as
+            ``OPENAI_API_KEY``. A server given by ``base_url`` may need none.
         client: an ``AsyncOpenAI`` (or Azure's) to use as it is, on one event loop only and closed by
-            whoever made it; or a function that makes one, called once per event loop.
+            whoever made it; or a function that makes one, called once per event loop, beside which
+            ``base_url`` may say where that asks.
         temperature: the sampling temperature, from 0 to 2.
         max_retries: how often a failed request or a broken stream is repeated; the client's 2.
         timeout: seconds to wait for more of the answer, whatever else the server sends; the client's 600.
@@ -82,7 +85,7 @@ class OpenAIModel:
         tool_choice: ``"auto"``, ``"none"``, ``"required"`` or a tool's name; the last two hold for the first
             answer to what a person says, after results the model is free.
         output: how the server is told the shape of a typed answer: by its ``"schema"``, in JSON mode
-            (``"object"``) or in words alone (``"prompt"``). One that refuses a way is asked in the next.
+            (``"object"``) or in words alone (``"prompt"``); where not given, as is known of it. One that refuses a way is asked in the next.
         concurrency: how many requests may be under way at a time, of all agents with this model.
         rpm: how many may begin within any minute.
         tpm: how many tokens they may take within any minute.
@@ -93,7 +96,8 @@ class OpenAIModel:
             in words, and so are you.
 
     Raises:
-        ModelConfigError: ``extra`` holds a field that nbagent sets itself, or ``api`` is none of the three.
+        ModelConfigError: ``extra`` holds a field that nbagent sets itself, ``api`` is none of the three, the
+            name is no model's, or ``client`` can't be used or is given with what it has itself.
         UsageError: a limit is no number that it can be.
     """
 
@@ -107,7 +111,7 @@ class OpenAIModel:
         temperature: float | None = None,
         max_retries: int | None = None,
         timeout: float | None = None,
-        output: OutputMode = "schema",
+        output: OutputMode | None = None,
         vision: bool | None = None,
         extra: Mapping[str, Any] | None = None,
         api: ApiName | Literal["auto"] = "auto",
@@ -121,14 +125,26 @@ class OpenAIModel:
         taken = [key for key in extra or {} if key in RESERVED]
         if taken:
             raise ModelConfigError(f"extra={{{taken[0]!r}: …}}: nbagent sets {taken[0]!r} itself")
+        if client is not None:
+            _check_client(
+                client,
+                base_url=None if _is_maker(client) else base_url,
+                api_key=api_key,
+                max_retries=max_retries,
+                timeout=timeout,
+            )
         self.name = name
+        where = base_url or _base_url(client)
+        self._provider, self._model = provider_of(
+            name, base_url=where, has_client=client is not None
+        )
         fields = {} if temperature is None else {"temperature": temperature}
         self._fields = {**fields, **(extra or {})}
         self._said_api = checked_api(api)
         self._tool_choice = tool_choice
-        self._output = checked_mode(output)
-        self._sees = sees(name) if vision is None else vision
-        self._host = _host(base_url, client)
+        self._output = checked_mode(output or self._provider.output)
+        self._sees = sees(self._model) if vision is None else vision
+        self._host = _host(where, client)
         self._limits = limits_of(limits, concurrency=concurrency, rpm=rpm, tpm=tpm)
         self._max_wait: float = checked_amount("max_wait", max_wait)
         self._is_standard = (extra or {}).get("service_tier") in STANDARD
@@ -139,30 +155,32 @@ class OpenAIModel:
         make: Callable[[], Any] = partial(
             make_client,
             name,
+            self._provider,
             base_url=base_url,
             api_key=api_key,
             max_retries=max_retries,
             timeout=timeout,
         )
+        self._own_client = client is not None
         self._clients = Clients(client if _is_maker(client) else make)
 
     @cached_property
     def _api(self) -> Api:
         """As it was said, or else as the host and the name tell; known once it is first used."""
         if self._asked_host == OWN_HOST:
-            known = own_models(self.name)
+            known = own_models(self._model)
         else:
-            known = OwnModels("*", "chat", reasons=own_models(self.name).reasons)
+            known = OwnModels("*", "chat", reasons=own_models(self._model).reasons)
         if (known.api if self._said_api == "auto" else self._said_api) == "chat":
             return ChatApi(
-                self.name,
+                self._model,
                 self._fields,
                 tool_choice=self._tool_choice,
                 output=self._output,
                 sees=self._sees,
             )
         return ResponsesApi(
-            self.name,
+            self._model,
             self._fields,
             reasons=known.reasons,
             tool_choice=self._tool_choice,
@@ -184,14 +202,16 @@ class OpenAIModel:
     @property
     def _asked_host(self) -> str:
         """Where it is asked, as far as that is known before it is."""
-        said = self._host or _hostname(os.environ.get("OPENAI_BASE_URL") or _OWN_URL)
-        return said or _ANYWHERE
+        try:
+            return self._host or _hostname(address(self._provider) or "")
+        except ModelConfigError:  # the first request will say so
+            return _ANYWHERE
 
     @property
     def tells_cost(self) -> bool:
         """Whether each response will say what it cost: its server tells, or its price is known."""
         host = self._asked_host
-        known = self._is_standard and price_of(host, self.name) is not None
+        known = self._is_standard and price_of(host, self._model) is not None
         return known or says_cost(host)
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
@@ -308,6 +328,7 @@ class OpenAIModel:
             model=self.name,
             base_url=str(getattr(client, "base_url", "its base_url")),
             credentials=Credentials.of(client, request.hosted),
+            provider=None if self._own_client else self._provider,
             api=self._api.name,
             wait=pause.seconds if pause is not None and pause.told else 0,
             max_wait=self._max_wait,
@@ -322,7 +343,7 @@ class OpenAIModel:
         if usage.cost is not None or not usage.total_tokens or not self._is_standard:
             return finished
         served = finished.model if isinstance(finished.model, str) else None
-        price = price_of(provider, served, self.name)
+        price = price_of(provider, served, self._model)
         if price is None:
             return finished
         return finished._replace(usage=replace(usage, cost=price.of(usage)))
@@ -348,7 +369,35 @@ class OpenAIModel:
 
 
 def _is_maker(client: Any) -> bool:
-    return callable(client) and not hasattr(client, "chat")
+    return isinstance(client, type) or (callable(client) and not hasattr(client, "chat"))
+
+
+def _check_client(client: Any, **told: Any) -> None:
+    """Refuse what cannot be asked without blocking, and settings that nobody would look at.
+
+    Raises:
+        ModelConfigError: naming what to give instead.
+    """
+    openai = sys.modules.get("openai")  # whoever has a client has loaded it
+    kinds = client.__mro__ if isinstance(client, type) else type(client).__mro__
+    if openai is not None and openai.OpenAI in kinds:
+        kind = type(client).__name__ if not isinstance(client, type) else client.__name__
+        raise ModelConfigError(
+            f"client= is the synchronous {kind}, which would stop the notebook while it waits: "
+            f"give openai.Async{kind.removeprefix('Async')}(…) with the same settings"
+        )
+    given = [name for name, value in told.items() if value is not None]
+    if given:
+        raise ModelConfigError(
+            f"{given[0]}= is given with client=, which has its own: "
+            f"make the client with it, or give client.with_options({given[0]}=…)"
+        )
+
+
+def _base_url(client: Any) -> str | None:
+    """Where a client asks, if it says so."""
+    url = None if _is_maker(client) else getattr(client, "base_url", None)
+    return None if url is None else str(url)
 
 
 def checked_api(api: Any) -> str:
@@ -362,7 +411,6 @@ def checked_api(api: Any) -> str:
     raise ModelConfigError(f"api is 'auto', 'chat' or 'responses', not {api!r:.80}")
 
 
-_OWN_URL = f"https://{OWN_HOST}/v1"
 _ANYWHERE = "anywhere"
 
 

@@ -72,7 +72,8 @@ def record(options: argparse.Namespace) -> int:
     )
     if found is None:
         told = (
-            "No model was asked, but for those that the notebook records itself (nb.RecordedModel)."
+            "No model was asked, but for those that the notebook records itself (nb.RecordedModel), whose "
+            'files say under "scrubbed" what was cut.'
         )
     else:
         cut = ", ".join(f"{count} of {name}" for name, count in found.scrubbed.items())

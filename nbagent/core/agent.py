@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .arguments import (
-    check_rules,
     checked_budget,
     checked_list,
     checked_middleware,
@@ -44,11 +43,14 @@ from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
+from .tools.rules import check_rules
 from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, check_cost, new_id
 from .tools.tool import Tool
+from .tools.toolbox import Toolbox, ToolSource
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=ToolSource)
 
 
 class Agent:
@@ -59,7 +61,8 @@ class Agent:
         name: what people read; shown on the run card.
         instructions: the system prompt; or a function, maybe async, of the run (``nb.RunView``) that makes
             it for each request to the model.
-        tools: tools, or plain functions; and what the model's provider runs by itself, by ``nb.hosted``.
+        tools: tools, plain functions, or servers of tools (``nb.mcp``), which a run connects when it needs
+            them; and what the model's provider runs by itself, by ``nb.hosted``.
         max_turns: how many times the model may answer before a person is asked whether to go on.
         max_calls: how many calls of one model response are run; the model is told of those that are not.
         max_questions: how many questions of one turn wait at a time, those of inner agents included; a
@@ -84,7 +87,7 @@ class Agent:
         *,
         name: str = "agent",
         instructions: Instructions = None,
-        tools: Iterable[Tool[..., Any] | Callable[..., Any] | Hosted] = (),
+        tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any] | Hosted] = (),
         max_turns: int = 20,
         max_calls: int = MAX_CALLS,
         max_questions: int = MAX_QUESTIONS,
@@ -113,7 +116,7 @@ class Agent:
         """Approvals that a person said to remember in every run; take one out to be asked again."""
         self.on_tool_error = on_tool_error
         self.store: Store = default_store if store is None else checked_store(store)
-        self.tools: dict[str, Tool[..., Any]] = {}
+        self.tools = Toolbox()
         self.hosted: dict[str, Hosted] = {}
         """What the model's provider runs by itself, by name."""
         self._last_spec: RunSpec | None = None
@@ -123,7 +126,7 @@ class Agent:
             if isinstance(one, Hosted):
                 self._add_hosted(one)
             else:
-                self.add(as_tool(one, local_names))
+                self.add(one if isinstance(one, ToolSource) else as_tool(one, local_names))
         check_hosted(self.model, self.hosted.values(), self.policy)
 
     def __repr__(self) -> str:
@@ -131,13 +134,20 @@ class Agent:
 
     # --- tools
 
-    def add(self, one: Tool[P, R] | Callable[P, R]) -> Tool[P, R]:
-        """Register a tool; one of the same name defined in ``__main__`` (a cell run again) is replaced.
+    @overload
+    def add(self, one: Tool[P, R] | Callable[P, R]) -> Tool[P, R]: ...
+    @overload
+    def add(self, one: S) -> S: ...
+    def add(self, one: Any) -> Any:
+        """Register a tool, or a server of tools; a tool of the same name defined in ``__main__`` (a cell run again) is replaced.
 
         Raises:
             ToolError: another tool has that name.
         """
-        made = cast("Tool[P, R]", as_tool(one, caller().f_locals))
+        if isinstance(one, ToolSource):
+            self.tools.add_source(one)
+            return one
+        made = as_tool(one, caller().f_locals)
         self._refuse_second(made.name, self.hosted)
         known = self.tools.get(made.name)
         if known is not None and known is not made and not (_in_main(known) and _in_main(made)):
@@ -293,7 +303,8 @@ class Agent:
         prompt: Prompt | None = None,
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
-        tools: Sequence[Tool[..., Any] | Callable[..., Any] | Hosted | str] | None = None,
+        tools: Sequence[Tool[..., Any] | ToolSource | Callable[..., Any] | Hosted | str]
+        | None = None,
         tool_responses: Sequence[Respond] = (),
         tool_restarts: Sequence[Restart] = (),
         tool_rejections: Sequence[Reject] = (),
@@ -397,10 +408,13 @@ class Agent:
         """The spec with these tools instead of all."""
         if tools is None:
             return self._spec(self.tools)
-        chosen: dict[str, Tool[..., Any]] = {}
+        chosen = Toolbox()
         hosted: list[Hosted] = []
         for one in checked_list("tools", tools, "[a_function, 'a_registered_name']"):
             made = self._named(one) if isinstance(one, str) else one
+            if isinstance(made, ToolSource):
+                chosen.add_source(made)
+                continue
             if isinstance(made, Hosted):
                 hosted.append(made)
                 continue

@@ -1,8 +1,8 @@
 """CPU and wall time of whole runs with an agent, against a loop written by hand on AsyncOpenAI.
 
-    python -m tests.bench.bench_agent [rounds]
+    python -m tests.bench.bench_agent [rounds] [chat | responses]
 
-Both talk to a loopback server in a process of its own, in turns within one run; a ratio is that of the
+The loop by hand and the agent are measured in both APIs, unless one is named. Both talk to a loopback server in a process of its own, in turns within one run; a ratio is that of the
 medians. It prints, it judges nothing; the goals are beside the numbers.
 """
 
@@ -16,8 +16,8 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import openai
 
@@ -39,22 +39,25 @@ class Case:
     tokens: int = 1
     calls: int = 1
     runs: int = 1
+    api: Literal["chat", "responses"] = "chat"
 
 
-CASES = [
+CHAT = [
     Case("loop of 50 tool turns", "<= 0.15 CPU", turns=50),
     Case("loop of 5", "<= 0.5 CPU", turns=5),
     Case("stream of 20,000 tokens", "<= 0.2 CPU", tokens=20_000),
     Case("32 parallel tools", "<= 0.6 CPU", turns=1, calls=32),
     Case("200 concurrent runs", "<= 0.5 wall", turns=5, runs=200),
 ]
+CASES = [*CHAT, *(replace(case, api="responses") for case in CHAT)]
 
 
 @contextmanager
 def server(case: Case) -> Iterator[str]:
     """A server process for a case; its base URL."""
     numbers = map(str, (case.turns, case.tokens, case.calls))
-    command = [sys.executable, "-m", "tests.bench.serve", *numbers]
+    api = [case.api] if case.api == "responses" else []
+    command = [sys.executable, "-m", "tests.bench.serve", *numbers, *api]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as it:
         assert it.stdout is not None
         assert it.stdin is not None
@@ -115,14 +118,51 @@ async def by_hand(url: str) -> AsyncIterator[Way]:
         yield run
 
 
+@asynccontextmanager
+async def by_hand_in_responses(url: str) -> AsyncIterator[Way]:
+    """The same loop in the other API."""
+    client = openai.AsyncOpenAI(
+        base_url=url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
+    )
+
+    async def one(call: Any) -> dict[str, str]:
+        output = await step(**json.loads(call.arguments))
+        return {"type": "function_call_output", "call_id": call.call_id, "output": output}
+
+    async def run() -> str:
+        history: list[Any] = [{"role": "user", "content": "go"}]
+        while True:
+            stream = await client.responses.create(
+                model="m",
+                input=history,
+                tools=[{"type": "function", "strict": False, **FUNCTION}],
+                stream=True,
+                store=False,
+            )
+            text, calls = "", []
+            async for event in stream:
+                if event.type == "response.output_text.delta":
+                    text += event.delta
+                done = event.type == "response.output_item.done"
+                if done and event.item.type == "function_call":
+                    calls.append(event.item)
+            if not calls:
+                return text
+            history += [call.model_dump(exclude={"id"}, exclude_none=True) for call in calls]
+            history += await asyncio.gather(*map(one, calls))
+
+    async with client:
+        yield run
+
+
 def _hear(_heard: object) -> None:
     """A view that shows nothing."""
 
 
 @asynccontextmanager
-async def with_agent(url: str) -> AsyncIterator[Way]:
+async def with_agent(url: str, api: Literal["chat", "responses"]) -> AsyncIterator[Way]:
     """The same, as a live run."""
-    async with nb.OpenAIModel("m", base_url=url, api_key="k") as model:
+    async with nb.OpenAIModel("m", base_url=url, api_key="k", api=api) as model:
         agent = nb.Agent(model, tools=[step], max_turns=100, store=nb.MemoryStore())
 
         async def run() -> str:
@@ -137,7 +177,8 @@ async def compare(case: Case, url: str, rounds: int) -> None:
     """Rounds of both ways in turns, and a row of the table."""
     cpu: dict[str, list[float]] = {"raw": [], "agent": []}
     wall: dict[str, list[float]] = {"raw": [], "agent": []}
-    async with by_hand(url) as raw, with_agent(url) as agent:
+    loop = by_hand if case.api == "chat" else by_hand_in_responses
+    async with loop(url) as raw, with_agent(url, case.api) as agent:
         assert await raw() == await agent()  # both are warm, and say the same
         for _ in range(rounds):
             for name, way in (("raw", raw), ("agent", agent)):
@@ -147,7 +188,7 @@ async def compare(case: Case, url: str, rounds: int) -> None:
                 wall[name].append(time.perf_counter() - began)
     middle = statistics.median
     print(
-        f"{case.name:26}{middle(cpu['raw']) * 1e3:12.1f}{middle(cpu['agent']) * 1e3:12.1f}"
+        f"{case.api:10}{case.name:26}{middle(cpu['raw']) * 1e3:12.1f}{middle(cpu['agent']) * 1e3:12.1f}"
         f"{middle(cpu['agent']) / middle(cpu['raw']):9.3f}"
         f"{middle(wall['agent']) / middle(wall['raw']):9.3f}   {case.goal}",
         flush=True,
@@ -157,8 +198,9 @@ async def compare(case: Case, url: str, rounds: int) -> None:
 def main() -> None:
     """Print the table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    print(f"{'case':26}{'raw CPU ms':>12}{'agent ms':>12}{'CPU':>9}{'wall':>9}   goal")
-    for case in CASES:
+    only = sys.argv[2:]
+    print(f"{'API':10}{'case':26}{'raw CPU ms':>12}{'agent ms':>12}{'CPU':>9}{'wall':>9}   goal")
+    for case in (case for case in CASES if case.api in (only or (case.api,))):
         with server(case) as url:
             asyncio.run(compare(case, url, rounds if case.runs == 1 else max(1, rounds // 2)))
 

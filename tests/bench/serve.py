@@ -1,6 +1,6 @@
-"""A scripted Chat Completions server in a process of its own, for benches.
+"""A scripted server in a process of its own, for benches; of Chat Completions, or of Responses.
 
-    python -m tests.bench.serve TURNS TOKENS CALLS
+    python -m tests.bench.serve TURNS TOKENS CALLS [responses]
 
 asks for CALLS calls of the first tool in each of TURNS turns, then says TOKENS words; it writes its
 base URL to stdout and serves until stdin closes.
@@ -11,11 +11,15 @@ from __future__ import annotations
 import sys
 
 from tests.integration.chat_server import Body, ChatServer, Reply
+from tests.integration.responses_server import ResponsesServer, looping
 
 
 def main() -> None:
     """Serve."""
     turns, tokens, calls = map(int, sys.argv[1:4])
+    if sys.argv[4:] == ["responses"]:
+        script = looping(turns, "word " * tokens, tokens, calls)
+        return serve(ResponsesServer(script, reasons=False))
 
     def reply(body: Body) -> Reply:
         done = 0
@@ -28,7 +32,12 @@ def main() -> None:
         name = body["tools"][0]["function"]["name"]
         return Reply(calls=[(name, {"n": number}) for number in range(calls)])
 
-    with ChatServer(reply) as server:
+    return serve(ChatServer(reply))
+
+
+def serve(made: ChatServer) -> None:
+    """Serve until stdin closes."""
+    with made as server:
         print(server.url, flush=True)
         sys.stdin.read()
 

@@ -93,9 +93,14 @@ async def replayed() -> AsyncIterator[Model]:
         async with over_http() as model:
             recorded = RecordedModel(path.with_name("other.json"), model, mode="record")
             assert [delta async for delta in recorded.stream(Request([user("go")], tools=TOOLS))]
-        entries = [json.loads(each.read_text()) for each in (path, path.with_name("other.json"))]
-        other = entries[1]["session"][0] | {"number": 3}
-        entries[0]["session"].append(other)
+        async with over_http() as model:
+            recorded = RecordedModel(path.with_name("seen.json"), model, mode="record")
+            first = await ask(recorded, [user("go")], stream=True)
+            await ask(recorded, with_pictures(first), stream=True)
+        names = ("session.json", "other.json", "seen.json")
+        entries = [json.loads(path.with_name(name).read_text()) for name in names]
+        others = (entries[1]["session"][0], entries[2]["session"][1])
+        entries[0]["session"] += [other | {"number": 3 + n} for n, other in enumerate(others)]
         path.write_text(json.dumps(entries[0]))
         yield RecordedModel(path)
 
@@ -137,6 +142,14 @@ def answered(deltas: Sequence[ModelDelta]) -> tuple[Message, Message]:
     return message("assistant", text_part(text(deltas)), *parts), message("tool", *results)
 
 
+def with_pictures(deltas: Sequence[ModelDelta]) -> list[Message]:
+    """The same history, where the person and each tool gave a picture."""
+    picture = file_part(png(np.eye(3)), "image/png", "a.png")
+    asked, results = answered(deltas)
+    shown = [{**part, "files": [picture]} for part in results["content"]]
+    return [user((text_part("go"), picture)), asked, message("tool", *shown)]
+
+
 def text(deltas: Sequence[ModelDelta]) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
@@ -166,12 +179,9 @@ async def test_a_model_calls_tools_and_closes_with_text(make: Any, stream: bool)
 @MODELS
 async def test_a_model_takes_a_history_with_pictures(make: Any) -> None:
     """Of a person and of a tool: it sees them, or is told of them; its answer is as whole as any."""
-    picture = file_part(png(np.eye(3)), "image/png", "a.png")
     async with make() as model:
-        asked, results = answered(await ask(model, [user("go")], stream=True))
-        shown = [{**part, "files": [picture]} for part in results["content"]]
-        history = [user((text_part("go"), picture)), asked, message("tool", *shown)]
-        last = await ask(model, history, stream=True)
+        first = await ask(model, [user("go")], stream=True)
+        last = await ask(model, with_pictures(first), stream=True)
     assert text(last)
     assert isinstance(last[-1], Finished)
 

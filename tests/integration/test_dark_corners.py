@@ -59,6 +59,8 @@ def asked(*each: dict[str, Any]) -> bytes:
 
 DONE = event(b"[DONE]")
 FINE = [chunk({"content": "fine"}), chunk({}, "stop"), DONE]
+UMLAUT = event('{"choices":[{"delta":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode())
+HALFWAY = UMLAUT.index("ü".encode()) + 1
 A, B = call('{"x":1}', id="a", index=0), call('{"x":2}', id="b", index=1)
 SAME = {**A, "id": REPEATED}
 
@@ -204,6 +206,16 @@ CORNERS = {
         whole({"content": "fine"}, {"why": "stop"}),
         finish="other",
     ),
+    "a limit under another name": Corner(
+        [chunk({"content": "fine"}), chunk({}, "MAX_TOKENS"), DONE],
+        whole({"content": "fine"}, "MAX_TOKENS"),
+        finish="length",
+    ),
+    "a reason that is a failure": Corner(
+        [chunk({"content": "fi"}), chunk({}, "insufficient_system_resource"), DONE],
+        whole({"content": "fi"}, "error"),
+        fails=r"could not finish its answer \((insufficient_system_resource|error)\)",
+    ),
     "no reason": Corner([FINE[0], DONE], whole({"content": "fine"}, None)),
     "no [DONE]": Corner(FINE[:2]),
     # --- what is there, and what is not
@@ -259,19 +271,14 @@ CORNERS = {
             *FINE[1:],
         ]
     ),
+    "blank lines before the answer": Corner(
+        [b"\n" * 50, *FINE], b"\n" * 50 + whole({"content": "fine"})
+    ),
     "line ends of the old kind": Corner(
         [part.replace(b"\n", b"\r\n").replace(b"data: ", b"data:") for part in FINE]
     ),
     "a character cut in half": Corner(
-        [
-            event('{"choices":[{"delta":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode())[
-                :-30
-            ],
-            event('{"choices":[{"delta":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode())[
-                -30:
-            ],
-            DONE,
-        ],
+        [UMLAUT[:HALFWAY], UMLAUT[HALFWAY:], DONE],
         '{"choices":[{"message":{"content":"fine ü"},"finish_reason":"stop"}]}'.encode(),
         says="fine ü",
     ),
@@ -444,17 +451,19 @@ async def test_c173_a_dark_corner_ends_in_the_right_answer_or_a_clear_error(
 
 
 ENDLESS = {
-    "comments": b": still here\n\n",
-    "chunks that say nothing": event({"choices": []}) + chunk({}) + chunk({"role": "assistant"}),
-    "an event that does not end": b"data: x\n",
+    "comments": (STREAM, b": still here\n\n"),
+    "chunks that say nothing": (STREAM, event({"choices": []}) + chunk({"role": "assistant"})),
+    "an event that does not end": (STREAM, b"data: x\n"),
+    "blank lines before an answer in one piece": (JSON, b"\n"),
 }
 
 
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_c174_a_stream_of_nothing_but_signs_of_life_ends(name: str) -> None:
     """``timeout`` counts from the last word of the answer; a server that stays silent was cut off before."""
-    with serving(Server([ENDLESS[name]], STREAM, without_end=True)) as url:
-        run, _ = await run_at(url, live=True, timeout=0.3)
+    kind, piece = ENDLESS[name]
+    with serving(Server([piece], kind, without_end=True)) as url:
+        run, _ = await run_at(url, live=kind == STREAM, timeout=0.3)
     with pytest.raises(ModelError, match=r"nothing of its answer for 0.3 s, only signs of life"):
         run.result  # noqa: B018 - it raises
 

@@ -59,7 +59,10 @@ FLOODS = {
     "text": Flood(itertools.repeat(event(content="x" * 65_536)), "longer than 16,000,000"),
     "reasoning": Flood(itertools.repeat(event(reasoning="x" * 65_536)), "longer than 16,000,000"),
     "a field of its own": Flood(
-        itertools.repeat(event(odd="x" * 65_536)), "wants back is longer than 8,000,000"
+        itertools.repeat(event(summary="x" * 65_536)), "wants back is longer than 8,000,000"
+    ),
+    "a label and then another": Flood(
+        (event(odd="xy"[i == 9_999] * 1_000) for i in itertools.count()), "wants back is longer"
     ),
     "items of a field of its own": Flood(
         (event(odd=[{"index": i}]) for i in itertools.count()), "wants back is longer"

@@ -225,7 +225,10 @@ async def test_c171_another_provider_gets_none_of_it_and_that_is_told_once(strea
         runs.append(await go(there, "3", stream=stream, after=runs[-1]))
         runs.append(await go(here, "4", stream=stream, after=runs[-1]))
     assert [run.result.text for run in runs] == ["one", "two", "three", "four"]
-    told = "Answers of 127.0.0.1 in this conversation have data that only its models read: they are left out, as localhost answers now."
+    told = (
+        "localhost answers from here: what only 127.0.0.1 reads of its earlier answers, such as their "
+        "reasoning, is left out."
+    )
     assert [notes(run) for run in runs] == [[(), ()], [(told,), ()], [()], [(), ()]]
     assert (len(first.refused), other.refused) == (2, [])  # see the next test
     again = [m.get("reasoning_content") for m in said(first.bodies[-1])]

@@ -37,15 +37,8 @@ ADD = ToolSpec("add", "Add two numbers", OPEN)
 HELLO = [user("hello")]
 
 
-class Quick(OpenAIModel):
-    """Repeats a broken stream without waiting."""
-
-    async def _wait(self, attempt: int) -> None:
-        pass
-
-
-def model_at(server: ChatServer, name: str = "o9-test", **settings: Any) -> Quick:
-    return Quick(name, base_url=server.url, **{"api": "responses", **settings})
+def model_at(server: ChatServer, name: str = "o9-test", **settings: Any) -> OpenAIModel:
+    return OpenAIModel(name, base_url=server.url, **{"api": "responses", **settings})
 
 
 async def ask(model: OpenAIModel, request: Request) -> list[ModelDelta]:
@@ -225,7 +218,9 @@ async def test_a_history_that_was_changed_goes_out_as_text_and_calls(change: str
 
 
 @pytest.mark.parametrize("order", [("chat", "responses"), ("responses", "chat")])
-async def test_a_history_of_one_api_goes_on_in_the_other_in_the_middle_of_a_run(order: Any) -> None:
+async def test_c177_a_history_of_one_api_goes_on_in_the_other_in_the_middle_of_a_run(
+    order: Any,
+) -> None:
     """Each sends the other's turns as plain text and calls, edits and rejections included."""
     turn = Reply("Hm.", [("pay", {"n": 1}), ("drop", {"n": 2})], reasoning="Think.", ids=None)
     servers = {"chat": ChatServer, "responses": ResponsesServer}
@@ -359,6 +354,18 @@ async def test_what_can_be_strict_is_and_what_cannot_is_as_it_was() -> None:
     }
     assert body["text"]["format"]["strict"] is True
     assert body["text"]["format"]["schema"] == Point.model_json_schema()
+
+
+async def test_a_server_without_schemas_is_asked_in_another_way() -> None:
+    """As in Chat Completions: JSON mode, then words, and whatever comes is checked here."""
+    with ResponsesServer([Reply('{"x":1,"y":2}')]) as server:
+        server.rule = lambda body: "text.format is not supported" if "text" in body else ""
+        async with model_at(server) as model:
+            response = await nb.Agent(model, output_type=Point).generate("go")
+        kinds = [body.get("text", {}).get("format", {}).get("type") for body in server.bodies]
+    assert response.output == Point(x=1, y=2)
+    assert kinds == ["json_schema", "json_object", None]
+    assert '"properties"' in server.bodies[-1]["instructions"]
 
 
 @pytest.mark.parametrize(
@@ -702,3 +709,33 @@ async def test_generate_takes_hosted_tools_by_name_and_as_they_are() -> None:
                 await agent.generate("go", tools=tools)
         offered = [[tool["type"] for tool in body.get("tools", ())] for body in server.bodies]
     assert offered == [["web_search"], ["web_search"], ["image_generation"], []]
+
+
+async def test_a_token_of_a_hosted_tool_is_a_credential(caplog: pytest.LogCaptureFixture) -> None:
+    """It goes to the provider, and into no text, no event and no error, though the server says it again."""
+    token = "mcp-token-0123456789abcdef"
+    listed = {"type": "mcp_list_tools", "id": "m", "server_label": "docs", "tools": []}
+    call = {
+        "type": "mcp_call",
+        "id": "mcp_1",
+        "server_label": "docs",
+        "name": "read",
+        "arguments": json.dumps({"with": token}),
+        "output": f"logged in with {token}",
+        "status": "completed",
+    }
+    tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
+    with ResponsesServer([Items(output=[listed, call, said(token)]), Refuse(400, token)]) as server:
+        async with model_at(server) as model:
+            agent = nb.Agent(model, tools=[tool])
+            run = agent.run("go", attended=False)
+            await run
+            again = agent.run("go", attended=False)
+            with pytest.raises(nb.errors.RunError) as caught:
+                await again
+        assert server.bodies[0]["tools"][0]["authorization"] == token
+    event = next(event for event in run.journal if event.type == "model_responded")
+    assert [one.name for one in event.hosted] == ["docs/read"]
+    said_ = [event.model_dump_json() for event in (*run.journal, *again.journal)]
+    told = [*said_, repr(agent), repr(tool), str(caught.value), caplog.text]
+    assert not any(token in text for text in told)

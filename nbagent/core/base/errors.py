@@ -117,6 +117,10 @@ class NotRecorded(ModelError):
         self.diff = escaped(diff)
 
 
+class McpError(RunError):
+    """An MCP server cannot be reached or used, or a call of it failed."""
+
+
 class ToolFailed(RunError):
     """A tool failed and the agent was told to raise; the cause is ``__cause__``."""
 

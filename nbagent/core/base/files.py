@@ -126,8 +126,9 @@ def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
     """A file in words: ``image scan.png, 120 kB``, or without its size, which for a figure is any."""
     kind = part["media_type"].partition("/")[0]
     noun = kind if kind in ("image", "audio", "video") else "file"
+    name = part.get("name") or (part["media_type"] if noun == "file" else "")
     size = f", {in_bytes(size_of(part))}" if sized else ""
-    return f"{noun} {part.get('name') or part['media_type']}{size}"
+    return f"{noun} {name}".rstrip() + size
 
 
 def stand_in(part: Mapping[str, Any], *, sized: bool = True) -> str:
@@ -175,7 +176,7 @@ def check_room(messages: Iterable[Mapping[str, Any]], said: Said) -> None:
         before = f" with the {in_bytes(known)} that the conversation has already" if known else ""
         raise UsageError(
             f"the files of this prompt have {in_bytes(new)}{before}: a conversation may have "
-            f"{in_bytes(MAX_FILES)} of files in all"
+            f"{in_bytes(MAX_FILES)} of files in all; start another, or go on from messages= without some of them"
         )
 
 

@@ -49,6 +49,7 @@ _OURS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("retries", "max_retries", "retry"), ("middleware=[nb.Retry(times=…)] tries tools again",)
     ),
+    **dict.fromkeys(("result_retries", "validation_retries"), ("output_retries",)),
     "timeout": ("expires_in", "seconds", "middleware=[nb.Timeout(seconds)] limits a tool's time"),
     **dict.fromkeys(("deadline", "ttl"), ("expires_in",)),
     **dict.fromkeys(("condition", "predicate"), ("when",)),

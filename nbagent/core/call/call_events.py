@@ -35,7 +35,7 @@ class CallEvents(NamedTuple):
         told = value if isinstance(value, ToolResult) else ToolResult(value)
         present = _once(self.setup.hooks.present)
         try:
-            found = taken(told.value, present, told.files, self.setup.file_room())
+            found = taken(told.value, present, told.files, self.setup.file_room)
         except UsageError as error:
             return self.raised(error, verdict)
         shown = found.value if told.display is None else told.display

@@ -58,14 +58,18 @@ class Gate:
             raise CallDenied(f"A rule refuses this call of {tool.name}; it was not run.{why}")
         if judgement.verdict == "allow" or tool.fn is None:  # one without a body asks anyway
             return None
-        metadata = {"message": judgement.text} if judgement.text else None
+        origin = tool.options.origin
+        text = judgement.text or (None if origin is None else origin.told)
+        metadata = {"message": text} if text else None
         return Interrupt(metadata, editable=judgement.editable)
 
     async def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
         cleared = self._is(input_, self._call.cleared)
         if cleared and self._is(input_, self._call.judged):
             return None
-        call = CallView(self._call.id, tool.name, self._journal.history, self._spec.context)
+        origin = tool.options.origin
+        said = {} if origin is None else dict(origin.annotations)
+        call = CallView(self._call.id, tool.name, self._journal.history, self._spec.context, said)
         for rules, path in self._spec.above:
             names = (tool.name, f"{path}/{tool.name}")
             refused = await denial(rules, names, typed, call, reviewed=False)

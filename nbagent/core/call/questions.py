@@ -26,7 +26,7 @@ from nbagent.core.base.events import (
     question_digest,
 )
 from nbagent.core.base.interrupts import SECRET_GONE, Interrupt
-from nbagent.core.base.messages import INSTEAD, dumps
+from nbagent.core.base.messages import INSTEAD, Json, dumps
 from nbagent.core.base.secrets import SecretPlaces, has_secret, revealed, sealed_json
 from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState
@@ -173,6 +173,10 @@ class Questions:
             raise ToolError(
                 f"the stored answer to question {inquiry.number} does not fit what is asked there"
             ) from None
+
+    def steps(self) -> Mapping[str, Json]:
+        """What steps of this body have given, by name."""
+        return dict(self._call.steps)
 
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
         """The value of a step, done once."""

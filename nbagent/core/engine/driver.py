@@ -57,8 +57,10 @@ from nbagent.core.state.next_step import (
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls, status_of
 from nbagent.core.tools.answer_type import Misfit
+from nbagent.core.tools.rules import check_rules
 from nbagent.core.tools.spec import Inner, OfBody, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.toolbox import Toolbox, is_whole
 
 from .response import respond
 from .runs import Request, StartedRuns, Surroundings
@@ -319,8 +321,11 @@ class Driver:
         self._check_misfits(state)
         match await self._allowed(state, step):
             case CallModel():
+                await self._know_tools()
                 await self._within_budget()
             case RunCalls(ids=ids):
+                if not is_whole(self._spec.tools):
+                    await self._know_tools()
                 await self._run_calls(ids)
             case Wait():
                 return await self._wait()
@@ -361,6 +366,19 @@ class Driver:
         state = self.journal.state
         if not state.asks and not running_calls(state) and not self.is_blocked:
             raise RunError("the run waits for nothing: this is a bug in nbagent, please report it")
+
+    async def _know_tools(self) -> None:
+        """Have the tools of servers as they are now.
+
+        Raises:
+            NbagentError: they cannot be had, two of all tools have one name, or a rule names none.
+        """
+        tools = self._spec.tools
+        if isinstance(tools, Toolbox) and tools.sources:
+            was_whole = tools.is_whole
+            await tools.ready()
+            if not was_whole:
+                check_rules(self._spec, tools)
 
     # --- calls
 
@@ -599,7 +617,8 @@ def _refused(
 ) -> OutputRefused:
     cut = _CUT.get(finish_reason)
     errors = str(misfit) if cut is None else cut
-    return OutputRefused(at=now, scope=scope, errors=errors[:MAX_ERRORS], again=cut is None)
+    errors = errors if len(errors) <= MAX_ERRORS else f"{errors[:MAX_ERRORS]}…"
+    return OutputRefused(at=now, scope=scope, errors=errors, again=cut is None)
 
 
 def _misfit(whose: str, kind: str, why: str, text: str) -> str:

@@ -69,6 +69,8 @@ CUT: Collection[FinishReason] = ("length", "content_filter")
 """The ends of a response that break it off wherever it is."""
 CALL_SIZE = 500
 """What a call counts beside its arguments."""
+MAX_HOSTED = 1_000
+"""Calls of hosted tools in one response."""
 MAX_CITATIONS = 500
 """Of one response; more are not kept."""
 
@@ -131,6 +133,8 @@ class Collected:
     def _add_hosted(self, delta: HostedCall | Citation) -> None:
         if isinstance(delta, HostedCall):
             self._hosted[delta.id] = self._ran(delta)
+            if len(self._hosted) > MAX_HOSTED:
+                raise ModelError(f"the model's response has more than {MAX_HOSTED:,} hosted calls")
         elif len(self._citations) < MAX_CITATIONS:
             self._citations[delta] = None
             self._size += len(delta.title) + len(delta.url)

@@ -17,6 +17,7 @@ from nbagent.core.base.interrupts import (
 )
 from nbagent.core.base.metadata import fits, is_bare
 from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.toolbox import is_whole
 
 from .answers import AnyResolution, settles, tools_of
 
@@ -130,7 +131,7 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
     unknown = (
         [name for name in answers if name not in known] if isinstance(answers, Mapping) else []
     )
-    if unknown and not _may_call_others(tools):
+    if unknown and is_whole(tools) and not _may_call_others(tools):
         raise UsageError(
             f"answers= names {unknown[0]!r}, which is no tool of this agent: "
             f"{', '.join(sorted(known - {''})) or 'it has none'}{suggest(unknown[0], known)}"

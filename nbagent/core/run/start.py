@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from nbagent.core.arguments import check_rules, checked_store
+from nbagent.core.arguments import checked_store
 from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterrupts, UsageError
 from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop
@@ -14,8 +14,10 @@ from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.files import Prompt, said
+from nbagent.core.tools.rules import check_rules
 from nbagent.core.tools.spec import RunSpec, check_cost, new_id
 from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.toolbox import is_whole
 
 from .generate import Pending, beginning
 from .host import Place, current_host
@@ -181,7 +183,8 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
             f"as agent=, not with {spec.agent!r}"
         )
     for call in journal.state.calls.values():
-        if call.status == "ready" and call.resumed is not None and call.name not in spec.tools:
+        known = call.name in spec.tools or not is_whole(spec.tools)
+        if call.status == "ready" and call.resumed is not None and not known:
             raise ToolError(
                 f"{spec.agent!r} has no tool {call.name!r}, which an answer of this run restarts: "
                 "add it to the agent and open the run again"

@@ -69,6 +69,9 @@ class Asker(Protocol):
     async def ask(self, inquiry: Inquiry) -> Any:
         """The answer, at this line."""
 
+    def steps(self) -> Mapping[str, Json]:
+        """What steps of this body have given, by name."""
+
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """The value of a step, done once."""
 
@@ -294,6 +297,11 @@ class ToolContext:
         """
         expiry = Expiry.of(expires_in, on_expire)
         return self._asker.ask_sync(self._inquiry(metadata, reply, value, expiry))
+
+    @property
+    def steps(self) -> Mapping[str, Json]:
+        """What steps of this body, of its earlier starts too, have given, by name."""
+        return self._asker.steps()
 
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """Do ``work`` (a function, maybe async) once; a later start of this body gets its value again.

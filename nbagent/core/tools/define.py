@@ -307,4 +307,12 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
         raise ToolError(f"{value.name!r} is hosted: only nb.Agent(tools=[…]) and generate take it")
     if hasattr(value, "as_tool"):
         raise ToolError(f"{value!r:.100} is no tool: an agent becomes one by its as_tool()")
-    raise ToolError(f"{value!r:.100} is no tool: give a function, or what @nb.tool made of one")
+    kind = value.get("type") if isinstance(value, Mapping) else value
+    own = (
+        f"; what a model's provider runs is nb.hosted({kind!r:.40})"
+        if isinstance(kind, str)
+        else ""
+    )
+    raise ToolError(
+        f"{value!r:.100} is no tool: give a function, or what @nb.tool made of one{own}"
+    )

@@ -15,7 +15,7 @@ import mimetypes
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -169,7 +169,9 @@ NOTHING = Taken(None, [], [])
 """Of a result without files."""
 
 
-def taken(value: Any, present: Any, more: Sequence[Any] = (), room: int = MAX_ALL) -> Taken:
+def taken(
+    value: Any, present: Any, more: Sequence[Any] = (), room: Callable[[], int] = lambda: MAX_ALL
+) -> Taken:
     """The files of a tool's value: itself, or what a list or dict of it holds; and ``more``, in any form.
 
     A path or bytes are files only as ``nb.File`` or in ``more``: what a tool returns is never read by itself.
@@ -178,7 +180,7 @@ def taken(value: Any, present: Any, more: Sequence[Any] = (), room: int = MAX_AL
         value: what the tool returned.
         present: gives the mime bundle that a value shows as, or None.
         more: what the tool said are files.
-        room: how many bytes they may have together.
+        room: how many bytes they may have together; asked only where there are some.
 
     Raises:
         UsageError: what it said is none, or they are too many or too large.
@@ -197,13 +199,17 @@ def taken(value: Any, present: Any, more: Sequence[Any] = (), room: int = MAX_AL
     found.files.extend((one if isinstance(one, File) else File(one)).part for one in listed)
     if len(found.files) > MAX_FILES:
         raise UsageError(f"a result may have {MAX_FILES} files, and this has {len(found.files)}")
-    size = sum(map(size_of, found.files))
+    if found.files:
+        _check_room(sum(map(size_of, found.files)), room())
+    return found._replace(value=plain)
+
+
+def _check_room(size: int, room: int) -> None:
     if size > room:
         raise UsageError(
             f"the result's files have {in_bytes(size)}: a conversation may have {in_bytes(MAX_ALL)} of files in "
             f"all, and {in_bytes(max(0, room))} are left of that"
         )
-    return found._replace(value=plain)
 
 
 _LOOKED_AT = 100
@@ -215,9 +221,11 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
         return item
     try:
         file = item if isinstance(item, File) else _pictured(item, present, found)
-    except Exception as error:  # of the value's own making
+    except (
+        Exception
+    ):  # of the value's own making, or too large: told as it would be without a picture
         log.warning("a %s is no picture for a model", type(item).__name__, exc_info=True)
-        return f"[{type(item).__name__}: {error}]" if isinstance(error, UsageError) else item
+        return item
     if file is None:
         return item
     part = file.part
@@ -233,9 +241,10 @@ def _pictured(item: Any, present: Any, found: Taken) -> File | None:
     value = item if figure is None else figure
     bundle = present(value)
     picture = _picture_in(bundle) if bundle else _at_hand(value)
-    if picture is None:
+    if picture is None or picture.media_type not in IMAGES:
         return None
-    file = File(picture.data, picture.media_type, name=picture.name)
+    name = picture.name if figure is None else "figure.png"
+    file = File(picture.data, picture.media_type, name=name)
     if bundle:
         found.drawn.append(bundle)
     return file
@@ -249,8 +258,7 @@ def _picture_in(bundle: Mapping[str, Any] | None) -> _Found | None:
     for kind in IMAGES:
         data = bundle.get(kind)
         if isinstance(data, str):
-            name = "figure.png" if kind == "image/png" else None
-            return _Found(base64.b64decode(data), kind, name)
+            return _Found(base64.b64decode(data), kind, None)
     return None
 
 
@@ -332,11 +340,12 @@ def _figure(value: Any) -> Any:
 
 def _drawn(value: Any) -> _Found | None:
     """A figure, an image, or what shows itself as one, as a picture."""
-    if _is_of(value, "plotly.basedatatypes", "BaseFigure"):
+    if _is_of(value, *_PLOTLY):
         return _static(value, "plotly", "kaleido", lambda: value.to_image(format="png", scale=2))
-    if _is_of(value, "altair", "TopLevelMixin"):
+    if _is_of(value, *_ALTAIR):
         return _static(value, "altair", "vl-convert-python", lambda: _of_chart(value))
-    return _at_hand(value)
+    figure = _figure(value)
+    return _at_hand(value) if figure is None else _of_figure(figure)
 
 
 def _at_hand(value: Any) -> _Found | None:
@@ -347,6 +356,11 @@ def _at_hand(value: Any) -> _Found | None:
     if _is_of(value, "PIL.Image", "Image"):
         return _of_image(value)
     return _shown(value)
+
+
+_PLOTLY = ("plotly.basedatatypes", "BaseFigure")
+_ALTAIR = ("altair", "TopLevelMixin")
+_OF_BROWSERS = (_PLOTLY, _ALTAIR)
 
 
 def _is_of(value: Any, module: str, name: str) -> bool:
@@ -421,9 +435,12 @@ _REPRS = {
 
 
 def _shows_itself(value: Any) -> bool:
+    """Whether a value draws itself here: what a browser draws, its library makes a picture of when asked."""
+    if isinstance(value, type) or any(_is_of(value, *kind) for kind in _OF_BROWSERS):
+        return False
     kind = type(value)
     methods = (*_REPRS, "_repr_mimebundle_")
-    return not hasattr(kind, "_repr_html_") and any(hasattr(kind, name) for name in methods)
+    return any(hasattr(kind, name) for name in methods)
 
 
 def _shown(value: Any) -> _Found | None:
@@ -434,6 +451,10 @@ def _shown(value: Any) -> _Found | None:
     bundle: dict[str, Any] = {}
     if hasattr(kind, "_repr_mimebundle_"):
         bundle = dict(_data(value._repr_mimebundle_(include=None, exclude=None)) or {})
+    if "text/html" not in bundle and hasattr(kind, "_repr_html_"):
+        bundle["text/html"] = _data(value._repr_html_())
+    if bundle.get("text/html"):
+        return None
     for method, media_type in _REPRS.items():
         data = bundle.get(media_type)
         if data is None and hasattr(kind, method):
@@ -517,12 +538,17 @@ def _fitted_picture(data: bytes, media_type: str, what: str) -> tuple[bytes, str
 def _smaller(data: bytes, media_type: str, what: str) -> tuple[bytes, str]:
     """A picture as Pillow makes it smaller; as it is where that is not installed and it is no matter."""
     if importlib.util.find_spec("PIL") is None:
-        if media_type in IMAGES and len(data) <= MAX_IMAGE:
-            return data, media_type
-        raise UsageError(
-            f"{what} must be made smaller, or another type of picture, to be sent, which Pillow does: "
-            "pip install pillow"
-        )
+        if media_type not in IMAGES:
+            raise UsageError(
+                f"{what} is {media_type}, which models do not see: give a PNG or JPEG, or have Pillow make one "
+                "of it: pip install pillow"
+            )
+        if len(data) > MAX_IMAGE:
+            raise UsageError(
+                f"{what} has {in_bytes(len(data))}, and a picture may have {in_bytes(MAX_IMAGE)}: give a smaller "
+                "one, or have Pillow make it smaller: pip install pillow"
+            )
+        return data, media_type
     images = importlib.import_module("PIL.Image")
     try:
         with images.open(io.BytesIO(data)) as image:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -27,6 +27,8 @@ class CallView:
     """The history up to the call, whose last message asks for it; or, of a ``ctx.call``, for the call around it."""
     context: Any = None
     """What the run was given as ``context=``."""
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    """What the server of a tool says of it, such as ``{"readOnlyHint": True}``: hints that nobody has checked."""
 
 
 Said: TypeAlias = bool | Awaitable[bool]

@@ -72,6 +72,17 @@ class Presenter(Protocol):
         """The bundle; never raises."""
 
 
+class Origin(NamedTuple):
+    """Where a tool comes from that somebody else wrote."""
+
+    told: str
+    """What a person is told above an approval, in words of ours."""
+    annotations: Mapping[str, Any]
+    """What is said of the tool there; see ``CallView.annotations``."""
+    identity: Json
+    """What it is besides its name: "always allow" holds as long as this is the same."""
+
+
 class ToolOptions(NamedTuple):
     """How a tool is run."""
 
@@ -97,6 +108,8 @@ class ToolOptions(NamedTuple):
     """What running it with an input would do, to be shown above the buttons of its approval."""
     max_output: int | None = MAX_OUTPUT
     """Characters that the model is told of a result; None is no limit."""
+    origin: Origin | None = None
+    """For a tool of a server: which, and what that says of it."""
 
 
 _ANYTHING: tuple[Any, ...] = (
@@ -131,6 +144,8 @@ def _code_of(tool: Tool[..., Any], around: tuple[int, ...]) -> Any:
             return tool.name
         return [_code_of(one, (*around, id(inner))) for _, one in sorted(inner.tools.items())]
     parts: list[Any] = [tool.name]
+    if tool.options.origin is not None:
+        parts.append(dumps(tool.options.origin.identity))
     fn: Any = tool.fn
     while fn is not None:  # what wraps a function counts too
         fn_code = getattr(fn, "__code__", None)

@@ -14,6 +14,7 @@ from weakref import WeakSet
 from nbagent.core.base.model import (
     Citation,
     Finished,
+    Hosted,
     HostedCall,
     ModelDelta,
     ReasoningDelta,
@@ -47,13 +48,16 @@ class Credentials:
         _watch_logs()
 
     @classmethod
-    def of(cls, client: Any) -> Credentials:
-        """Those of an ``AsyncOpenAI`` or what looks like one, as they are now."""
+    def of(cls, client: Any, hosted: Iterable[Hosted] = ()) -> Credentials:
+        """Those of an ``AsyncOpenAI`` or what looks like one, as they are now, and of hosted tools."""
         found: list[Any] = [getattr(client, name, None) for name in _HELD]
         for headers in (getattr(client, "_custom_headers", None), _headers_below(client)):
             found += _secret_values(headers)
         found += _secret_values(getattr(client, "_custom_query", None))
         found += _in_url(str(getattr(client, "base_url", "")))
+        for tool in hosted:
+            found += _secret_values(tool.options) + _secret_values(tool.options.get("headers"))
+            found += _in_url(str(tool.options.get("server_url", "")))
         return cls(text for text in found if isinstance(text, str))
 
     @classmethod

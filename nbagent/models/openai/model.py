@@ -47,8 +47,8 @@ from .retries import Pause, backoff, pause_after
 from .send import read, send
 
 LEFT_OUT = (
-    "Answers of {other:.100} in this conversation have data that only its models read: they are left out, "
-    "as {provider} answers now."
+    "{provider} answers from here: what only {other:.100} reads of its earlier answers, such as their "
+    "reasoning, is left out."
 )
 RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 DEFAULT_RETRIES = 2
@@ -167,6 +167,7 @@ class OpenAIModel:
             reasons=known.reasons,
             tool_choice=self._tool_choice,
             sees=self._sees,
+            output=self._output,
         )
 
     def check_hosted(self, tool: Hosted) -> None:
@@ -234,14 +235,14 @@ class OpenAIModel:
         provider = self._api.owner(host)
         other = _answered_last(request, provider)
         parser = self._api.parser(provider)
-        self._credentials = Credentials.of(client)
+        self._credentials = Credentials.of(client, request.hosted)
         answer: Any = None
         async with aclosing(self._send(client, request, turn, retries)) as steps:
             async for answer in steps:
                 if isinstance(answer, Waiting):
                     yield [answer]
         # a key may be a function, which was called by now
-        self._credentials = Credentials.of(client)
+        self._credentials = Credentials.of(client, request.hosted)
         public = StreamCut(self._credentials)
         blind = None if self._sees else blind_note(self.name, request.messages)
         if blind is not None:
@@ -306,7 +307,7 @@ class OpenAIModel:
             error,
             model=self.name,
             base_url=str(getattr(client, "base_url", "its base_url")),
-            credentials=Credentials.of(client),
+            credentials=Credentials.of(client, request.hosted),
             api=self._api.name,
             wait=pause.seconds if pause is not None and pause.told else 0,
             max_wait=self._max_wait,

@@ -19,7 +19,8 @@ from .providers import OutputMode
 MODES: tuple[OutputMode, ...] = ("schema", "object", "prompt")
 """From the one that binds the model most."""
 _NAMED = re.compile(
-    r"response_?format|json_schema|json_object|json mode|structured output", re.IGNORECASE
+    r"response_?format|text\.format|json_schema|json_object|json mode|structured output",
+    re.IGNORECASE,
 )
 _TYPES = {"json_schema": 0, "json_object": 1}
 _TOLD = (
@@ -69,7 +70,8 @@ def _sent(error: Exception) -> int | None:
     """Which way the refused request was sent in; None where nobody knows."""
     try:
         body = json.loads(getattr(error, "request").content)  # noqa: B009 - of openai's errors alone
-        kind = body.get("response_format", {}).get("type")
+        said = body.get("response_format") or body.get("text", {}).get("format") or {}
+        kind = said.get("type")
     except (AttributeError, ValueError, RuntimeError):  # httpx2's for a body that is gone
         return None
-    return _TYPES.get(kind, len(MODES) - 1)
+    return _TYPES.get(str(kind), len(MODES) - 1)

@@ -105,12 +105,12 @@ async def _read_raw(
     try:
         if "html" in kind:
             raise BrokenStream(
-                f"{response.url} answered with a web page ({kind}) and no Chat Completions: base_url is "
+                f"{response.url} answered with a web page ({kind}) and no answer of a model: base_url is "
                 "likely wrong; does it end in /v1?",
                 again=False,
             )
         if "json" in kind:
-            yield parser.whole(await response.aread())
+            yield parser.whole(await _in_one(response, idle))
             return
         said = monotonic()  # silence is the client's to notice, and what says nothing ours
         async with aclosing(response.aiter_bytes()) as pieces:
@@ -126,6 +126,24 @@ async def _read_raw(
                     return
     finally:
         await response.aclose()
+
+
+async def _in_one(response: Any, idle: float | None) -> bytes:
+    """The body of an answer in one piece; before it, a server may send blank lines to stay alive.
+
+    Raises:
+        BrokenStream: nothing else came for that long.
+    """
+    pieces: list[bytes] = []
+    said = monotonic()
+    async with aclosing(response.aiter_bytes()) as arriving:
+        async for data in arriving:
+            pieces.append(data)
+            if not data.isspace():
+                said = monotonic()
+            elif idle is not None and monotonic() - said > idle:
+                raise BrokenStream(NOTHING_SAID.format(seconds=idle))
+    return b"".join(pieces)
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:

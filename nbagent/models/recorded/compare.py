@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Any
 
-from nbagent.core.base.messages import Json, canonical
+from nbagent.core.base.messages import Json, canonical, written_out
 from nbagent.core.base.secrets import MASK
 
 from .scrub import Change, changed, replaced
@@ -36,7 +36,7 @@ class Comparable:
         self.setup |= {name: changed(request[name], alike) for name in SETUP}
         self.messages = list(_numbered(changed(request["messages"], alike)))
         told = canonical([self.setup, self.messages])
-        self.key = hashlib.sha256(told.encode(errors="backslashreplace")).hexdigest()
+        self.key = hashlib.sha256(told.encode()).hexdigest()
 
     def likeness(self, other: Comparable) -> tuple[int, int]:
         """How near another is: in how many messages from the first on, then in how much of the rest."""
@@ -54,7 +54,7 @@ class Comparable:
 
 
 def _alike(text: str, *, ignore: tuple[Change, ...]) -> str:
-    text = _MASK.sub(MASK, text)
+    text = _MASK.sub(MASK, written_out(text))  # as a file has it
     for change in ignore:
         text = replaced(text, change, by=LEFT_OUT)
     return text

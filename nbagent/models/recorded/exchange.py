@@ -10,8 +10,8 @@ from dataclasses import asdict, fields
 from typing import Any, get_args
 
 from nbagent.core.base import errors
-from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.messages import Json, dumps
+from nbagent.core.base.errors import ModelError
+from nbagent.core.base.messages import MAX_DEPTH, Json, check_depth, dumps
 from nbagent.core.base.model import (
     Discarded,
     Finished,
@@ -30,8 +30,6 @@ from .scrub import CUT
 _KINDS: dict[str, Any] = {
     kind.type.fget(None): kind for kind in get_args(ModelDelta)
 }  # the property looks at nothing
-_FAILURES = (ModelError, ModelConfigError)
-"""What a model may end with that is kept as its answer."""
 
 
 # --- the request
@@ -138,8 +136,8 @@ class Answer:
         return {"said": self._said(), "finished": {"reason": end.reason, **told}}
 
     def failed(self, error: BaseException) -> dict[str, Any] | None:
-        """An answer that ended with an error of the model; None for any other."""
-        if not isinstance(error, _FAILURES):
+        """An answer that ended with an error of the model; None for any other, as where a key is missing."""
+        if not isinstance(error, ModelError):
             return None
         known = next(kind for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
         failure = {"error": known.__name__, "message": str(error)}
@@ -155,7 +153,7 @@ class Answer:
         call = self._calls.get(delta.index)
         if call is None:
             call = self._calls[delta.index] = {"id": None, "name": None, "arguments": ""}
-            self._pieces.append({"call": call})
+            self._pieces.append({"call": None})  # which one is known at the end
         call["id"] = call["id"] or delta.id
         call["name"] = call["name"] or delta.name
         call["arguments"] += delta.arguments
@@ -168,26 +166,31 @@ class Answer:
         return any(SecretPlaces.of(self._schemas.get(name)) is not None for name in names)
 
     def _said(self) -> list[dict[str, Any]]:
-        return [self._readable(piece) for piece in self._pieces]
+        """The pieces, calls in the order of their indexes."""
+        calls = (call for _, call in sorted(self._calls.items()))
+        return [
+            {"call": self._readable(next(calls))} if "call" in piece else piece
+            for piece in self._pieces
+        ]
 
-    def _readable(self, piece: dict[str, Any]) -> dict[str, Any]:
-        if "call" not in piece:
-            return piece
-        call = dict(piece["call"])
+    def _readable(self, call: dict[str, Any]) -> dict[str, Any]:
+        call = dict(call)
         text = call.pop("arguments")
         places = SecretPlaces.of(self._schemas.get(call["name"]))
         if places is not None:
             call.pop("provider", None)
         try:
             value = json.loads(text)
-            dumps(value)  # what is no strict JSON is kept as its text
+            check_depth(
+                dumps(value).encode(), MAX_DEPTH
+            )  # what a journal refuses is kept as its text
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
             call["input"] = value if places is None else places.masked(value)
         else:
             call["arguments"] = text if places is None else MASK
-        return {"call": call}
+        return call
 
 
 def _told(delta: Any) -> dict[str, Any]:
@@ -247,7 +250,7 @@ def end_of(answer: Mapping[str, Any]) -> Finished | Exception:
 
 def _error(name: str) -> type[Exception]:
     found = getattr(errors, name, None)
-    fits = isinstance(found, type) and issubclass(found, _FAILURES)
+    fits = isinstance(found, type) and issubclass(found, ModelError)
     return found if fits else ModelError  # type: ignore[return-value]  # narrowed by fits
 
 

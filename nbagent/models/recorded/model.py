@@ -138,6 +138,13 @@ class RecordedModel:
             )
         check(tool)
 
+    @property
+    def tells_cost(self) -> bool:
+        """Whether each answer says what it cost: the recorded model's do, or all in the recording."""
+        if isinstance(self._tape, Replay):
+            return self._tape.tells_cost
+        return getattr(self._resolved(), "tells_cost", False) is True
+
     def check(self) -> None:
         """Complain about recorded exchanges that were never asked for; a recording has none.
 
@@ -195,6 +202,7 @@ class RecordedModel:
                     yield word
         end = end_of(answer)
         if isinstance(end, Exception):
+            end.add_note(f"This was recorded in {tape.path.name!r}; mode='record' records anew.")
             raise end
         yield end
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,8 @@ from nbagent.core.run.scripted_answers import Answers, AnswerSource
 from .compare import SETUP, masks_alike
 from .exchange import question_json
 from .scrub import Scrubber
+
+logger = logging.getLogger("nbagent")
 
 FORMAT = 1
 """Of the file; a newer one is refused."""
@@ -57,6 +60,8 @@ class Recording:
         """By number of an exchange: what it has beside messages, as canonical JSON."""
         self._known: dict[str, tuple[int, int]] = {}
         """By digest of the first messages of a request: in which exchange they stand, and how many they are."""
+        self._is_begun = False
+        """Whether there is an answer, of a model or a person: failures alone, as with a wrong key, make no recording."""
         self._settled: set[str] = set()
         """The ids of questions whose answers are kept: several handles on a run tell of them."""
         self._written: tuple[int, int, int] | None = None
@@ -76,13 +81,13 @@ class Recording:
         with self._lock:
             number = len(self._entries) + 1
             asked = self._difference(number, request)
+            self._is_begun |= "finished" in answer
             self._add({"number": number, "model": model, "request": asked, "answer": answer})
 
     def answered(self, asked: Interrupted, given: Resolved) -> None:
         """Keep what a person answered; see ``KeptAnswers``.
 
-        Raises:
-            ModelError: the file cannot be written, or is another's by now.
+        Where the file cannot be written that is logged, and the next request to the model fails.
         """
         if given.by in NO_PERSON:
             return
@@ -96,9 +101,13 @@ class Recording:
             if given.id in self._settled:
                 return
             self._settled.add(given.id)
+            self._is_begun = True
             number = len(self._entries) + 1
             told = self.scrub.value(masks_alike(resolution))
-            self._add({"number": number, "question": shown, "answered": told})
+            try:
+                self._add({"number": number, "question": shown, "answered": told})
+            except ModelError as error:
+                logger.error("an answer is not in its recording: %s", error)  # noqa: TRY400 - said in it
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
         """What to answer where nobody is there: what the recording is made with."""
@@ -110,6 +119,11 @@ class Recording:
             f"{self.path.name!r} is being recorded: answer in the form of a notebook, or give "
             "nbagent record --answers FILE"
         )
+
+    @property
+    def has_its_file(self) -> bool:
+        """Whether the file is as it was last written, or was not begun yet."""
+        return self._written is None or self._written == _stamp(self.path)
 
     def _difference(self, number: int, request: Mapping[str, Any]) -> dict[str, Any]:
         """A request by what is new to an earlier one, so that a file grows with what was said."""
@@ -141,7 +155,8 @@ class Recording:
                 "shorter session"
             )
         self._entries.append(text)
-        self._write()
+        if self._is_begun:
+            self._write()
 
     def _write(self) -> None:
         cut = {name: count for name, count in sorted(self.scrub.counts.items()) if count}
@@ -150,7 +165,7 @@ class Recording:
         )
         text = head + ",\n".join(self._entries) + "\n ]\n}\n"
         try:
-            if self._written is not None and self._written != _stamp(self.path):
+            if not self.has_its_file:
                 raise ModelError(
                     f"{str(self.path)!r} was changed since this process last wrote it: another recording, or "
                     "somebody, has it now; give each recording a file of its own"
@@ -226,7 +241,7 @@ _under_way: WeakValueDictionary[Path, Recording] = WeakValueDictionary()
 def recording_of(path: Path, scrub: Scrubber, answers: Answers, *, anew: bool) -> Recording:
     """The recording under way in a file, which scrubs this too, or a new one; ``anew`` begins a new one in any case."""
     found = None if anew else _under_way.get(path)
-    if found is None:
+    if found is None or not found.has_its_file:
         found = _under_way[path] = Recording(path, scrub, answers)
     else:
         found.scrub.join(scrub)

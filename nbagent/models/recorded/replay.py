@@ -63,6 +63,12 @@ class Replay:
         """The name of the first model that was asked."""
         return str(self._exchanges[0]["model"]) if self._exchanges else "recorded"
 
+    @property
+    def tells_cost(self) -> bool:
+        """Whether each whole answer says what it cost."""
+        ends = (each["answer"].get("finished") for each in self._exchanges)
+        return all("cost" in end.get("usage", {}) for end in ends if end is not None)
+
     @contextmanager
     def taken(self, request: Mapping[str, Any], model: str | None) -> Iterator[dict[str, Any]]:
         """The recorded answer to a request; one that is not read to its end is there for the next.

@@ -15,8 +15,8 @@ Change: TypeAlias = "str | re.Pattern[str] | Callable[[str], str]"
 """A pattern whose matches are taken out of a text, or a function that gives the text without them."""
 
 CUT = "•••"
-SHORT = 8
-"""Characters from which the value of an environment variable is a secret and no word."""
+SHORT, WORD = 8, 20
+"""Characters from which the value of an environment variable is a secret; and where it has letters alone, no word."""
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:api_?key|key|token|secret|password|passwd|passphrase|credentials?|cookie)(?:_|$)",
     re.IGNORECASE,
@@ -100,7 +100,7 @@ class Scrubber:
         found = {
             value: name
             for name, value in os.environ.items()
-            if len(value) >= SHORT and _SECRET_NAME.search(name)
+            if len(value) >= (WORD if value.isalpha() else SHORT) and _SECRET_NAME.search(name)
         }
         self._environment = sorted(found.items(), key=lambda each: -len(each[0]))
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nbagent.core.base.messages import dumps
+
 REASONING = ("reasoning_content", "reasoning")
 """The names of a message's reasoning, as text."""
 THINKING = "thinking"
@@ -24,6 +26,7 @@ OF_MESSAGE = frozenset(
 """What of a message is said otherwise, or is not for sending back."""
 OF_CALL = frozenset({"index", "id", "type", "function"})
 OF_FUNCTION = frozenset({"name", "arguments"})
+_NOTHING: dict[str, Any] = {}
 _RUNNING = frozenset({*REASONING, THINKING, "text", "summary", "data", "content", "arguments"})
 """Texts whose pieces are always joined; another text that is the same in each piece is said once."""
 
@@ -31,7 +34,7 @@ _RUNNING = frozenset({*REASONING, THINKING, "text", "summary", "data", "content"
 def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
     """What of a message, or a piece of one, may be wanted back; nothing and empty things are not."""
     found = _beside(raw, OF_MESSAGE)
-    for name in REASONING:
+    for name in REASONING if found else ():
         if isinstance(found.get(name), str | list):
             del found[name]
     return found
@@ -40,7 +43,7 @@ def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
 def of_call(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The same of a call."""
     found = _beside(raw, OF_CALL)
-    function = _beside(raw.get("function") or {}, OF_FUNCTION)
+    function = _beside(raw.get("function") or _NOTHING, OF_FUNCTION)
     return {**found, "function": function} if function else found
 
 
@@ -57,105 +60,138 @@ def _beside(raw: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
 class Pieces:
     """An object that comes in pieces: texts are joined, lists and objects too, of all else the last counts."""
 
-    def __init__(self, piece: Mapping[str, Any] | None = None) -> None:
+    def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        if piece is not None:
-            self.add(piece)
 
-    def add(self, piece: Mapping[str, Any]) -> None:
-        """Take one more piece."""
-        for key, value in piece.items():
-            before = self._values.get(key)
-            match value:
-                case None:
-                    continue
-                case str() if isinstance(before, _Texts):
-                    before.texts.append(value)
-                case str():
-                    self._values[key] = _Texts(value)
-                case list() if isinstance(before, _Items):
-                    before.add(value)
-                case list():
-                    self._values[key] = _Items(value)
-                case Mapping() if isinstance(before, Pieces):
-                    before.add(value)
-                case Mapping():
-                    self._values[key] = Pieces(value)
-                case _:
-                    self._values[key] = value
+    def add(self, piece: Mapping[str, Any]) -> int:
+        """Take one more piece; returns by how many characters there is more to keep."""
+        return sum(self._add(key, value) for key, value in piece.items() if value is not None)
 
-    def take(self, whole: Mapping[str, Any]) -> None:
-        """Be this object, which came in one piece."""
+    def _add(self, key: str, value: Any) -> int:
+        kind = _kind(value)
+        if kind is None:
+            new = key not in self._values
+            self._values[key] = value
+            return _NODE + len(key) if new else 0
+        known = self._values.get(key)
+        if isinstance(known, kind):
+            return known.add(value)
+        made = self._values[key] = _Texts(in_pieces=key in _RUNNING) if kind is _Texts else kind()
+        return _NODE + len(key) + made.add(value)
+
+    def take(self, whole: Mapping[str, Any]) -> int:
+        """Be this object, which came in one piece; returns its characters."""
         self._values = dict(whole)
+        return len(dumps(whole))
 
     def __bool__(self) -> bool:
         return bool(self._values)
 
     def whole(self) -> dict[str, Any]:
         """The object, as far as it came."""
-        return {key: _whole(key, value) for key, value in self._values.items()}
+        return {key: _whole(value) for key, value in self._values.items()}
 
 
 class _Texts:
-    def __init__(self, text: str) -> None:
-        self.texts = [text]
+    """A text in pieces; where it is not known to be one, the same piece again is a label that is said again."""
 
-    def whole(self, key: str) -> str:
-        same = key not in _RUNNING and all(text == self.texts[0] for text in self.texts)
-        return self.texts[0] if same else "".join(self.texts)
+    def __init__(self, *, in_pieces: bool = False) -> None:
+        self._in_pieces = in_pieces
+        self._label: str | None = None
+        self._said = 0
+        """How often the label was."""
+        self._joined: list[str] = []
+        self._last: list[str] = []
+
+    def add(self, text: str) -> int:
+        more = len(text)
+        if not self._in_pieces:
+            if self._said == 0 or text == self._label:
+                self._label, self._said = text, self._said + 1
+                return more if self._said == 1 else 0
+            self._in_pieces = True
+            self._last = [self._label or ""] * self._said
+            more += len(self._label or "") * (self._said - 1)
+        self._last.append(text)
+        if len(self._last) >= _PIECES:
+            self._joined.append("".join(self._last))
+            self._last.clear()
+        return more
+
+    def whole(self) -> str:
+        if not self._in_pieces:
+            return self._label or ""
+        return "".join((*self._joined, *self._last))
 
 
 class _Items:
     """A list; of items that are numbered, those with one number and type are pieces of one."""
 
-    def __init__(self, items: list[Any]) -> None:
+    def __init__(self) -> None:
         self._items: list[Any] = []
         self._numbered: dict[tuple[int, str | None], Pieces] = {}
         self._types: dict[int, str | None] = {}
         """The type that the last item of a number began with."""
         self._thought: Pieces | None = None
         """The one that is not signed yet."""
-        self.add(items)
 
-    def add(self, items: list[Any]) -> None:
-        for item in items:
-            number = item.get("index") if isinstance(item, Mapping) else None
-            if not isinstance(number, int):
-                self._add_bare(item)
-                continue
-            said = item.get("type")
-            type_ = said if isinstance(said, str) else None
-            key = (number, type_ or self._types.get(number))  # a later piece need not say it again
-            if key in self._numbered:
-                self._numbered[key].add(item)
-            else:
-                made = self._numbered[key] = Pieces(item)
-                self._items.append(made)
-                self._types[number] = type_
+    def add(self, items: list[Any]) -> int:
+        return sum(map(self._add, items))
 
-    def _add_bare(self, item: Any) -> None:
+    def _add(self, item: Any) -> int:
+        if not isinstance(item, Mapping):
+            self._items.append(item)
+            return _NODE + len(dumps(item))
+        number, said = item.get("index"), item.get("type")
+        if not isinstance(number, int):
+            return self._add_bare(item)
+        type_ = said if isinstance(said, str) else None
+        key = (number, type_ or self._types.get(number))  # a later piece need not say it again
+        if key in self._numbered:
+            return self._numbered[key].add(item)
+        self._numbered[key] = self._made()
+        self._types[number] = type_
+        return _NODE + self._numbered[key].add(item)
+
+    def _add_bare(self, item: Mapping[str, Any]) -> int:
         """Without a number it is whole, unless it is a thought: that goes on until it is signed."""
-        is_thought = isinstance(item, Mapping) and isinstance(item.get(THINKING), str)
-        if is_thought and self._thought is not None:
-            self._thought.add(item)
-        else:
-            self._thought = Pieces(item) if is_thought else None
-            self._items.append(self._thought or item)
-        if is_thought and item.get("signature"):
+        if not isinstance(item.get(THINKING), str):
             self._thought = None
+            return _NODE + self._made().take(item)
+        open_ = self._thought or self._made()
+        self._thought = None if item.get("signature") else open_
+        return _NODE + open_.add(item)
+
+    def _made(self) -> Pieces:
+        self._items.append(Pieces())
+        made: Pieces = self._items[-1]
+        return made
 
     def whole(self) -> list[Any]:
-        return [item.whole() if isinstance(item, Pieces) else item for item in self._items]
+        return [_whole(item) for item in self._items]
 
 
-def _whole(key: str, value: Any) -> Any:
+_NODE = 100
+"""What one more value counts beside its characters, as it takes memory."""
+_PIECES = 1_000
+"""Of a text, so many are held before they are joined."""
+
+
+def _kind(value: Any) -> type[_Texts | _Items | Pieces] | None:
+    """What brings values of this kind together; None where the last one counts."""
     match value:
-        case _Texts():
-            return value.whole(key)
-        case _Items() | Pieces():
-            return value.whole()
+        case str():
+            return _Texts
+        case list():
+            return _Items
+        case Mapping():
+            return Pieces
         case _:
-            return value
+            return None
+
+
+def _whole(value: Any) -> Any:
+    return value.whole() if isinstance(value, _Texts | _Items | Pieces) else value
 
 
 def reasoning_name(data: Any) -> str | None:

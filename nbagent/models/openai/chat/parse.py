@@ -34,8 +34,13 @@ _REASONS: dict[str, FinishReason] = {
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",  # Mistral's, of the whole conversation
     "content_filter": "content_filter",
+    "safety": "content_filter",
 }
+_BREAKS = frozenset({"error", "insufficient_system_resource"})
+"""Reasons of servers that could not go on, Mistral's and DeepSeek's."""
 
 
 class ChatParser:
@@ -131,7 +136,9 @@ class ChatParser:
                 continue  # an alternative answer, asked for by somebody's own fields
             reason = choice.get("finish_reason")
             if reason:
-                self._reason = str(reason)
+                self._reason = str(reason).lower()
+                if self._reason in _BREAKS:
+                    raise BrokenStream(f"the server could not finish its answer ({reason})")
             whole = _object(choice, "message")
             delta = _object(choice, "delta") or (whole and _numbered(whole))
             if delta:
@@ -140,7 +147,8 @@ class ChatParser:
             self._calls.tell(batch)
 
     def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one: bool) -> None:
-        self._take_reasoning(delta, batch)
+        if not delta.keys().isdisjoint(REASONING):
+            self._take_reasoning(delta, batch)
         text = delta.get("content") or delta.get("refusal")
         if text:
             if isinstance(text, list):
@@ -182,12 +190,11 @@ class ChatParser:
             raise BrokenStream(
                 f"the server sent {names:.200} as no JSON: {error}", again=False
             ) from error
-        self._kept += len(said)
+        self._kept += (fields.take if in_one else fields.add)(piece)
         if self._kept > MAX_DATA:
             raise BrokenStream(
                 f"what the server wants back is longer than {MAX_DATA:,} characters", again=False
             )
-        (fields.take if in_one else fields.add)(piece)
 
     def _whole_characters(self, text: str) -> str:
         """The text with the halves of surrogate pairs joined that servers cut between two chunks."""
@@ -284,8 +291,10 @@ def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     Raises:
         BrokenStream: it is something else.
     """
-    found = value.get(name) or []
-    if isinstance(found, list) and all(isinstance(item, Mapping) for item in found):
+    found = value.get(name)
+    if not found:
+        return []
+    if isinstance(found, list) and all([isinstance(item, dict) for item in found]):  # noqa: C419 - faster
         return found
     raise BrokenStream(f"the server sent {name!r} that are no list of objects: {found!r:.80}")
 
@@ -297,8 +306,10 @@ def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
         BrokenStream: it is something else.
     """
     found = value.get(name)
-    if not found or isinstance(found, Mapping):
-        return found or None
+    if not found:
+        return None
+    if isinstance(found, dict):
+        return found
     raise BrokenStream(f"the server sent {name!r} that is no object: {found!r:.80}")
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nbagent.core.base.model import Hosted, Request
+from nbagent.models.openai.output import next_mode
+from nbagent.models.openai.providers import OutputMode
 
 from .encode import ENCRYPTED, ResponsesEncoder
 from .hosted import check
@@ -29,9 +31,10 @@ class ResponsesApi:
         reasons: bool = False,
         tool_choice: str | None = None,
         sees: bool = True,
+        output: OutputMode = "schema",
     ) -> None:
         self._encoder = ResponsesEncoder(
-            model, fields, reasons=reasons, tool_choice=tool_choice, sees=sees
+            model, fields, reasons=reasons, tool_choice=tool_choice, sees=sees, output=output
         )
 
     def owner(self, host: str) -> str:
@@ -55,9 +58,17 @@ class ResponsesApi:
         check(tool)
 
     def gives_way(self, error: Exception) -> bool:
-        """Whether the server has no summaries for this key, or no encrypted reasoning of this model."""
+        """Whether another way is tried from now on, since the server refused a field by its name.
+
+        It may have no summaries for this key, no encrypted reasoning of this model, or not this way to say
+        the shape of an answer.
+        """
         if getattr(error, "status_code", None) not in {400, 422}:
             return False
+        output = next_mode(self._encoder.output, error)
+        if output is not None:
+            self._encoder.output = output
+            return True
         said = str(error)
         if self._encoder.summary and ("reasoning.summary" in said or "reasoning summar" in said):
             self._encoder.summary = False

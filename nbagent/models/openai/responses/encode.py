@@ -16,6 +16,8 @@ from nbagent.core.base.files import files_of, is_image, label
 from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Hosted, Request, ToolSpec
 from nbagent.models.openai.files import data_of, text_in, unseen
+from nbagent.models.openai.output import in_words
+from nbagent.models.openai.providers import OutputMode
 from nbagent.models.openai.strict import is_strict
 from nbagent.models.openai.tool_choice import chosen
 
@@ -54,8 +56,11 @@ class ResponsesEncoder:
         reasons: bool,
         tool_choice: str | None = None,
         sees: bool = True,
+        output: OutputMode = "schema",
     ) -> None:
         self._sees = sees
+        self.output = output
+        """How the server is told the shape of a typed answer."""
         self._head = b'{"model":' + _bytes(model) + b',"input":['
         self._given = _translated(fields)
         self._tool_choice = tool_choice
@@ -76,6 +81,7 @@ class ResponsesEncoder:
         Raises:
             ModelConfigError: the tool that is to be called is not among those of the request.
         """
+        request = in_words(request, self.output)
         messages = b",".join(filter(None, self._messages(request, provider)))
         tools = self._tool_bytes(request.tools, request.hosted)
         parts = (self._head, messages, b"]", self._instruct(request), tools, self._tail(request))
@@ -123,8 +129,8 @@ class ResponsesEncoder:
         choice = chosen(self._tool_choice, request)
         if choice is not None:
             fields["tool_choice"] = _choice(choice)
-        if request.output_schema is not None:
-            fields["text"] = {"format": _format(request.output_schema)}
+        if request.output_schema is not None and self.output != "prompt":
+            fields["text"] = {"format": _format(request.output_schema, self.output)}
         return b"," + _bytes(merged(fields, self._given))[1:]
 
 
@@ -231,7 +237,9 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", **own}
 
 
-def _format(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
+    if output == "object":
+        return {"type": "json_object"}
     name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
     return {"type": "json_schema", "name": name, "schema": schema, "strict": is_strict(schema)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
@@ -118,6 +118,16 @@ async def test_a_fork_has_the_tries_that_are_left():
     fork = run.fork()
     assert (await fork).output == City(name="Rome", people=2_800_000)
     assert sum(isinstance(e, RunRetried) for e in fork.journal) == 1
+
+
+async def test_what_is_told_of_a_misfit_is_bounded():
+    """A type of thousands of choices does not fill the history with them."""
+    many = Literal[tuple(f"choice {n}" for n in range(5_000))]
+    run = nb.Agent(nb.ScriptedModel(['"x"', '"choice 7"']), output_type=many).run("go")
+    assert (await run).output == "choice 7"
+    (refused,) = [e for e in run.journal if isinstance(e, OutputRefused)]
+    assert len(refused.errors) < 2_100
+    assert refused.errors.endswith("…")
 
 
 async def test_no_tries_fail_at_the_first_misfit():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import io
 import json
 import os
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from IPython import display
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -309,6 +311,7 @@ def test_a_figure_of_another_library_needs_what_draws_it(monkeypatch):
         said(["Look", BaseFigure()])
     monkeypatch.setattr(BaseFigure, "to_image", lambda self, **_: picture("PNG"))
     assert said(["Look", BaseFigure()])[1]["media_type"] == "image/png"
+    assert not taken(BaseFigure(), nothing).files
 
 
 def test_a_file_in_a_history_is_told_in_a_line():
@@ -328,7 +331,7 @@ def nothing(_value: Any) -> None:
 RETURNED: dict[str, tuple[Any, Any]] = {
     "a figure": (figure(), "[image figure.png]"),
     "its axes": (figure().axes[0], "[image figure.png]"),
-    "an image": (Image.new("RGB", (3, 2)), "[image image/png]"),
+    "an image": (Image.new("RGB", (3, 2)), "[image]"),
     "a file": (File(PDF, name="x.pdf"), "[file x.pdf]"),
     "a list": (["Trend:", figure(), 3], ["Trend:", "[image figure.png]", 3]),
     "a dict": ({"plot": figure(), "n": 3}, {"plot": "[image figure.png]", "n": 3}),
@@ -355,6 +358,7 @@ def test_a_picture_that_a_tool_returns_is_a_file_with_a_word_in_its_place(return
         pd.DataFrame({"a": [1]}),
         ShowsTable(),
         Figure(),
+        display.SVG("<svg xmlns='http://www.w3.org/2000/svg'/>"),
         {"deep": [[figure()]]},
         Shows,
     ],
@@ -433,3 +437,27 @@ def test_a_tool_may_say_that_it_returns_files():
     for function in (many, maybe, drawn, mixed):
         function.__doc__ = "Draw."
         assert nb.tool(function).name == function.__name__
+
+
+def test_without_pillow_what_is_small_enough_is_sent_as_it_is(monkeypatch):
+    """Arrays, figures and pictures need none; what must be made smaller or another type says so."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    wide = pictures.png(np.zeros((3000, 10), "uint8"))
+    assert pictures.sides_of(File(wide).data) == (10, 3000)
+    noise = np.random.default_rng(1).integers(0, 256, (2200, 2200), "uint8")
+    for given in (noise, picture("BMP")):
+        with pytest.raises(UsageError, match="pip install pillow"):
+            File(given)
+
+
+def test_what_ipython_shows_as_a_picture_is_one():
+    """Its display objects; a drawing in SVG is text, and an image on the web is not fetched."""
+    assert File(display.Image(picture("PNG"))).media_type == "image/png"
+    assert File(display.Image(picture("JPEG"))).media_type == "image/jpeg"
+    assert File(display.SVG("<svg xmlns='http://www.w3.org/2000/svg'/>")).media_type == (
+        "image/svg+xml"
+    )
+    with pytest.raises(UsageError, match="no file"):
+        File(display.Image(url="https://example.org/x.png"))
+    assert not taken(display.Image(url="https://example.org/x.png"), nothing).files
+    assert File(Figure()).media_type == "image/png"

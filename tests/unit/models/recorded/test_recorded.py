@@ -7,15 +7,19 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr
 
 import nbagent as nb
 from nbagent.core.base.errors import ModelConfigError, ModelError, NotRecorded
 from nbagent.core.base.events import dump
-from nbagent.core.base.messages import message, text_part, user
+from nbagent.core.base.messages import message, text_part, user, written_out
 from nbagent.core.base.model import (
     Citation,
     Discarded,
@@ -30,6 +34,8 @@ from nbagent.core.base.model import (
     Usage,
     Waiting,
 )
+from nbagent.core.engine.response import Collected
+from nbagent.models.recorded.exchange import request_json
 from nbagent.models.recorded.recording import FORMAT
 from nbagent.models.scripted import ScriptedCall
 
@@ -366,11 +372,57 @@ async def test_an_error_of_the_model_is_recorded_and_raised_again(tmp_path):
     """A refusal that ended a run ends it in the replay; the next equal request has the answer it had."""
     path = tmp_path / "session.json"
     failing = [ModelError("429: slow down"), "fine"]
-    for given in (nb.ScriptedModel(failing), None):
-        agent = nb.Agent(nb.RecordedModel(path, given))
+    for asked in (nb.ScriptedModel(failing), None):
+        agent = nb.Agent(nb.RecordedModel(path, asked))
         with pytest.raises(ModelError, match="429: slow down"):
             await agent.run("go", attended=False)
         assert (await agent.run("go", attended=False)).text == "fine"
+
+
+@pytest.mark.parametrize("error", [ModelConfigError("no key"), ModelError("401: wrong key")])
+async def test_failures_alone_make_no_recording(error, tmp_path):
+    """Without a key, auto does not go on to replay that there was none."""
+    path = tmp_path / "session.json"
+    for _ in range(2):
+        model = nb.RecordedModel(path, nb.ScriptedModel([error]))
+        with pytest.raises(type(error), match="key"):
+            await nb.Agent(model).run("go", attended=False)
+    assert not path.exists()
+    assert (await nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(["hi"]))).run("go")).text == "hi"
+
+
+TEXTS = st.text(st.characters(), max_size=20)
+PIECES = st.one_of(
+    TEXTS.map(TextDelta),
+    TEXTS.map(ReasoningDelta),
+    st.tuples(
+        st.integers(0, 2),
+        st.one_of(TEXTS, st.just('{"a": [1, {"b": null}]}'), st.just("{"), st.just("[" * 300)),
+        st.sampled_from(["c1", "c2", None, ""]),
+        st.sampled_from(["f", "g", None, ""]),
+    ).map(lambda told: ToolCallDelta(*told)),
+    st.just(Discarded("cut")),
+    TEXTS.map(Notice),
+)
+
+
+@given(st.lists(PIECES, max_size=8), TEXTS)
+def test_whatever_a_model_says_a_replay_says_too(pieces, prompt):
+    """To the engine, which joins it: texts, calls with their inputs, notes; text that is no Unicode included."""
+
+    async def collected(model: Any) -> Any:
+        whole = Collected({})
+        async for delta in model.stream(Request([user(prompt)])):
+            whole.add(delta)
+        event = whole.event(0.0, (), scope=())
+        ids = tuple(call.model_copy(update={"id": ""}) for call in event.calls)
+        return written_out(event.model_copy(update={"calls": ids}).model_dump())
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "session.json"
+        model = nb.RecordedModel(path, Says([*pieces, Finished()]))
+        said = asyncio.run(collected(model))
+        assert asyncio.run(collected(nb.RecordedModel(path))) == said
 
 
 async def test_ids_and_masks_that_are_made_up_do_not_count_as_drift(tmp_path):
@@ -410,6 +462,7 @@ async def test_no_secret_is_in_a_recording_and_both_sides_agree(tmp_path, monkey
     path = tmp_path / "session.json"
     monkeypatch.setenv("MY_SERVICE_TOKEN", "tok-en-value-42")
     monkeypatch.setenv("GIT_AUTHOR_NAME", "an ordinary name")
+    monkeypatch.setenv("OTHER_SECRET", "ordinary")
     told = f"tok-en-value-42 {LOOKS} hunter2 client-key an ordinary name"
 
     def leak() -> str:
@@ -473,6 +526,44 @@ async def test_auto_records_once_and_then_asks_nobody(tmp_path):
     assert repr(again) == "RecordedModel('session.json', 'scripted', mode='replay')"
     assert (await nb.Agent(again).run("go", attended=False)).text == "hi"
     assert asked.requests == []
+
+
+async def test_a_file_that_is_taken_away_is_recorded_anew(tmp_path):
+    """In the same kernel: the person deletes it and runs the cells again."""
+    path = tmp_path / "session.json"
+    before = []
+    for text in ("one", "two"):
+        model = nb.RecordedModel(path, nb.ScriptedModel([text]))
+        before.append(model)
+        assert (await nb.Agent(model).run("go", attended=False)).text == text
+        assert len(said(path)) == 1
+        path.unlink()
+
+
+async def test_a_recording_that_cannot_be_written_fails_the_run_and_says_why(tmp_path, caplog):
+    """An answer is logged, since it is given by then; the next request to the model fails."""
+    path = tmp_path / "folder" / "session.json"
+    agent = banker(nb.RecordedModel(path, nb.ScriptedModel(list(SCRIPT)), mode="record"))
+    run = agent.run("Send 5 to A1", attended=True, show=False)
+    await run.settled()
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.write_text("in the way")
+    run.resolve(run.interrupts[0].id, nb.Restart(), by="form")
+    with pytest.raises(ModelError, match=r"session\.json"):
+        await run
+    assert "an answer is not in its recording" in caplog.text
+
+
+@pytest.mark.parametrize("cost", [0.5, None])
+async def test_a_replay_tells_cost_where_the_recorded_model_did(tmp_path, cost):
+    """So that a budget in dollars holds in it as it did."""
+    path = tmp_path / "session.json"
+    script = [TextDelta("hi"), Finished("stop", Usage(1, 1, cost))]
+    await nb.Agent(nb.RecordedModel(path, Says(script))).run("go", attended=False)
+    replay = nb.RecordedModel(path)
+    assert replay.tells_cost is (cost is not None)
+    assert (await nb.Agent(replay).run("go", attended=False)).usage.cost == cost
 
 
 async def test_agents_of_one_session_share_a_recording(tmp_path):
@@ -586,6 +677,11 @@ async def test_a_history_with_files_and_records_is_kept_slim(tmp_path):
     assert "blob" not in text
     first = await anext(nb.RecordedModel(path, pace=0).stream(Request(history)))
     assert first == TextDelta("a picture")
+
+
+def test_all_that_a_model_is_asked_is_compared():
+    """A request that gets another field gets it in recordings too; whether anybody watches is none of them."""
+    assert set(request_json(Request([user("go")]))) == set(Request._fields) - {"stream"}
 
 
 async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_kept(tmp_path):

@@ -1,0 +1,88 @@
+"""The tools of an agent: its own, and those of sources such as MCP servers, which are known once connected."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from nbagent.core.base.errors import ToolError
+
+from .tool import Tool
+
+
+class ToolSource(ABC):
+    """Where tools come from that nobody knows before it is connected."""
+
+    name: str
+    """What errors call it."""
+
+    @abstractmethod
+    async def ready(self) -> Mapping[str, Tool[..., Any]]:
+        """Its tools as they are now, by name, connected on the loop that runs.
+
+        The same object as long as they are the same.
+
+        Raises:
+            NbagentError: they cannot be had, and never were.
+        """
+
+
+class Toolbox(dict[str, Tool[..., Any]]):
+    """Tools by name. Those of a source come in when it is made ready, and go when the source drops them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[ToolSource, Mapping[str, Tool[..., Any]] | None] = {}
+        """The sources, with what each gave last; None before the first time."""
+
+    @property
+    def sources(self) -> list[ToolSource]:
+        """Where tools come from, beside those that were added one by one."""
+        return list(self._known)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each source has told its tools."""
+        return None not in self._known.values()
+
+    def add_source(self, source: ToolSource) -> None:
+        """Have the tools of a source too, from the next ``ready`` on."""
+        self._known.setdefault(source, None)
+
+    async def ready(self) -> None:
+        """Have the tools of all sources as they are now.
+
+        Raises:
+            ToolError: two tools have one name.
+            NbagentError: a source cannot tell its tools.
+        """
+        for source, known in list(self._known.items()):
+            tools = await source.ready()
+            if tools is not known:
+                self._take(source, tools)
+
+    def _take(self, source: ToolSource, tools: Mapping[str, Tool[..., Any]]) -> None:
+        before = self._known[source] or {}
+        for name in tools:
+            if name in self and before.get(name) is not self[name]:
+                raise ToolError(
+                    f"{source.name} has a tool {name!r}, and so has {self._owner(name)}: give one of them another "
+                    "name, as in nb.mcp(…, prefix='files_'), or leave it out with exclude="
+                )
+        for name, old in before.items():
+            if name not in tools and self.get(name) is old:
+                del self[name]
+        self.update(tools)
+        self._known[source] = tools
+
+    def _owner(self, name: str) -> str:
+        for source, tools in self._known.items():
+            if tools is not None and tools.get(name) is self[name]:
+                return source.name
+        return "the agent itself"
+
+
+def is_whole(tools: Mapping[str, Tool[..., Any]]) -> bool:
+    """Whether all tools are known by now."""
+    return not isinstance(tools, Toolbox) or tools.is_whole

@@ -1,0 +1,193 @@
+"""Where a server is: a command that starts it, or a URL; as a person writes it, or as a config file has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+from nbagent.core.base.errors import UsageError, suggest
+
+Given: TypeAlias = str | Sequence[str] | Mapping[str, Any] | Path
+"""A command line, a URL, or a config."""
+
+CUT = "•••"
+SHORT = 6
+"""Characters from which a credential is cut from a text; shorter ones are words of any text."""
+_RUNNERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker", "podman", "node", "deno", "bun", "python")
+_VERBS = ("run", "exec", "x", "tool")
+_LISTS = ("mcpServers", "servers")
+
+
+class Command(NamedTuple):
+    """A server that is a process of this machine."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called where nobody said: its package, or its program."""
+        names = [os.path.basename(word) for word in self.argv]
+        runner = names[0].rstrip("0123456789.").removesuffix(".exe") in _RUNNERS
+        rest = [
+            name
+            for word, name in zip(self.argv[1:], names[1:], strict=True)
+            if runner and name and not word.startswith("-") and word not in _VERBS
+        ]
+        return rest[0] if rest else names[0]
+
+    @property
+    def secrets(self) -> list[str]:
+        """What no text may tell."""
+        return list(self.env.values())
+
+
+class Url(NamedTuple):
+    """A server that is reached by streamable HTTP."""
+
+    url: str
+    headers: dict[str, str]
+
+    @property
+    def label(self) -> str:
+        """Its host."""
+        return urlsplit(self.url).netloc.rpartition("@")[2] or self.url
+
+    @property
+    def secrets(self) -> list[str]:
+        """What no text may tell."""
+        parts = urlsplit(self.url)
+        found = [word for value in self.headers.values() for word in (value, *value.split())]
+        found += [value for _, value in parse_qsl(parts.query)]
+        return found + [text for text in (parts.username, parts.password) if text]
+
+
+Address: TypeAlias = Command | Url
+
+
+def cut(text: str, secrets: Sequence[str]) -> str:
+    """The text without the credentials of an address."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= SHORT:
+            text = text.replace(secret, CUT)
+    return text
+
+
+def address_of(
+    given: Given,
+    *,
+    server: str | None,
+    env: Mapping[str, str] | None,
+    headers: Mapping[str, str] | None,
+    cwd: str | os.PathLike[str] | None,
+) -> tuple[Address, str | None]:
+    """Where a server is, and its name, where a config gives one.
+
+    Args:
+        given: as in ``nb.mcp``.
+        server: which of a config's servers.
+        env: more of the process's environment.
+        headers: more of each request's headers.
+        cwd: the process's working directory.
+
+    Raises:
+        UsageError: it is none of them, or something does not fit the rest.
+    """
+    entry: Any = given
+    name = None
+    if isinstance(given, Path):
+        entry = _read(given)
+    if isinstance(entry, Mapping):
+        entry, name = _entry(entry, server)
+    elif server is not None:
+        raise UsageError("server= names one of a config's servers, and this is no config")
+    found = _address(entry)
+    if isinstance(found, Url):
+        if env is not None or cwd is not None:
+            raise UsageError("env= and cwd= are for a server that is started, and this is a URL")
+        return found._replace(headers={**found.headers, **_texts("headers", headers)}), name
+    if headers is not None:
+        raise UsageError("headers= is for a URL, and this is a command: give env=")
+    merged = {**found.env, **_texts("env", env)}
+    place = found.cwd if cwd is None else os.fspath(cwd)
+    return found._replace(env=merged, cwd=place), name
+
+
+def _address(entry: Any) -> Address:
+    if isinstance(entry, Mapping):
+        return _of_config(entry)
+    if isinstance(entry, str):
+        if entry.startswith(("http://", "https://")):
+            return Url(entry, {})
+        words = shlex.split(entry) if os.name == "posix" else entry.split()
+    elif isinstance(entry, Sequence) and not isinstance(entry, bytes):
+        words = [os.fspath(word) for word in entry]
+    else:
+        raise UsageError(
+            "nb.mcp takes a command ('npx -y a-server', or a list of its words), a URL, a config as a dict, "
+            f"or the Path of a config file; not a value of type {type(entry).__name__}"
+        )
+    if not words:
+        raise UsageError("nb.mcp takes a command, and this is an empty one")
+    return Command(tuple(words), {})
+
+
+def _of_config(entry: Mapping[str, Any]) -> Address:
+    if entry.get("type") == "sse":
+        raise UsageError(
+            "the config names the old transport 'sse': give the server's URL of streamable HTTP"
+        )
+    url, command = entry.get("url"), entry.get("command")
+    if isinstance(url, str):
+        if not url.startswith(("http://", "https://")):
+            raise UsageError("the url of a config begins with http:// or https://")
+        return Url(url, _texts("headers", entry.get("headers")))
+    if not isinstance(command, str) or not command:
+        raise UsageError(
+            "a server's config has a command, with args and env, or a url, with headers"
+        )
+    args = entry.get("args", [])
+    if not isinstance(args, list):
+        raise UsageError("args of a config is a list of texts")
+    cwd = entry.get("cwd")
+    return Command((command, *map(str, args)), _texts("env", entry.get("env")), cwd)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.expanduser().read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the config {str(path)!r} cannot be read: {error}") from error
+
+
+def _entry(config: Mapping[str, Any], server: str | None) -> tuple[Any, str | None]:
+    """One server of a config, and its name."""
+    servers = next((config[key] for key in _LISTS if isinstance(config.get(key), Mapping)), None)
+    if servers is None:
+        if server is not None:
+            raise UsageError("server= names one of a config's mcpServers, and this has none")
+        return config, None
+    if server is None and len(servers) == 1:
+        (server,) = servers
+    if server not in servers:
+        known = ", ".join(map(repr, servers)) or "none"
+        hint = suggest(server, servers) if server else ""
+        raise UsageError(f"say which server of the config, as server=; it has {known}{hint}")
+    return servers[server], server
+
+
+def _texts(name: str, value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    is_fit = isinstance(value, Mapping) and all(
+        isinstance(one, str) for pair in value.items() for one in pair
+    )
+    if not is_fit:
+        raise UsageError(f"{name} is a dict of texts; a number is written as one, such as '1'")
+    return dict(value)

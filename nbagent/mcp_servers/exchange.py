@@ -1,0 +1,254 @@
+"""One call of a server's tool, while it is under way: what the server asks, how far it is, what it logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import quote, urlsplit
+
+import mcp_types as types
+
+from nbagent.core.agent import Agent
+from nbagent.core.base.errors import McpError, Rejected
+from nbagent.core.base.metadata import Ask, Confirm
+from nbagent.core.base.model import Model
+from nbagent.core.hooks import hooks
+from nbagent.core.tools.context import ToolContext
+from nbagent.core.tools.output import CallOutput
+
+T = TypeVar("T")
+Asked: TypeAlias = types.ElicitRequestParams | types.CreateMessageRequestParams
+"""What a server asks: a person, or the model."""
+Answer: TypeAlias = types.ElicitResult | types.CreateMessageResult | types.ErrorData
+
+WAITS = "the server asks, and waits"
+"""The step that says so: what such a call came to is not known once its process is gone."""
+MAX_QUESTIONS = 20
+"""Questions of one call."""
+MAX_SAID = 2_000
+"""Characters of a question, a line of the log, or a word on how far it is."""
+MAX_PROMPT = 50_000
+"""Characters that a server may send to the model at a time."""
+MAX_LINES = 1_000
+"""Lines of the log of one call."""
+OFTEN = 0.05
+"""Seconds between two words on how far it is, so that a server cannot flood whoever watches."""
+GRACE = 2.0
+"""Seconds that a call which is given up has to tell the server so."""
+
+current: ContextVar[Exchange | None] = ContextVar("nbagent_mcp_exchange", default=None)
+"""The call that the running code belongs to, where the transport can tell."""
+
+
+class Exchange:
+    """One call under way.
+
+    Args:
+        ctx: of the body that waits.
+        output: of its call; None where nobody shows it.
+        server: what the server is called.
+        timeout: seconds without a word of the server, after which the call is given up.
+        model: that the server may ask; None where it may ask none.
+    """
+
+    def __init__(
+        self,
+        ctx: ToolContext,
+        output: CallOutput | None,
+        server: str,
+        timeout: float,
+        model: Model | str | None = None,
+    ) -> None:
+        self._model = model
+        self._ctx = ctx
+        self._output = output
+        self._server = server
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._stirred = asyncio.Event()
+        self._asked: deque[tuple[tuple[Asked, str], asyncio.Future[Answer]]] = deque()
+        self._questions = 0
+        self._lines = 0
+        self._told_at = 0.0
+        self._alive()
+
+    # --- from the server, on its connection
+
+    async def ask(self, params: Asked, *, note: str = "") -> Answer:
+        """What a person answers to a question that the server waits for."""
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        self._asked.append(((params, note), answer))
+        self._stirred.set()
+        return await answer
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """The server tells how far it is."""
+        self._alive()
+        now = self._loop.time()
+        fraction = progress / total if total else None
+        if now - self._told_at >= OFTEN or (fraction is not None and fraction >= 1):
+            self._told_at = now
+            text = (message or "")[:MAX_SAID] or ("" if total else f"{progress:g}")
+            self._ctx.progress(fraction, text)
+
+    def log(self, text: str) -> None:
+        """The server logs a line."""
+        self._alive()
+        self._lines += 1
+        if self._output is None or self._lines > MAX_LINES:
+            return
+        more = "\n… further lines of the server are left out" if self._lines == MAX_LINES else ""
+        self._output.write("log", f"{text[:MAX_SAID]}{more}\n")
+
+    # --- of the body
+
+    async def wait(self, sent: Coroutine[Any, Any, T]) -> T:
+        """What the server gives; meanwhile a person is asked what it asks.
+
+        Raises:
+            McpError: it does not say a word in time.
+        """
+        outer = current.set(self)
+        task = self._loop.create_task(sent)
+        current.reset(outer)
+        task.add_done_callback(lambda _: self._stirred.set())
+        self._alive()
+        try:
+            while not task.done():
+                if self._asked:
+                    await self._answer(*self._asked.popleft(), task)
+                    continue
+                self._stirred.clear()
+                left = self._until - self._loop.time()
+                if left <= 0:
+                    raise McpError(
+                        f"{self._server} did not say a word for {self._timeout:g} seconds, and the call was "
+                        "given up; what it has done is not known (nb.mcp(…, timeout=…) waits longer)"
+                    )
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stirred.wait(), left)
+            return task.result()
+        finally:
+            for _, answer in self._asked:
+                _cancelled(answer)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=GRACE)
+            if task.done() and not task.cancelled():
+                task.exception()  # told, or nobody waits for it any more
+
+    async def answer(self, params: Asked, note: str = "") -> Answer:
+        """What a person says to a question, as the protocol has it."""
+        self._questions += 1
+        if self._questions > MAX_QUESTIONS:
+            self.log(f"{self._server} asked more than {MAX_QUESTIONS} questions: this was declined")
+            return types.ElicitResult(action="decline")
+        if isinstance(params, types.CreateMessageRequestParams):
+            return await self._sampled(params, note)
+        heading = (
+            f"{self._server[:1].upper()}{self._server[1:]} asks{note}: {params.message[:MAX_SAID]}"
+        )
+        try:
+            if isinstance(params, types.ElicitRequestURLParams):
+                return await self._opened(params, heading)
+            return await self._filled(params, heading)
+        except Rejected:
+            return types.ElicitResult(action="decline")
+        finally:
+            self._alive()
+
+    async def _answer(
+        self,
+        question: tuple[Asked, str],
+        answer: asyncio.Future[Answer],
+        task: asyncio.Task[Any],
+    ) -> None:
+        """Ask a person while the server waits; a call that ends meanwhile ends the question too."""
+        await self._ctx.step(WAITS, lambda: True)
+        asking = self._loop.create_task(self.answer(*question))
+        try:
+            await asyncio.wait({asking, task}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                said = asking.result()
+                if not answer.done():
+                    answer.set_result(said)
+        finally:
+            _cancelled(answer)
+            if not asking.done():
+                asking.cancel()
+                await asyncio.wait({asking})
+
+    async def _filled(
+        self, params: types.ElicitRequestFormParams, heading: str
+    ) -> types.ElicitResult:
+        schema = dict(params.requested_schema)
+        try:
+            misfit = hooks.schema_misfit(schema, as_input=True)
+        except (ValueError, RecursionError) as error:
+            misfit = str(error)
+        if misfit:
+            self.log(f"{self._server} asked with a schema that cannot be used: {misfit}")
+            return types.ElicitResult(action="cancel")
+        if not schema.get("properties"):
+            await self._ctx.ask(Confirm(heading))
+            return types.ElicitResult(action="accept", content={})
+        content = await self._ctx.ask(Ask(heading), reply=schema)
+        return types.ElicitResult(action="accept", content=content)
+
+    async def _opened(
+        self, params: types.ElicitRequestURLParams, heading: str
+    ) -> types.ElicitResult:
+        """A page that only the person opens."""
+        try:
+            parts = urlsplit(params.url)
+            host = parts.hostname
+        except ValueError:
+            parts, host = None, None
+        if parts is None or parts.scheme not in ("http", "https") or not host:
+            self.log(f"{self._server} asked to open what is no web page: it was declined")
+            return types.ElicitResult(action="decline")
+        url = quote(params.url[:MAX_SAID], safe=":/?#@!$&'*+,;=%~.-_")
+        text = f"{heading}\n\nIt wants you to open a page of {host}: {url}\n\nApprove once that is done."
+        await self._ctx.ask(Confirm(text))
+        return types.ElicitResult(action="accept")
+
+    async def _sampled(self, params: types.CreateMessageRequestParams, note: str) -> Answer:
+        """What the model says to a server, in a run inside the call: shown there, and of the run's budget."""
+        if self._model is None:
+            return types.ErrorData(code=types.INVALID_REQUEST, message="Sampling not supported")
+        said = [(one.role, _text_of(one.content)) for one in params.messages]
+        prompt = said[0][1] if len(said) == 1 else "\n\n".join(": ".join(one) for one in said)
+        if len(prompt) > MAX_PROMPT or not prompt.strip():
+            return types.ErrorData(
+                code=types.INVALID_PARAMS, message="no prompt, or a too long one"
+            )
+        agent = Agent(self._model, name="sampling", instructions=params.system_prompt, max_turns=1)
+        wants = f"{self._server[:1].upper()}{self._server[1:]} wants to ask the model"
+        try:
+            await self._ctx.ask(Confirm(f"{wants} {agent.model.name}{note}: {prompt[:MAX_SAID]}"))
+            result = await agent.run(prompt)
+        except Rejected:
+            return types.ErrorData(code=-1, message="User rejected sampling request")
+        finally:
+            self._alive()
+        text = types.TextContent(type="text", text=result.text)
+        return types.CreateMessageResult(role="assistant", content=text, model=agent.model.name)
+
+    def _alive(self) -> None:
+        self._until = self._loop.time() + self._timeout
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message that a server has for a model; of other parts their kind."""
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(getattr(one, "text", None) or f"[{one.type}]" for one in parts)
+
+
+def _cancelled(answer: asyncio.Future[Answer]) -> None:
+    """Tell the server that nobody answers, where nobody has."""
+    if not answer.done():
+        answer.set_result(types.ElicitResult(action="cancel"))

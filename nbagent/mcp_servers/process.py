@@ -1,0 +1,87 @@
+"""A server as a process: how it is started, and the last lines of what it says on its error stream."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
+
+from nbagent.core.base.errors import McpError
+
+from . import guard
+from .address import Command
+
+MAX_LINE = 16_000_000
+"""Bytes of one message of a server."""
+LAST = 8_000
+"""Bytes of what it said on its error stream last that are kept."""
+
+
+class Said:
+    """What a process says on its error stream: all of it is read, the end is kept."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._length = 0
+        self._lock = threading.Lock()
+
+    def follow(self, source: int) -> None:
+        """Read a pipe to its end, in a thread of its own, and close it."""
+        name = "nbagent-mcp-stderr"
+        threading.Thread(target=self._read, args=(source,), name=name, daemon=True).start()
+
+    def _read(self, source: int) -> None:
+        with open(source, "rb", buffering=0) as pipe:
+            while piece := pipe.read(4_096):
+                with self._lock:
+                    self._pieces.append(piece)
+                    self._length += len(piece)
+                    while self._length - len(self._pieces[0]) >= LAST:
+                        self._length -= len(self._pieces.popleft())
+
+    def last(self, lines: int = 8) -> str:
+        """The last lines."""
+        with self._lock:
+            text = b"".join(self._pieces).decode("utf-8", "replace")
+        return "\n".join([line for line in text.splitlines() if line.strip()][-lines:])
+
+
+@asynccontextmanager
+async def process(command: Command, said: Said) -> AsyncGenerator[Any, None]:
+    """Start the server and give its streams; at the end it is told to stop, and then made to.
+
+    Raises:
+        McpError: there is no such program.
+    """
+    environment = get_default_environment() | command.env
+    program = command.argv[0]
+    if shutil.which(program, path=environment.get("PATH")) is None and command.cwd is None:
+        raise McpError(
+            f"there is no program {program!r} to start the server with: install it, or give its whole path"
+        )
+    argv = list(command.argv)
+    if (
+        os.name == "posix" and sys.executable
+    ):  # elsewhere mcp has the system end it with this process
+        script = str(Path(guard.__file__))
+        argv = [sys.executable, "-I", "-S", script, str(MAX_LINE), *argv]
+    parameters = StdioServerParameters(
+        command=argv[0], args=argv[1:], env=command.env, cwd=command.cwd
+    )
+    source, target = os.pipe()
+    said.follow(source)
+    errors = os.fdopen(target, "w", encoding="utf-8")
+    try:
+        async with stdio_client(parameters, errlog=errors) as streams:
+            errors.close()
+            yield streams
+    finally:
+        errors.close()

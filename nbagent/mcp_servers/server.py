@@ -1,0 +1,327 @@
+"""``nb.mcp``: an MCP server, whose tools are tools of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nbagent.core.base.controls import escaped
+from nbagent.core.base.errors import McpError, ToolError, UsageError, suggest
+from nbagent.core.base.keywords import tells
+from nbagent.core.base.model import Model
+from nbagent.core.tools.context import ToolContext
+from nbagent.core.tools.output import current_call
+from nbagent.core.tools.policy import Approval, condition_misfit
+from nbagent.core.tools.tool import Tool, ToolOptions
+from nbagent.core.tools.toolbox import ToolSource
+from nbagent.core.tools.values import MAX_OUTPUT
+
+from .address import Command, Given, address_of
+
+try:
+    import mcp_types as types
+
+    from .connection import Connection, Options
+    from .exchange import WAITS, Exchange
+    from .results import told
+    from .tools import tool_of
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"nb.mcp needs a package that is not installed ({error.name}): pip install 'jupyter-nbagent[mcp]'"
+    ) from error
+
+logger = logging.getLogger("nbagent")
+
+TIMEOUT = 120.0
+"""Seconds without a word of a server after which a call is given up."""
+CONNECT = 60.0
+"""Seconds that a server has to start and tell its tools."""
+MAX_ROUNDS = 10
+"""How often a server may ask for more before it gives a result."""
+
+
+class McpServer(ToolSource):
+    """An MCP server: made by ``nb.mcp``, and given to agents among their tools.
+
+    It is connected when a run first needs it, once for each event loop, and closed with that loop or by
+    ``aclose()``. A connection that is lost is made anew by the next call.
+    """
+
+    def __init__(self, given: Given, how: dict[str, Any]) -> None:
+        where = {key: how.pop(key) for key in ("server", "env", "headers", "cwd")}
+        self._address, config_name = address_of(given, **where)
+        self.label: str = how["name"] or config_name or self._address.label
+        self.name = f"the MCP server {self.label}"
+        self.notes: list[str] = []
+        """What of the server is not used, and why."""
+        self._prefix: str = how["prefix"]
+        self._include, self._exclude = how["include"], how["exclude"]
+        self._timeout: float = how["timeout"]
+        self._tool_options = ToolOptions(
+            approval=how["approval"], editable=how["editable"], max_output=how["max_output"]
+        )
+        self._model: Model | str | None = how["sampling"]
+        samples = self._model is not None
+        self._options = Options(self.label, how["connect_timeout"], how["roots"], samples)
+        self._tools: Mapping[str, Tool[..., Any]] | None = None
+        self._listed: list[dict[str, Any]] | None = None
+        self._connections: dict[asyncio.AbstractEventLoop, Connection] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        count = "not connected yet" if self._tools is None else f"{len(self._tools)} tools"
+        left = f", {len(self.notes)} left out (see .notes)" if self.notes else ""
+        return escaped(f"<MCP server {self.label}: {count}{left}>")
+
+    @property
+    def tools(self) -> Mapping[str, Tool[..., Any]]:
+        """Its tools by name, as far as they are known; all are once it was connected."""
+        return dict(self._tools or {})
+
+    async def connect(self) -> McpServer:
+        """Connect now, instead of when a run needs it; gives the server itself.
+
+        Raises:
+            McpError: it cannot be reached, with what it said.
+            ToolError: ``include=`` names what it does not have.
+        """
+        await self.ready()
+        return self
+
+    async def aclose(self) -> None:
+        """Close its connections, and end its processes; it connects again when it is needed."""
+        with self._lock:
+            connections, self._connections = list(self._connections.values()), {}
+        here = asyncio.get_running_loop()
+        for each in connections:
+            if each.loop is here:
+                await each.close()
+            elif each.loop.is_running():
+                closing = asyncio.run_coroutine_threadsafe(each.close(), each.loop)
+                await asyncio.wrap_future(closing)
+
+    async def __aenter__(self) -> McpServer:
+        return await self.connect()
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+    async def ready(self) -> Mapping[str, Tool[..., Any]]:
+        """Its tools as they are now; where they cannot be asked for, as they were."""
+        connection = self._connection()
+        try:
+            await connection.opened()
+            if connection.is_stale or self._tools is None:
+                listed = await connection.tools()
+                await asyncio.to_thread(self._take, listed, connection.refused)  # the loop goes on
+        except McpError as error:
+            if self._tools is None:
+                raise
+            logger.warning("%s", error)
+        assert self._tools is not None
+        return self._tools
+
+    def _connection(self) -> Connection:
+        """The connection of the loop that runs; a new one where there is none, or it is over."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            for other in [one for one in self._connections if one.is_closed()]:
+                del self._connections[other]
+            known = self._connections.get(loop)
+            if known is None or known.is_over:
+                known = self._connections[loop] = Connection(self._address, self._options)
+            return known
+
+    # --- its tools
+
+    def _take(self, listed: list[types.Tool], refused: list[str]) -> None:
+        """Make tools of what the server has listed; the same ones where nothing has changed."""
+        now = [one.model_dump(mode="json", by_alias=True) for one in listed]
+        if now == self._listed:
+            return
+        chosen = [one for one in listed if self._is_chosen(one.name)]
+        self._check_named([one.name for one in listed])
+        before, made, notes = self._tools or {}, {}, list(refused)
+        for one in chosen:
+            name = f"{self._prefix}{one.name}"
+            if name in made:
+                notes.append(f"{name}: the server has two of that name; the second is left out")
+                continue
+            try:
+                tool = self._made(one, name)
+            except ToolError as error:
+                notes.append(f"{name[:100]}: {error}")
+                continue
+            old = before.get(name)
+            same = old is not None and old.code == tool.code and old.spec == tool.spec
+            made[name] = old if old is not None and same else tool
+        for note in notes:
+            if escaped(note) not in self.notes:
+                logger.warning("%s: left out: %s", self.name, escaped(note))
+        self.notes, self._listed, self._tools = [escaped(note) for note in notes], now, made
+
+    def _made(self, listed: types.Tool, name: str) -> Tool[..., Any]:
+        return tool_of(
+            listed,
+            self._call,
+            name=name,
+            server=self.label,
+            place=self._place,
+            options=self._tool_options,
+        )
+
+    @property
+    def _place(self) -> str:
+        """What tells this server from others: a digest, since there may be credentials in it."""
+        address = self._address
+        where = address.argv if isinstance(address, Command) else (address.url,)
+        return hashlib.sha256("\0".join(where).encode("utf-8", "replace")).hexdigest()
+
+    def _is_chosen(self, name: str) -> bool:
+        included = self._include is None or any(fnmatchcase(name, one) for one in self._include)
+        return included and not any(fnmatchcase(name, one) for one in self._exclude)
+
+    def _check_named(self, names: list[str]) -> None:
+        for one in (*(self._include or ()), *self._exclude):
+            if one not in names and not set(one) & set("*?["):
+                known = ", ".join(sorted(names)) or "none"
+                raise ToolError(
+                    f"{self.name} has no tool {one!r}{suggest(one, names) or f'; it has: {known}'}"
+                )
+
+    # --- a call of one
+
+    async def _call(self, listed: types.Tool, arguments: dict[str, Any], ctx: ToolContext) -> Any:
+        """What a call gives: sent once, and once more for each time that the server wants an answer first."""
+        output = current_call.get()
+        exchange = Exchange(ctx, output, self.name, self._timeout, self._model)
+        earlier = ctx.steps
+        if WAITS in earlier:
+            raise McpError(
+                f"{self.name} had this call and waited for an answer when the process that asked was gone: "
+                "nobody knows what it came to, and it is not sent again"
+            )
+        responses: dict[str, Any] | None = None
+        state: str | None = None
+        for number in range(1, MAX_ROUNDS + 1):
+            step = f"the server asks ({number})"
+            asked = earlier.get(step)
+            if asked is None:
+                sent = self._connection().call(exchange, listed.name, arguments, responses, state)
+                answer = await exchange.wait(sent)
+                if isinstance(answer, types.CallToolResult):
+                    return await self._told(answer, listed, output)
+                asked = await ctx.step(step, partial(_wanted, answer))
+            responses = await self._responses(asked, exchange)
+            state = asked.get("requestState")
+        raise McpError(f"{self.name} asked {MAX_ROUNDS} times, and gave no result")
+
+    async def _responses(self, asked: Any, exchange: Exchange) -> dict[str, Any]:
+        """What a person says to each question, by its key."""
+        wanted = types.InputRequiredResult.model_validate(asked, by_name=False)
+        said: dict[str, Any] = {}
+        for key, request in (wanted.input_requests or {}).items():
+            if not isinstance(request, types.ElicitRequest | types.CreateMessageRequest):
+                raise McpError(f"{self.name} wants what is not allowed in a call: {request.method}")
+            answer = await exchange.answer(request.params)
+            if isinstance(answer, types.ErrorData):
+                raise McpError(f"{self.name} wants to ask a model: {answer.message}")
+            said[key] = answer
+        return said
+
+    async def _told(self, answer: types.CallToolResult, listed: types.Tool, output: Any) -> Any:
+        result = await asyncio.to_thread(told, answer, listed.output_schema)
+        for picture in result.pictures if output is not None else ():
+            output.display(picture)
+        return result.value
+
+
+def _wanted(answer: types.InputRequiredResult) -> dict[str, Any]:
+    """What a server wants to know first, as JSON."""
+    return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+@tells("nb.mcp")
+def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
+    given: Given,
+    *,
+    name: str | None = None,
+    server: str | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    approval: Approval = True,
+    editable: bool = False,
+    prefix: str = "",
+    include: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    timeout: float = TIMEOUT,
+    connect_timeout: float = CONNECT,
+    max_output: int | None = MAX_OUTPUT,
+    roots: Iterable[str | os.PathLike[str]] = (),
+    sampling: Model | str | None = None,
+) -> McpServer:
+    """An MCP server, to be given to an agent among its tools; it is connected when a run needs it.
+
+    Needs ``pip install "jupyter-nbagent[mcp]"``.
+
+    Args:
+        given: a command that starts it (a text, or a list of words), its URL (streamable HTTP), a config
+            as a dict (``command``, ``args``, ``env``, or ``url``, ``headers``; or ``mcpServers`` of those),
+            or the ``Path`` of such a file.
+        name: what people read; by default the config's name, the program's or the host's.
+        server: which one of a config's servers.
+        env: more of the process's environment, which has ``PATH``, ``HOME`` and their like alone.
+        cwd: the process's working directory.
+        headers: of each request to a URL.
+        approval: whether a person is asked before a tool runs, as in ``nb.tool``; here by default, since
+            nobody here wrote these tools. A condition's second argument has ``annotations``.
+        editable: whether the form of that question may change the input.
+        prefix: what the tools' names begin with, for the model and for rules.
+        include: the server's names of the tools to take, with ``*`` and ``?``; all by default.
+        exclude: of those to leave out.
+        timeout: seconds without a word of the server after which a call fails; waiting for a person is free.
+        connect_timeout: seconds that it has to start and tell its tools.
+        max_output: characters of a result that the model is told, as in ``nb.tool``.
+        roots: folders that the server is told it may work in.
+        sampling: a model that the server may ask in a call, each time with a person's approval; none by default.
+
+    Raises:
+        UsageError: something of it cannot be meant.
+    """
+    if not isinstance(approval, bool) and (misfit := condition_misfit(approval)) is not None:
+        raise UsageError(f"approval is True, False or a condition, which {misfit}")
+    for what, value in {"include": include, "exclude": exclude}.items():
+        if isinstance(value, str):
+            raise UsageError(f"{what} is a list of names, such as [{value!r}]")
+    for what, seconds in {"timeout": timeout, "connect_timeout": connect_timeout}.items():
+        if not seconds > 0:
+            raise UsageError(f"{what} is a number of seconds above 0, not {seconds!r:.80}")
+    return McpServer(
+        given,
+        {
+            "name": name,
+            "server": server,
+            "env": env,
+            "cwd": cwd,
+            "headers": headers,
+            "approval": approval,
+            "editable": editable,
+            "prefix": prefix,
+            "include": None if include is None else tuple(include),
+            "exclude": tuple(exclude),
+            "timeout": float(timeout),
+            "connect_timeout": float(connect_timeout),
+            "max_output": max_output,
+            "roots": tuple(Path(one) for one in roots),
+            "sampling": sampling,
+        },
+    )

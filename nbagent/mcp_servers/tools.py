@@ -1,0 +1,112 @@
+"""A server's tool as a tool of ours: its name, its schema, what is said of it, and the body that calls it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import mcp_types as types
+
+from nbagent.core.base.errors import ToolError
+from nbagent.core.base.messages import dumps
+from nbagent.core.tools.context import ToolContext
+from nbagent.core.tools.json_schema import input_model, usable
+from nbagent.core.tools.signature import Signature
+from nbagent.core.tools.tool import Origin, Tool, ToolOptions
+
+MAX_SCHEMA = 100_000
+"""Characters of the schema of one tool's input."""
+MAX_DESCRIPTION = 8_000
+"""Characters of one tool's description."""
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_WORDS = {
+    ("readOnlyHint", True): "it only reads",
+    ("destructiveHint", True): "it may destroy something",
+    ("destructiveHint", False): "it destroys nothing",
+    ("idempotentHint", True): "done twice it does no more than once",
+    ("openWorldHint", True): "it reaches out of its own system",
+    ("openWorldHint", False): "it stays in its own system",
+}
+
+Call = Callable[[types.Tool, dict[str, Any], ToolContext], Awaitable[Any]]
+"""Calls a tool of the server."""
+
+
+def tool_of(
+    listed: types.Tool, call: Call, *, name: str, server: str, place: str, options: ToolOptions
+) -> Tool[..., Any]:
+    """A tool that the server has listed.
+
+    Args:
+        listed: as the server says.
+        call: what its body does.
+        name: what the model calls it.
+        server: what the server is called.
+        place: what tells this server from others of the same name, without its credentials.
+        options: how it is run.
+
+    Raises:
+        ToolError: its name or its schema cannot be used.
+    """
+    if listed.execution is not None and listed.execution.task_support == "required":
+        raise ToolError("it runs as a task of the protocol only, which is not done here")
+    schema = _schema(listed)
+    said = _annotations(listed)
+    description = listed.description or listed.title or ""
+    if len(description) > MAX_DESCRIPTION:
+        description = f"{description[:MAX_DESCRIPTION]}…"
+
+    async def body(arguments: dict[str, Any], ctx: ToolContext) -> Any:
+        return await call(listed, arguments, ctx)
+
+    identity = [place, description, said, listed.output_schema]
+    return Tool(
+        body,
+        name=name,
+        description=description,
+        signature=Signature(
+            {},
+            whole=input_model(schema, name),
+            ctx="ctx",
+            output=inspect.Signature.empty,
+            document="arguments",
+        ),
+        options=options._replace(origin=Origin(_told(server, said), said, identity)),
+    )
+
+
+def _schema(listed: types.Tool) -> dict[str, Any]:
+    try:
+        length = len(dumps(listed.input_schema))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ToolError(f"its schema is no JSON: {error}") from None
+    if length > MAX_SCHEMA:
+        raise ToolError(f"its schema has {length:,} characters, and {MAX_SCHEMA:,} are the most")
+    try:
+        checked: dict[str, Any] = usable(
+            listed.input_schema, "its inputSchema", ToolError, as_input=True
+        )
+    except (ValueError, RecursionError) as error:
+        raise ToolError(f"its schema cannot be used: {error}") from None
+    return checked
+
+
+def _annotations(listed: types.Tool) -> dict[str, Any]:
+    """What the server says of a tool, by the protocol's words: no more than those it has."""
+    if listed.annotations is None:
+        return {}
+    given = listed.annotations.model_dump(by_alias=True, exclude_none=True)
+    said: dict[str, Any] = {word: given[word] for word in _HINTS if word in given}
+    if title := given.get("title"):
+        said["title"] = str(title)[:200]
+    return said
+
+
+def _told(server: str, said: dict[str, Any]) -> str:
+    words = [_WORDS[word, said[word]] for word in _HINTS if (word, said.get(word)) in _WORDS]
+    if not words:
+        return f"A tool of the MCP server {server}, which does not say what it changes."
+    return (
+        f"The MCP server {server} says of this tool: {'; '.join(words)}. Nobody has checked that."
+    )

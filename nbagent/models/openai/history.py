@@ -1,0 +1,347 @@
+"""Histories from elsewhere: lists of OpenAI's two APIs to messages, and back.
+
+Formats: https://platform.openai.com/docs/api-reference/chat/create (messages) and
+https://platform.openai.com/docs/api-reference/responses/create (input items).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from nbagent.core.base.errors import MessagesError
+from nbagent.core.base.messages import Message, Part, calls_of, dumps, load, text_part
+
+from .chat.encode import Way, encode_message
+from .chat.fields import REASONING, of_call, of_message
+from .responses.kept import Kept, Span
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,;]+)*;base64,(.*)", re.DOTALL)
+_PERSONS = {"system": "system", "developer": "system", "user": "user"}
+_TEXTS = ("text", "input_text", "output_text")
+
+
+def messages_from_openai(
+    messages: Iterable[Any], *, provider: str | None = None
+) -> tuple[Message, ...]:
+    """A history of the openai client as messages, for ``agent.run(messages=…)`` and ``agent.generate``.
+
+    A system or developer message stays where it is, behind the agent's own instructions. Calls at the end
+    that have no result are open: they are run, or asked about, by whoever goes on from there.
+
+    Args:
+        messages: Chat Completions messages or Responses items, as dicts or as the client's objects.
+        provider: the host of the server that answered, such as ``api.openai.com``: it gets back what only it
+            reads (encrypted reasoning, marks on calls); nobody else does.
+
+    Raises:
+        MessagesError: something is no such message, or cannot be kept, such as an image behind a link.
+    """
+    if isinstance(messages, str | Mapping):
+        raise MessagesError(f"a history is a list of messages, not {messages!r:.80}")
+    reader = _Reader(provider)
+    for index, value in enumerate(messages):
+        reader.take(index, _plain(index, value))
+    return load(reader.read())
+
+
+def messages_to_openai(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages as those of Chat Completions, for ``client.chat.completions.create(messages=…)``.
+
+    The agent's instructions are not among them; reasoning, and what only another provider reads, is left out.
+
+    Raises:
+        MessagesError: it is no history.
+    """
+    encoded = b",".join(encode_message(item, Way("")) for item in load(messages))
+    plain: list[dict[str, Any]] = json.loads(b"[" + encoded + b"]")
+    return plain
+
+
+class _Answer:
+    """An assistant's message while it is read; of Responses it may be several items."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.thoughts: list[str] = []
+        self.calls: list[Part] = []
+        self.items: list[Any] = []
+        """What Responses wants back, as ``Kept`` has it; empty of Chat Completions."""
+        self.data: dict[str, Any] = {}
+        """The same of Chat Completions."""
+
+    def spans(self, texts: list[str], said: Iterable[tuple[str, str]]) -> list[Span]:
+        """Add texts of these kinds, and tell where they stand."""
+        spans: list[Span] = []
+        for kind, text in said:
+            start = sum(map(len, texts))
+            texts.append(text)
+            spans.append((kind, start, start + len(text)))
+        return spans
+
+
+class _Reader:
+    """Takes one message or item after the other."""
+
+    def __init__(self, provider: str | None) -> None:
+        self._provider = provider
+        self._done: list[dict[str, Any]] = []
+        self._answer: _Answer | None = None
+        """The assistant's message that is not over: its results may follow."""
+        self._results: dict[str, Part] = {}
+        """By the server's id."""
+        self._ids: set[str] = set()
+
+    def take(self, index: int, value: dict[str, Any]) -> None:
+        """One more."""
+        kind, role = value.get("type"), value.get("role")
+        if kind == "function_call_output":
+            self._result(index, value.get("call_id"), value.get("output"))
+        elif role == "tool":
+            self._result(index, value.get("tool_call_id"), value.get("content"))
+        elif role in _PERSONS:
+            self._close()
+            content = [*_content(index, value.get("content"))]
+            self._done.append({"role": _PERSONS[role], "content": content})
+        elif role == "assistant" and kind != "message":
+            self._close()
+            self._chat(index, value)
+        elif role == "assistant" or (isinstance(kind, str) and role is None):
+            self._item(index, value)
+        else:
+            raise MessagesError(
+                f"messages[{index}] is {value!r:.80}: expected a message of Chat Completions with role "
+                "'system', 'developer', 'user', 'assistant' or 'tool', or an item of Responses"
+            )
+
+    def read(self) -> list[dict[str, Any]]:
+        """All of it; an answer whose results are not all there is open."""
+        self._close(last=True)
+        return self._done
+
+    # --- what the assistant said
+
+    def _chat(self, index: int, value: dict[str, Any]) -> None:
+        answer = self._answer = _Answer()
+        if value.get("audio") or value.get("function_call"):
+            what = "audio" if value.get("audio") else "function_call"
+            raise MessagesError(f"messages[{index}] has {what!r}, which cannot be kept")
+        answer.texts += _texts(index, value.get("content"))
+        answer.texts += [value["refusal"]] if value.get("refusal") else []
+        name = next((each for each in REASONING if isinstance(value.get(each), str)), None)
+        answer.thoughts += [value[name]] if name else []
+        fields = of_message(value)
+        for call in value.get("tool_calls") or ():
+            function = call.get("function") if isinstance(call, Mapping) else None
+            if not isinstance(function, Mapping):
+                raise MessagesError(
+                    f"messages[{index}] has the tool call {call!r:.80}, of no function"
+                )
+            own = of_call(call)
+            self._call(index, call.get("id"), function, {"fields": own} if own else None)
+        if fields:
+            self._check_provider(index, next(iter(fields)))
+        if self._provider is not None and (fields or name):
+            answer.data = {"fields": fields, **({"reasoning": name} if name else {})}
+
+    def _item(self, index: int, value: dict[str, Any]) -> None:
+        if self._answer is None or self._results:
+            self._close()
+            self._answer = _Answer()
+        answer = self._answer
+        match value.get("type"):
+            case "message":
+                said = [(_output_kind(index, p), _text_of(p)) for p in _parts(value["content"])]
+                spans = answer.spans(answer.texts, said)
+                answer.items.append(Kept.message(spans, value.get("phase")))
+            case "reasoning":
+                summary = [("summary", _text_of(p)) for p in value.get("summary") or ()]
+                content = [("content", _text_of(p)) for p in value.get("content") or ()]
+                spans = answer.spans(answer.thoughts, [*summary, *content])
+                kept = Kept.reasoning_of(spans, value.get("encrypted_content"))
+                answer.items.append(kept)
+            case "function_call":
+                answer.items.append(Kept.call(len(answer.calls), value))
+                self._call(index, value.get("call_id"), value, None)
+            case "item_reference":
+                raise MessagesError(f"messages[{index}] only names an item that a server keeps")
+            case _:
+                answer.items.append(Kept.item(value))
+
+    def _call(self, index: int, own: Any, function: Mapping[str, Any], data: Any) -> None:
+        name, arguments = function.get("name"), function.get("arguments")
+        if not (isinstance(own, str) and own and isinstance(name, str)):
+            raise MessagesError(f"messages[{index}] has a tool call without an id or a name")
+        assert self._answer is not None
+        call_id = self._unused(own)
+        part: Part = {"type": "tool_call", "id": call_id, "name": name, "input": {}}
+        try:
+            input_ = json.loads(arguments) if arguments else {}
+        except (TypeError, ValueError):
+            input_ = None
+        part |= {"input": input_} if isinstance(input_, dict) else {"raw": str(arguments)}
+        part |= {"server_id": own} if own != call_id else {}
+        if data is not None:
+            self._check_provider(index, next(iter(data["fields"])))
+            part["provider"] = data
+        self._answer.calls.append(part)
+
+    def _unused(self, own: str) -> str:
+        """An id that no call before has."""
+        call_id, number = own, 1
+        while call_id in self._ids:
+            number += 1
+            call_id = f"{own}_{number}"
+        self._ids.add(call_id)
+        return call_id
+
+    def _check_provider(self, index: int, name: str) -> None:
+        if self._provider is None:
+            raise MessagesError(
+                f"messages[{index}] has {name!r}, which only the server reads that said it: name that by "
+                "provider=, its host such as 'api.openai.com', or leave the field out"
+            )
+
+    # --- results, and the end
+
+    def _result(self, index: int, own: Any, content: Any) -> None:
+        waits = [] if self._answer is None else self._answer.calls
+        own_ids = {_own(call): call for call in waits}
+        call = own_ids.get(own)
+        if call is None or own in self._results:
+            raise MessagesError(
+                f"messages[{index}] is the result of {own!r:.80}, which no call waits for"
+            )
+        part = {"type": "tool_result", "id": call["id"], "name": call["name"]}
+        part |= {"server_id": own} if "server_id" in call else {}
+        self._results[own] = {**part, "output": "".join(_texts(index, content))}
+
+    def _close(self, *, last: bool = False) -> None:
+        """The assistant's message is over, with its results."""
+        answer, results = self._answer, self._results
+        self._answer, self._results = None, {}
+        if answer is None:
+            return
+        is_open = last and len(results) < len(answer.calls)
+        if is_open:  # what has its result is not run again
+            answer.calls = [_settled(call, results.get(_own(call))) for call in answer.calls]
+        self._done.append(self._message(answer))
+        if results and not is_open:
+            content = [results[_own(call)] for call in answer.calls if _own(call) in results]
+            self._done.append({"role": "tool", "content": content})
+
+    def _message(self, answer: _Answer) -> dict[str, Any]:
+        text, thought = "".join(answer.texts), "".join(answer.thoughts)
+        parts: list[Part] = [{"type": "reasoning", "text": thought}] if thought else []
+        parts += [text_part(text)] if text else []
+        said: dict[str, Any] = {"role": "assistant", "content": [*parts, *answer.calls]}
+        if answer.items:
+            kept = Kept(answer.items, len(text), len(thought))
+            data = kept.provider(f"{self._provider}/responses")
+            if data is not None:
+                self._check_provider(len(self._done), "what its provider wants back")
+                said["provider"] = data
+        elif answer.data:
+            said["provider"] = {"name": self._provider, "data": answer.data}
+        elif any("provider" in call for call in calls_of(said)):
+            said["provider"] = {"name": self._provider}
+        return said
+
+
+def _own(call: Part) -> str:
+    """The id of a call as the server gave it."""
+    own: str = call["server_id"] if "server_id" in call else call["id"]
+    return own
+
+
+def _settled(call: Part, result: Part | None) -> Part:
+    """A call of an open turn, with its result where it has one."""
+    return call if result is None else {**call, "nbagent": {"status": "done", "result": result}}
+
+
+# --- content
+
+
+def _plain(index: int, value: Any) -> dict[str, Any]:
+    """A message or an item as a dict, from the client's object too."""
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(mode="json", exclude_none=True)
+    if not isinstance(value, Mapping):
+        raise MessagesError(f"messages[{index}] is {value!r:.80}, no message of the openai client")
+    try:
+        plain: dict[str, Any] = json.loads(dumps(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessagesError(f"messages[{index}] is no JSON: {error}") from error
+    return plain
+
+
+def _parts(content: Any) -> list[Any]:
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else [content]
+
+
+def _texts(index: int, content: Any) -> list[str]:
+    """The texts of what may hold nothing else."""
+    parts = _parts(content)
+    for part in parts:
+        if not isinstance(part, Mapping) or part.get("type") not in (*_TEXTS, "refusal"):
+            raise MessagesError(
+                f"messages[{index}] has the part {part!r:.80}, which cannot be kept there"
+            )
+    return [_text_of(part) for part in parts]
+
+
+def _text_of(part: Mapping[str, Any]) -> str:
+    return str(part.get("text") or part.get("refusal") or "")
+
+
+def _output_kind(index: int, part: Any) -> str:
+    """The kind of a part that the assistant said in Responses."""
+    (_,) = _texts(index, [part])
+    return "refusal" if part["type"] == "refusal" else "output_text"
+
+
+def _content(index: int, content: Any) -> Iterator[Part]:
+    """The parts of what a person said."""
+    for part in _parts(content):
+        if isinstance(part, Mapping) and part.get("type") in _TEXTS:
+            yield text_part(_text_of(part))
+        else:
+            yield _file(index, part)
+
+
+def _file(index: int, part: Any) -> Part:
+    """An image, a document or a sound that came along.
+
+    Raises:
+        MessagesError: it did not, or is something else.
+    """
+    name = None
+    match part:
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            pass
+        case {"type": "input_image", "image_url": str(url)}:
+            pass
+        case {"type": "file", "file": {"file_data": str(url)} as file}:
+            name = file.get("filename")
+        case {"type": "input_file", "file_data": str(url)}:
+            name = part.get("filename")
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
+            url = f"data:audio/{kind};base64,{data}"
+        case _:
+            raise MessagesError(
+                f"messages[{index}] has the part {part!r:.80}, which cannot be kept"
+            )
+    found = _DATA_URL.fullmatch(url)
+    if found is None:
+        raise MessagesError(
+            f"messages[{index}] has a file behind the link {url!r:.80}: only one that comes along can be kept, "
+            "as a data: URL in base64"
+        )
+    file = {"type": "file", "media_type": found[1], "data": found[2]}
+    return {**file, "name": name} if isinstance(name, str) else file

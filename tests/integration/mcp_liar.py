@@ -1,0 +1,159 @@
+"""An MCP server that speaks the protocol by hand, and wrongly where it is told to: ``python mcp_liar.py HOW``.
+
+It needs no package. ``HOW`` says what is wrong: each is a word of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+HOW = sys.argv[1] if len(sys.argv) > 1 else ""
+OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+SIZE = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
+
+
+def note(text: str) -> None:
+    """What it does, as a line in the file of that name."""
+    if path := os.environ.get("NOTES"):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+
+
+def deep(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"x": schema}}
+    return schema
+
+
+def tools() -> list[dict[str, Any]]:
+    plain = {"name": "plain", "description": "Fine.", "inputSchema": OBJECT}
+    if HOW == "schemas":
+        wrong = {
+            "no_type": {"type": "object", "properties": {"a": {"type": "strin"}}},
+            "remote": {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}},
+            "huge": {"type": "object", "description": "x" * 200_000},
+            "deep": deep(90),
+            "circle": {"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}},
+            "pattern": {
+                "type": "object",
+                "properties": {"a": {"type": "string", "pattern": "(a+)+$"}},
+            },
+        }
+        odd = [{"name": name, "inputSchema": schema} for name, schema in wrong.items()]
+        none = [7, {"name": "no_schema"}, {"name": "a_list", "inputSchema": {"type": "array"}}]
+        named = {"name": "a b\x1b[31m", "inputSchema": OBJECT}
+        return [plain, *odd, named, plain, *none, {"name": "untyped", "inputSchema": {}}]
+    if HOW == "lies":
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        return [plain, {"name": "lies", "inputSchema": OBJECT, "outputSchema": schema}]
+    if HOW == "changes":
+        told = os.environ.get("TOLD", "Fine.")
+        return [{"name": "plain", "description": told, "inputSchema": OBJECT}]
+    return [plain]
+
+
+def say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def ask(number: Any) -> None:
+    """A question in the middle of the call, whose answer is the call's result."""
+    note("asked")
+    params: dict[str, Any] = {"message": "Which size?", "requestedSchema": SIZE}
+    if HOW == "asks for a page":
+        params = {"message": "Sign in.", "mode": "url", "elicitationId": "1"}
+        params["url"] = "https://sign.example/in?a=1&b=<b>"
+    say({"id": f"for {json.dumps(number)}", "method": "elicitation/create", "params": params})
+    if HOW == "waits and dies":
+        time.sleep(0.3)
+        os._exit(1)
+
+
+def answer(name: str, number: Any) -> None:
+    text = {"content": [{"type": "text", "text": "fine"}]}
+    match HOW:
+        case "nonsense":
+            sys.stdout.write("this is no JSON\n{}\n[]\n\x00\n")
+            say({"id": number, "result": text})
+        case "wrong id":
+            say({"id": "another", "result": text})
+            say({"id": [1], "result": text})
+            say({"id": number, "result": text})
+        case "no result":
+            say({"id": number, "result": {"content": "not a list"}})
+        case "flood":
+            while True:
+                sys.stdout.write("x" * 1_000_000)
+        case "chatter":
+            params = {"level": "info", "data": "y" * 5_000}
+            for _ in range(3_000):
+                say({"method": "notifications/message", "params": params})
+            say({"id": number, "result": text})
+        case "lies" if name == "lies":
+            say({"id": number, "result": {**text, "structuredContent": {"n": "many"}}})
+        case "asks":
+            params = {"message": "Your card?", "requestedSchema": OBJECT}
+            say({"id": 77, "method": "elicitation/create", "params": params})
+            say({"id": number, "result": text})
+        case "bad picture":
+            parts = [
+                {"type": "image", "data": "%%%", "mimeType": "image/png"},
+                {"type": "image", "data": "PHN2Zz4=", "mimeType": "image/svg+xml"},
+                {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+            ]
+            say({"id": number, "result": {"content": parts}})
+        case _:
+            say({"id": number, "result": text})
+
+
+def main() -> None:
+    note(f"started {os.getpid()}")
+    if HOW == "silent":
+        time.sleep(600)
+    if HOW == "stays":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for line in sys.stdin:
+        message = json.loads(line)
+        method, number = message.get("method"), message.get("id")
+        if method is None and isinstance(number, str) and number.startswith("for "):
+            told = json.dumps(message.get("result", message.get("error")))
+            note(told)
+            text = {"content": [{"type": "text", "text": told}]}
+            say({"id": json.loads(number[4:]), "result": text})
+            continue
+        if method == "initialize":
+            say(
+                {
+                    "id": number,
+                    "result": {
+                        "protocolVersion": "2025-06-18",
+                        "capabilities": {"tools": {"listChanged": True}, "logging": {}},
+                        "serverInfo": {"name": "liar", "version": "1"},
+                    },
+                }
+            )
+            if HOW == "asks early":
+                params = {"message": "Your card?", "requestedSchema": OBJECT}
+                say({"id": 77, "method": "elicitation/create", "params": params})
+        elif method == "tools/list":
+            say({"id": number, "result": {"tools": tools()}})
+        elif method == "tools/call":
+            asking = HOW.startswith("waits") or HOW == "asks for a page"
+            ask(number) if asking else answer(message["params"]["name"], number)
+        elif number is not None and method is not None:
+            say({"id": number, "error": {"code": -32601, "message": "no such method"}})
+    if HOW == "stays":
+        time.sleep(600)
+
+
+if __name__ == "__main__":
+    main()

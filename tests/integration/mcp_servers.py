@@ -1,0 +1,80 @@
+"""Real MCP servers for the tests: our own by stdio and HTTP, and published ones where they are installed."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbagent as nb
+from nbagent.mcp_servers.server import McpServer
+from tests.integration import install_mcp_servers
+
+HERE = Path(__file__).parent
+TOKEN = "sesame-open-1234"
+
+
+def honest(notes: Path, **options: Any) -> McpServer:
+    """Our server on ``mcp``, by stdio; what it does is a line in ``notes``."""
+    options = {"approval": False, "name": "tester"} | options
+    return nb.mcp([sys.executable, str(HERE / "mcp_server.py"), str(notes)], **options)
+
+
+def liar(how: str, **options: Any) -> McpServer:
+    """The one that speaks the protocol by hand, wrong in one way."""
+    options = {"approval": False, "name": "liar"} | options
+    return nb.mcp([sys.executable, str(HERE / "mcp_liar.py"), how], **options)
+
+
+def everything(**options: Any) -> McpServer:
+    """The protocol's reference server, from npm."""
+    return nb.mcp(
+        [str(install_mcp_servers.everything())],
+        **{"approval": False, "name": "everything"} | options,
+    )
+
+
+def done(notes: Path) -> list[str]:
+    """What the server has done, without its starts."""
+    lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+    return [line for line in lines if not line.startswith("started ")]
+
+
+def pids(notes: Path) -> list[int]:
+    """The processes that the server was."""
+    lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+    return [int(line.split()[1]) for line in lines if line.startswith("started ")]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def by_http(notes: Path, port: int) -> Iterator[str]:
+    """Our server on ``mcp``, by HTTP, for who has ``TOKEN``; its URL."""
+    command = [sys.executable, str(HERE / "mcp_server.py"), str(notes), "http", str(port), TOKEN]
+    with subprocess.Popen(command, cwd=notes.parent) as process:
+        try:
+            _wait_for(port)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(3_000):
+        with socket.socket() as one:
+            one.settimeout(1)
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    raise AssertionError("the server does not listen")

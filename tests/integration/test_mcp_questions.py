@@ -1,0 +1,182 @@
+"""What an MCP server asks is a question on the run: answered, refused, left open by a process that was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from tests.integration import install_mcp_servers
+from tests.integration.mcp_servers import done, everything, honest, liar, pids
+from tests.integration.mcp_worker import agent_of
+from tests.until import until
+
+ROOT = Path(__file__).parents[2]
+call = nb.ScriptedModel.call
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """The file in which the server says what it does."""
+    return tmp_path / "notes"
+
+
+async def _asked(how: str, notes: Path) -> tuple[nb.Run, Any]:
+    server = honest(notes) if how == "order" else liar(how, env={"NOTES": str(notes)})
+    tool = "order" if how == "order" else "plain"
+    run = nb.Agent(nb.ScriptedModel([call(tool), "done"]), tools=[server]).run("Go")
+    await run.settled()
+    return run, server
+
+
+def _output(run: nb.Run) -> Any:
+    (calls,) = run.calls.values()
+    return calls[0].output
+
+
+@pytest.mark.parametrize("how", ["order", "waits"])
+async def test_c195_what_a_server_asks_is_a_form_and_its_answer_goes_back(how, notes):
+    """In both ways of the protocol: with an answer before the result, and in the middle of the call."""
+    run, server = await _asked(how, notes)
+    (asked,) = run.interrupts
+    assert asked.kind == "ask"
+    assert asked.metadata["message"].endswith("asks: Which size?")
+    assert asked.reply_schema["properties"]["size"]["type"] == "integer"
+    with pytest.raises(nb.errors.InvalidAnswer, match="size"):
+        run.respond(asked, {"size": "big"})
+    run.respond(asked, {"size": 3})
+    await run
+    if how == "order":
+        assert _output(run) == "ordered 3"
+        assert done(notes) == ["order 3"]
+    else:
+        assert json.loads(_output(run)) == {"action": "accept", "content": {"size": 3}}
+    await server.aclose()
+
+
+@pytest.mark.parametrize("how", ["order", "waits"])
+async def test_c196_a_refusal_tells_the_server_that_a_person_declined(how, notes):
+    """What the server makes of it is its affair: the run goes on with that."""
+    run, server = await _asked(how, notes)
+    run.reject(run.interrupts[0])
+    await run
+    assert "decline" in _output(run).lower() or run.calls["order"][0].error
+    assert "order 3" not in done(notes)
+    await server.aclose()
+
+
+async def test_a_page_to_open_is_shown_with_its_host_and_opened_by_nobody_else(notes):
+    """The person approves once that is done; no form, and nothing is fetched."""
+    run, server = await _asked("asks for a page", notes)
+    (asked,) = run.interrupts
+    assert (
+        "a page of sign.example: https://sign.example/in?a=1&b=%3Cb%3E" in asked.metadata["message"]
+    )
+    run.approve(asked)
+    await run
+    assert json.loads(_output(run)) == {"action": "accept"}
+    await server.aclose()
+
+
+async def test_a_server_that_dies_while_it_asks_ends_the_question(notes):
+    """Nobody is left with a form whose answer can reach nobody."""
+    server = liar("waits and dies")
+    agent = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), tools=[server])
+    run = agent.run("Go", attended=True)
+    await until(lambda: run.status == "completed")
+    assert "it is gone" in _output(run)
+    assert run.interrupts == []
+    await server.aclose()
+
+
+async def test_a_server_may_ask_a_model_only_where_it_is_allowed_and_approved():
+    """Without ``sampling=`` it hears that it cannot; with it a person approves, and the run inside is a run's."""
+    if not install_mcp_servers.everything().exists():
+        assert os.environ.get("CI", "").lower() != "true", "the reference server must be installed"
+        pytest.skip("python tests/integration/install_mcp_servers.py installs it")
+    async with everything() as server:
+        assert "trigger-sampling-request" not in server.tools
+    model = nb.ScriptedModel(["It rains."])
+    async with everything(sampling=model) as server:
+        asks = call("trigger-sampling-request", prompt="How is the weather?", maxTokens=20)
+        run = nb.Agent(nb.ScriptedModel([asks, asks, "done"]), tools=[server]).run("Go")
+        await run.settled()
+        (asked,) = run.interrupts
+        assert "wants to ask the model" in asked.metadata["message"]
+        assert "How is the weather?" in asked.metadata["message"]
+        run.approve(asked)
+        await until(lambda: [one for one in run.interrupts if one.id != asked.id] != [])
+        run.reject(run.interrupts[0])
+        await run
+    first, second = run.calls["trigger-sampling-request"]
+    assert "It rains." in first.output
+    assert "rejected" in json.dumps(second.output)
+
+
+def _killed(how: str, tmp_path: Path, notes: Path) -> str:
+    """The id of a run whose process was killed while the server's question was open."""
+    command = ["-m", "tests.integration.mcp_worker", how, str(tmp_path / "runs.db"), str(notes)]
+    with subprocess.Popen(
+        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as worker:
+        assert worker.stdout is not None
+        run_id = worker.stdout.readline().strip()
+        worker.send_signal(signal.SIGKILL)
+    return run_id
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+async def test_c197_an_answer_to_a_server_that_is_gone_sends_nothing_again(tmp_path, notes):
+    """It waited in the middle of its call when the process was killed: nobody knows what it came to."""
+    run_id = _killed("waits", tmp_path, notes)
+    await until(lambda: not any(map(_lives, pids(notes))))
+    agent = agent_of("waits", notes, nb.ScriptedModel(["done"]))
+    run = await nb.open_run(run_id, agent=agent, store=nb.SQLiteStore(tmp_path / "runs.db"))
+    await run.settled()
+    run.respond(run.interrupts[0], {"size": 3})
+    await run
+    assert "nobody knows what it came to, and it is not sent again" in _output(run)
+    assert done(notes) == ["asked"]
+
+
+async def test_c198_an_answer_before_the_result_survives_the_process(tmp_path, notes):
+    """The server keeps nothing between its question and the answer, so another process goes on."""
+    run_id = _killed("order", tmp_path, notes)
+    await until(lambda: not any(map(_lives, pids(notes))))
+    agent = agent_of("order", notes, nb.ScriptedModel(["done"]))
+    run = await nb.open_run(run_id, agent=agent, store=nb.SQLiteStore(tmp_path / "runs.db"))
+    await run.settled()
+    run.respond(run.interrupts[0], {"size": 3})
+    await run
+    assert _output(run) == "ordered 3", _output(run)
+    assert done(notes) == ["order 3"]
+
+
+async def test_step_by_step_a_question_before_the_result_is_answered_in_the_history(notes):
+    """``generate`` ends where it asks; the messages go through JSON."""
+    server = honest(notes)
+    agent = nb.Agent(nb.ScriptedModel([call("order"), "done"]), tools=[server])
+    response = await agent.generate("Go")
+    (asked,) = response.interrupts
+    response = await agent.generate(
+        messages=json.loads(json.dumps(response.messages)),
+        tool_responses=[nb.tool_response(asked, {"size": 3})],
+    )
+    assert response.text == "done"
+    assert done(notes) == ["order 3"]
+    await server.aclose()

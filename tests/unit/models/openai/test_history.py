@@ -1,0 +1,236 @@
+"""Histories of the openai client come in, and go out again, as what they were."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionMessage
+from openai.types.responses import ResponseFunctionToolCall
+
+import nbagent as nb
+from nbagent.core.base.messages import load, text_of
+from nbagent.core.base.model import Request
+from nbagent.models.openai.responses.encode import ResponsesEncoder
+
+IMAGE = "data:image/png;base64,iVBORw0KGgo="
+
+
+def asked(call_id: str, name: str = "add", arguments: str = '{"a":1}') -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Add 1 and 2."},
+    {"role": "assistant", "content": None, "tool_calls": [asked("c1"), asked("c2")]},
+    {"role": "tool", "tool_call_id": "c1", "content": "3"},
+    {"role": "tool", "tool_call_id": "c2", "content": '{"sum":3}'},
+    {"role": "assistant", "content": "It is 3."},
+]
+
+
+async def test_a_conversation_goes_on_here():
+    """Live and step by step; the system message stays in the history, behind the agent's instructions."""
+    model = nb.ScriptedModel(["4"] * 2)
+    agent = nb.Agent(model, instructions="Be exact.")
+    messages = nb.messages_from_openai(CHAT)
+    assert (await agent.run("And 1 more?", messages=messages)).text == "4"
+    assert (await agent.generate("And 1 more?", messages=messages)).text == "4"
+    for request in model.requests:
+        assert request.instructions == "Be exact."
+        assert [m["role"] for m in request.messages] == [
+            *("system", "user", "assistant", "tool", "assistant", "user")
+        ]
+    assert nb.messages_to_openai(messages) == CHAT
+
+
+async def test_calls_without_results_are_run_and_those_with_one_are_not():
+    """A history that ends in the middle of a turn is a pause that goes on."""
+    ran: list[int] = []
+
+    def add(a: int) -> int:
+        ran.append(a)
+        return a + 2
+
+    both = asked("c1", arguments='{"a": 5}'), asked("c2", arguments='{"a": 6}')
+    open_turn = [*CHAT[:2], {"role": "assistant", "content": None, "tool_calls": [*both]}]
+    for history, called in ((open_turn, [5, 6]), ([*open_turn, CHAT[3]], [6])):
+        ran.clear()
+        agent = nb.Agent(nb.ScriptedModel(["done"] * 2), tools=[add])
+        run = agent.run(messages=nb.messages_from_openai(history))
+        assert (await run).text == "done"
+        assert ran == called
+        assert [call.output for call in run.calls["add"]][-1] == 8
+    model = nb.ScriptedModel(["done"])
+    paused = await nb.Agent(model, tools=[nb.tool(approval=True)(add)]).generate(
+        messages=nb.messages_from_openai(open_turn)
+    )
+    assert len(paused.interrupts) == 2
+
+
+def test_the_clients_own_objects_are_taken():
+    """As they come out of a response."""
+    message = ChatCompletionMessage.model_validate(
+        {"role": "assistant", "content": "x", "tool_calls": [asked("c1")], "refusal": None}
+    )
+    call = ResponseFunctionToolCall(
+        type="function_call",
+        call_id="c1",
+        name="add",
+        arguments="{}",
+        id="fc_1",
+        status="completed",
+    )
+    for value in (message, call):
+        (item,) = nb.messages_from_openai([{"role": "user", "content": "go"}, value])[1:]
+        assert item["content"][-1]["name"] == "add"
+
+
+def test_images_files_and_sounds_come_along():
+    """With their kinds and names; what is behind a link is refused."""
+    content = [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": IMAGE, "detail": "low"}},
+        {
+            "type": "file",
+            "file": {"file_data": "data:application/pdf;base64,JVBE", "filename": "a.pdf"},
+        },
+        {"type": "input_audio", "input_audio": {"data": "UklG", "format": "wav"}},
+    ]
+    (item,) = nb.messages_from_openai([{"role": "user", "content": content}])
+    kinds = [part.get("media_type") for part in item["content"]]
+    assert kinds == [None, "image/png", "application/pdf", "audio/wav"]
+    assert item["content"][2]["name"] == "a.pdf"
+    (item,) = nb.messages_from_openai(
+        [{"role": "user", "content": [{"type": "input_image", "image_url": IMAGE}]}]
+    )
+    assert item["content"][0]["data"] == "iVBORw0KGgo="
+
+
+REFUSED = [
+    ([5], "no message of the openai client"),
+    ([{"role": "robot", "content": "x"}], "expected a message"),
+    ([{"role": "tool", "tool_call_id": "c", "content": "x"}], "no call waits for"),
+    ([*CHAT[:3], CHAT[3], CHAT[3]], "no call waits for"),
+    ([*CHAT[:4], CHAT[1]], "answered exactly once"),
+    (
+        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y"}}]}],
+        "behind the link",
+    ),
+    ([{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}], "cannot be kept"),
+    ([{"role": "assistant", "content": "x", "reasoning_details": [{"a": 1}]}], "provider="),
+    ([{"role": "assistant", "audio": {"id": "a"}}], "'audio', which cannot be kept"),
+    ([{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}], "of no function"),
+    ([{"type": "item_reference", "id": "x"}], "only names an item"),
+    ([{"type": "web_search_call", "id": "w", "status": "completed"}], "provider="),
+    ("hello", "a list of messages"),
+]
+
+
+@pytest.mark.parametrize(("history", "said"), REFUSED)
+def test_what_cannot_be_kept_is_refused_by_its_place(history, said):
+    """Nothing is lost in silence."""
+    with pytest.raises(nb.errors.MessagesError, match=said):
+        nb.messages_from_openai(history)
+
+
+def test_ids_that_come_twice_are_told_apart_here_and_go_back_as_they_were():
+    """As of servers that count the calls of each answer."""
+    turn = [CHAT[2], CHAT[3], CHAT[4]]
+    history = [CHAT[1], *turn, *turn]
+    messages = nb.messages_from_openai(history)
+    ids = [p["id"] for m in messages for p in m["content"] if p["type"] == "tool_call"]
+    assert len(set(ids)) == 4
+    assert nb.messages_to_openai(messages) == history
+
+
+def test_items_of_responses_come_in_and_go_back_to_their_server():
+    """One answer of several items is one message, whose reasoning only that server gets back."""
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [{"type": "summary_text", "text": "hm"}],
+            "encrypted_content": "gAAA",
+        },
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Let me see.", "annotations": []}],
+        },
+        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a":1}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "3"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "3"}]},
+    ]
+    messages = nb.messages_from_openai(items, provider="api.openai.com")
+    assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant"]
+    assert text_of(messages[1]) == "Let me see."
+    encoder = ResponsesEncoder("m", {}, reasons=True)
+    sent = json.loads(encoder.body(Request(messages), "api.openai.com/responses"))["input"]
+    assert [each.get("type") for each in sent] == [
+        *(None, "reasoning", "message", "function_call", "function_call_output", None)
+    ]
+    assert sent[1]["encrypted_content"] == "gAAA"
+    with pytest.raises(nb.errors.MessagesError, match="provider="):
+        nb.messages_from_openai(items)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+NAMES = st.from_regex(r"[a-z_]{1,8}", fullmatch=True)
+INPUTS = st.dictionaries(TEXT, st.integers() | TEXT | st.none(), max_size=3)
+
+
+@st.composite
+def chats(draw: Any) -> list[dict[str, Any]]:
+    """A whole history in Chat Completions, as the encoder writes it."""
+    history: list[dict[str, Any]] = []
+    for number in range(draw(st.integers(1, 4))):
+        role = draw(st.sampled_from(["user", "system"])) if number else "user"
+        history.append({"role": role, "content": draw(TEXT)})
+        for turn in range(draw(st.integers(0, 2))):
+            calls = [
+                asked(f"c{number}_{turn}_{n}", draw(NAMES), _json(draw(INPUTS)))
+                for n in range(draw(st.integers(1, 3)))
+            ]
+            text = draw(st.none() | TEXT)
+            history.append({"role": "assistant", "content": text, "tool_calls": calls})
+            history += [
+                {"role": "tool", "tool_call_id": call["id"], "content": draw(TEXT)}
+                for call in calls
+            ]
+        history.append({"role": "assistant", "content": draw(TEXT)})
+    return history
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+@given(chats())
+def test_any_history_goes_in_and_out_unchanged(history):
+    """And through JSON in between."""
+    messages = nb.messages_from_openai(history)
+    assert nb.messages_to_openai(messages) == history
+    assert load(json.loads(json.dumps(messages))) == messages
+
+
+@given(chats(), st.randoms())
+def test_results_in_any_order_come_in_in_call_order(history, random):
+    """Servers take them so; here each answers its own call."""
+    shuffled: list[Any] = []
+    tools: list[Any] = []
+    for item in [*history, None]:
+        if item is not None and item["role"] == "tool":
+            tools.append(item)
+            continue
+        random.shuffle(tools)
+        shuffled += tools
+        tools = []
+        shuffled += [] if item is None else [item]
+    assert nb.messages_to_openai(nb.messages_from_openai(shuffled)) == history

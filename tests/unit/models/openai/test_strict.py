@@ -1,0 +1,75 @@
+"""Which schemas are strict as they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nbagent.models.openai.strict import is_strict
+
+NUMBER = {"type": "integer"}
+
+
+def of(**properties: Any) -> dict[str, Any]:
+    """An object of these, all of them required, and of nothing else."""
+    names = list(properties)
+    own = {"properties": properties, "required": names, "additionalProperties": False}
+    return {"type": "object", **own}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = dict(NUMBER)
+    for _ in range(levels - 1):
+        schema = of(a=schema)
+    return schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        of(),
+        of(a=NUMBER, b={"type": "string", "description": "Some", "title": "B"}),
+        of(a={"type": ["string", "null"]}),
+        of(a={"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        of(a={"enum": ["x", "y"]}, b={"const": 3}),
+        of(a={"type": "array", "items": of(b=NUMBER), "minItems": 1}),
+        of(a={"type": "string", "format": "date", "pattern": "^2"}),
+        {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": of(b=NUMBER)}},
+        nested(10),
+    ],
+)
+def test_what_satisfies_the_rules_is_strict(schema: dict[str, Any]) -> None:
+    """All required, nothing more allowed, supported keywords."""
+    assert is_strict(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": NUMBER}, "required": ["a"]},
+        {**of(a=NUMBER), "required": []},
+        {**of(a=NUMBER), "additionalProperties": True},
+        {**of(a=NUMBER), "additionalProperties": {"type": "string"}},
+        of(a={"type": "integer", "default": 3}),
+        of(a={"type": "object", "additionalProperties": NUMBER}),
+        of(a={"type": "array"}),
+        of(a={"type": "array", "prefixItems": [NUMBER], "items": NUMBER}),
+        of(a={"type": "string", "minLength": 1}),
+        of(a={"type": "string", "format": "uri"}),
+        of(a={"oneOf": [NUMBER]}),
+        of(a={"allOf": [NUMBER]}),
+        of(a={"$ref": "#/$defs/A", "default": 1}),
+        {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": {"type": "object", "properties": {}}}},
+        of(a={}),
+        of(a=True),
+        {"anyOf": [of(a=NUMBER)]},
+        {"type": "array", "items": NUMBER},
+        of(**{f"p{n}": NUMBER for n in range(5_001)}),
+        of(a={"enum": list(range(1_001))}),
+        nested(11),
+    ],
+)
+def test_what_does_not_is_not(schema: dict[str, Any]) -> None:
+    """It is sent all the same, and said not to be strict."""
+    assert not is_strict(schema)

@@ -108,13 +108,6 @@ class RecordedModel:
         return self._given if isinstance(self._given, str) else self._given.name
 
     @property
-    def tells_cost(self) -> bool:
-        """Whether a run with ``Budget(cost=…)`` may ask it: a replay tells what the recording does."""
-        if isinstance(self._tape, Replay):
-            return True
-        return getattr(self._resolved(), "tells_cost", False) is True
-
-    @property
     def people(self) -> Recording | Replay:
         """Where what people answer is kept, or taken from."""
         return self._tape

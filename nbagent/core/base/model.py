@@ -62,6 +62,9 @@ class Usage:
     def __post_init__(self) -> None:
         for name, unknown in _COUNTED.items():
             said = getattr(self, name)
+            plain = (int, float) if "cost" in name else (int,)
+            if said is unknown or (type(said) in plain and 0 <= said <= MOST):
+                continue  # as nearly all are
             known = None if said is None else amount(said)
             if known is None and said is not None:
                 logger.warning("a model said that %s is %.80r: that is not counted", name, said)

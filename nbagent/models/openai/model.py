@@ -416,9 +416,11 @@ _ANYWHERE = "anywhere"
 
 def _host(base_url: str | None, client: Any) -> str | None:
     """Where the model is, as far as that is said; None for where the environment says."""
-    if client is not None:
-        return _ANYWHERE if _is_maker(client) else _provider(client)
-    return base_url and _hostname(base_url)
+    if client is not None and not _is_maker(client):
+        return _provider(client)
+    if base_url:
+        return _hostname(base_url)
+    return None if client is None else _ANYWHERE
 
 
 def _hostname(url: str) -> str:

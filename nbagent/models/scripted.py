@@ -79,7 +79,8 @@ class ScriptedModel:
     Args:
         steps: what to answer, see ``Step``; one function instead of a list answers every request.
         name: what the person reads.
-        usage: the tokens that each response claims to have used.
+        usage: the tokens that each response claims to have used; none, which cost nothing, where not given.
+            ``Usage()`` is that of a server that does not tell.
 
     ``requests`` holds the requests seen. As a context manager it calls ``check()`` at the end.
     """
@@ -89,7 +90,7 @@ class ScriptedModel:
         steps: Iterable[Step] | Callable[[Sequence[Message]], Any],
         *,
         name: str = "scripted",
-        usage: Usage = Usage(),  # noqa: B008  a frozen value
+        usage: Usage = Usage(cost=0.0),  # noqa: B008  a frozen value
     ) -> None:
         if isinstance(steps, str) or not (callable(steps) or isinstance(steps, Iterable)):
             raise UsageError(

@@ -293,7 +293,7 @@ def _usage(event: ModelResponded) -> Usage:
         event.cost,
         event.cached_tokens,
         event.reasoning_tokens,
-        partial=not (event.input_tokens or event.output_tokens),
+        partial=event.cost is None and not (event.input_tokens or event.output_tokens),
     )
 
 

@@ -24,7 +24,7 @@ def working(*usages: Usage, **budget: Any) -> nb.Agent:
 
 async def test_c204_a_model_whose_cost_nobody_knows_is_not_started_with_a_budget_of_cost() -> None:
     """The error names the model and how to say it; nothing was asked, live or step by step."""
-    model = nb.ScriptedModel(["never"], name="mine")
+    model = nb.ScriptedModel(["never"], name="mine", usage=Usage())
     agent = nb.Agent(model, budget=nb.Budget(cost=1))
     says = r"'mine' costs is not known \(nbagent's prices are of \d{4}-\d\d-\d\d\).*nb.set_prices\(\{'mine'"
     with pytest.raises(nb.errors.UsageError, match=says):
@@ -57,7 +57,7 @@ def test_c204_what_a_person_says_of_a_server_of_ones_own_counts(
 
 async def test_c205_an_agent_inside_without_a_price_is_not_asked_in_a_budget_of_cost() -> None:
     """Its call fails and says why; what is outside goes on."""
-    asked = nb.ScriptedModel(["never"], name="unpriced")
+    asked = nb.ScriptedModel(["never"], name="unpriced", usage=Usage())
     inner = nb.Agent(asked, name="inner")
     model = nb.ScriptedModel([call("inner", prompt="go"), "done"], usage=Usage(1, 1, 0.1))
     agent = nb.Agent(model, tools=[inner.as_tool()], budget=nb.Budget(cost=1))
@@ -128,3 +128,10 @@ async def test_what_is_not_known_stays_unknown_over_a_pause_in_json() -> None:
     usage = response.usage
     assert (usage.cost, usage.known_cost, usage.partial) == (None, 0.1, True)
     assert usage.input_tokens == 20
+
+
+async def test_a_script_uses_nothing_unless_it_says_so() -> None:
+    """An agent with budgets can be tested with a scripted model: nobody is asked what that cost."""
+    agent = nb.Agent(nb.ScriptedModel(["done"]), budget=nb.Budget(tokens=100, cost=0.5))
+    run = await agent.run("go", attended=True, show=False).settled()
+    assert (run.status, run.usage.cost, run.usage.partial) == ("completed", 0.0, False)

@@ -24,7 +24,8 @@ from nbagent.core.base.model import Hosted, ModelDelta, Request
 
 from .limits import RateLimit
 from .openai.bounds import BrokenStream
-from .openai.model import DEFAULT_RETRIES, RESERVED, OpenAIModel
+from .openai.exchange import DEFAULT_RETRIES
+from .openai.model import RESERVED, OpenAIModel
 from .openai.providers import PROVIDERS, OutputMode
 
 TIMEOUT = 600.0

@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 from nbagent.core.base.model import Finished, Hosted, ModelDelta, Request
 
+from .errors import Refusal
+
 
 class Parser(Protocol):
     """Turns one response into deltas; no I/O, so any chunking can be tested."""
@@ -70,5 +72,5 @@ class Api(Protocol):
             ModelConfigError: saying what to do.
         """
 
-    def gives_way(self, error: Exception) -> bool:
-        """Whether the server refused a field that can be left out, and is left out from now on."""
+    def gives_way(self, refusal: Refusal) -> bool:
+        """Whether another way to ask is tried from now on, since the server refused a field by its name."""

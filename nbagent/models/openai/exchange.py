@@ -18,7 +18,7 @@ from nbagent.models.prices import price_of
 from .api import Api
 from .bounds import BrokenStream
 from .credentials import Credentials, StreamCut
-from .errors import explained, refused_for_content
+from .errors import explained, refusal_of, refused_for_content
 from .files import BLIND_HINT, blind_note, has_images
 from .providers import Provider
 from .retries import Pause, backoff, pause_after
@@ -139,7 +139,8 @@ class Exchange:
             try:
                 answer = await send(self._client, api, body)
             except Exception as error:
-                if api.gives_way(error):
+                refusal = refusal_of(error)
+                if refusal is not None and api.gives_way(refusal):
                     body = api.body(request, self._owner)
                 if body == body_before:
                     pause = pause_after(error, tries)

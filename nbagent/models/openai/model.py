@@ -187,7 +187,7 @@ class OpenAIModel:
         self._api.check_hosted(tool)
 
     def __repr__(self) -> str:
-        return f"OpenAIModel({self.name!r})"
+        return f"{type(self).__name__}({self.name!r})"
 
     @property
     def _asked_host(self) -> str:

@@ -5,13 +5,13 @@ Format: https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.model import Hosted, Request
+from nbagent.models.openai.errors import Refusal
 from nbagent.models.openai.output import next_mode
 from nbagent.models.openai.providers import OutputMode
 
@@ -75,25 +75,23 @@ class ChatApi:
             "api='responses') where the server has the Responses API, or give a function of your own"
         )
 
-    def gives_way(self, error: Exception) -> bool:
-        """Whether another way is tried from now on, since the server refused a field by its name.
+    def gives_way(self, refusal: Refusal) -> bool:
+        """See ``Api``.
 
         It may not know the field that asks for token counts, or not take back what it said; and it may
         want reasoning in messages that have none.
         """
-        if getattr(error, "status_code", None) not in {400, 422}:
-            return False
-        output = next_mode(self._output, error)
+        output = next_mode(self._output, refusal)
         if output is not None:
             self._output = output
             return True
-        said = str(error)
+        said = refusal.said
         if "stream_options" in said:
             self._asks_usage = False
             return True
-        sent = _sent(error)
-        if sent is None:
+        if refusal.request is None:
             return False
+        sent = _said_before(refusal.request)
         named = [name for name in sent.union(REASONING) if _names(said, name)]
         turned = [self._turns(name, sent=name in sent) for name in named]
         return any(turned)
@@ -119,14 +117,10 @@ class ChatApi:
         return True
 
 
-def _sent(error: Exception) -> frozenset[str] | None:
-    """The fields of the refused request that the server said before; None where nobody knows."""
-    try:
-        messages = json.loads(getattr(error, "request").content)["messages"]  # noqa: B009 - of openai's errors alone
-    except (AttributeError, ValueError, KeyError, RuntimeError):  # httpx2's for a body that is gone
-        return None
+def _said_before(request: Mapping[str, Any]) -> frozenset[str]:
+    """The fields of a request that the server said in earlier answers."""
     found: set[str] = set()
-    for message in messages:
+    for message in request["messages"]:
         if message["role"] != "assistant":
             continue
         found |= message.keys() - OF_MESSAGE

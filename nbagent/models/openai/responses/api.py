@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nbagent.core.base.model import Hosted, Request
+from nbagent.models.openai.errors import Refusal
 from nbagent.models.openai.output import next_mode
 from nbagent.models.openai.providers import OutputMode
 
@@ -57,19 +58,17 @@ class ResponsesApi:
         """Refuse what is no hosted tool of this API; see ``Api``."""
         check(tool)
 
-    def gives_way(self, error: Exception) -> bool:
-        """Whether another way is tried from now on, since the server refused a field by its name.
+    def gives_way(self, refusal: Refusal) -> bool:
+        """See ``Api``.
 
         It may have no summaries for this key, no encrypted reasoning of this model, or not this way to say
         the shape of an answer.
         """
-        if getattr(error, "status_code", None) not in {400, 422}:
-            return False
-        output = next_mode(self._encoder.output, error)
+        output = next_mode(self._encoder.output, refusal)
         if output is not None:
             self._encoder.output = output
             return True
-        said = str(error)
+        said = refusal.said
         if self._encoder.summary and ("reasoning.summary" in said or "reasoning summar" in said):
             self._encoder.summary = False
         elif self._encoder.encrypted and (ENCRYPTED in said or "Encrypted content" in said):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -739,3 +740,35 @@ async def test_a_token_of_a_hosted_tool_is_a_credential(caplog: pytest.LogCaptur
     said_ = [event.model_dump_json() for event in (*run.journal, *again.journal)]
     told = [*said_, repr(agent), repr(tool), str(caught.value), caplog.text]
     assert not any(token in text for text in told)
+
+
+class Pausing(ResponsesServer):
+    """Holds back the end of an answer to a request with tools until it is let go."""
+
+    def __init__(self, script: Sequence[Any]) -> None:
+        super().__init__(script)
+        self.go = threading.Event()
+
+    def events(self, body: dict[str, Any], reply: Reply) -> Iterator[bytes]:
+        *first, last = super().events(body, reply)
+        yield from first
+        if "tools" in body:
+            self.go.wait(30)
+        yield last
+
+
+async def test_what_a_request_must_not_tell_is_its_own_whatever_runs_beside_it() -> None:
+    """Another request of the same model, with other hosted tools, changes nothing of what is cut."""
+    token = "mcp-token-0123456789abcdef"
+    tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
+    failing = Items(output=[said("so")], error={"code": "x", "message": f"no such {token}"})
+    with Pausing([failing, Reply("beside")]) as server:
+        async with model_at(server, max_retries=0) as model:
+            deltas = model.stream(Request(HELLO, hosted=[tool]))
+            async with aclosing(deltas):
+                assert isinstance(await anext(deltas), TextDelta)
+                await ask(model, Request(HELLO))
+                server.go.set()
+                with pytest.raises(ModelError, match="no such") as caught:
+                    _ = [delta async for delta in deltas]
+    assert token not in str(caught.value)

@@ -772,3 +772,14 @@ async def test_what_a_request_must_not_tell_is_its_own_whatever_runs_beside_it()
                 with pytest.raises(ModelError, match="no such") as caught:
                     _ = [delta async for delta in deltas]
     assert token not in str(caught.value)
+
+
+async def test_a_model_goes_on_cutting_what_its_earlier_requests_had() -> None:
+    """What is kept of a request, as in a recording, may be written after others have gone out."""
+    token = "mcp-token-0123456789abcdef"
+    tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
+    with ResponsesServer([Reply("one"), Reply("two")]) as server:
+        async with model_at(server) as model:
+            for hosted in ([tool], []):
+                await ask(model, Request(HELLO, hosted=hosted))
+            assert model.without_credentials(f"with {token}") == "with •••"

@@ -127,7 +127,7 @@ class OpenAIModel:
         self._has_known_prices = (extra or {}).get("service_tier") in STANDARD
         """Whether the prices that are known are those of its requests."""
         self._credentials = Credentials([])
-        """Of the client as it was last used."""
+        """Of all that was asked."""
         self._client = None if client is None or _is_maker(client) else client
         make: Callable[[], Any] = partial(
             make_client,
@@ -216,14 +216,14 @@ class OpenAIModel:
         try:
             async with aclosing(exchange.batches()) as batches:
                 async for batch in batches:
-                    self._credentials = exchange.credentials
+                    self._credentials = self._credentials.joined(exchange.credentials)
                     for delta in batch:
                         yield delta
         finally:
-            self._credentials = exchange.credentials
+            self._credentials = self._credentials.joined(exchange.credentials)
 
     def without_credentials(self, text: str) -> str:
-        """The text without the key and the other credentials of the client as it was last used."""
+        """The text without the keys and the other credentials of all that was asked so far."""
         return self._credentials.cut(text)
 
     async def aclose(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from nbagent.core.base.errors import ModelError, NbagentError
 from nbagent.core.base.messages import calls_of
 from nbagent.core.base.model import Discarded, Finished, ModelDelta, Notice, Request, Waiting
-from nbagent.models.limits import RateLimit, Turn
+from nbagent.models.limits import RateLimit, Ticket
 from nbagent.models.prices import price_of
 
 from .api import Api
@@ -76,11 +76,11 @@ class Exchange:
             ModelConfigError: the client is misconfigured.
             ModelError: the server refused or failed, and retrying did not help.
         """
-        turn = self._terms.limits.turn()
+        ticket = self._terms.limits.ticket()
         try:
             for attempt in range(self._retries + 1):
                 try:
-                    async with aclosing(self._attempt(turn)) as batches:
+                    async with aclosing(self._attempt(ticket)) as batches:
                         async for batch in batches:
                             yield batch
                 except BrokenStream as error:
@@ -90,13 +90,13 @@ class Exchange:
                 if attempt == self._retries or not again:
                     # without its cause, which has what was said
                     raise ModelError(f"the model {self._terms.name!r}: {reason}")
-                turn.leave()
+                ticket.leave()
                 yield [Discarded(reason)]
                 await asyncio.sleep(backoff(attempt))
         finally:
-            turn.leave()
+            ticket.leave()
 
-    async def _attempt(self, turn: Turn) -> AsyncGenerator[list[ModelDelta], None]:
+    async def _attempt(self, ticket: Ticket) -> AsyncGenerator[list[ModelDelta], None]:
         """Ask once.
 
         Raises:
@@ -104,7 +104,7 @@ class Exchange:
         """
         parser = self._terms.api.parser(self._owner)
         answer: Any = None
-        async with aclosing(self._send(turn)) as steps:
+        async with aclosing(self._send(ticket)) as steps:
             async for answer in steps:
                 if isinstance(answer, Waiting):
                     yield [answer]
@@ -119,10 +119,10 @@ class Exchange:
         end = parser.finished()
         if end is None:
             raise BrokenStream("the server's answer ended in the middle")
-        turn.used(end.usage.total_tokens)
+        ticket.used(end.usage.total_tokens)
         yield public.cut([self._priced(self._owned(end))])
 
-    async def _send(self, turn: Turn) -> AsyncGenerator[Any, None]:
+    async def _send(self, ticket: Ticket) -> AsyncGenerator[Any, None]:
         """Each ``Waiting`` as it begins, and at last the answer.
 
         Raises:
@@ -131,8 +131,8 @@ class Exchange:
         api, request = self._terms.api, self._request
         body, tries = api.body(request, self._owner), 0
         while True:
-            turn.guess(len(body))
-            async with aclosing(_until_it_goes(turn)) as waits:
+            ticket.guess(len(body))
+            async with aclosing(_until_it_goes(ticket)) as waits:
                 async for waiting in waits:
                     yield waiting
             refused, pause, body_before = None, None, body
@@ -155,9 +155,9 @@ class Exchange:
                 continue
             tries += 1
             if pause.for_all:
-                turn.refused(pause.seconds, pause.reason)
+                ticket.refused(pause.seconds, pause.reason)
                 continue
-            turn.leave()
+            ticket.leave()
             if pause.seconds >= WORTH_TELLING:
                 yield Waiting(pause.seconds, pause.reason)
             await asyncio.sleep(pause.seconds)
@@ -239,13 +239,13 @@ def _idle(client: Any) -> float | None:
     return seconds if isinstance(seconds, int | float) else None
 
 
-async def _until_it_goes(turn: Turn) -> AsyncGenerator[Waiting, None]:
-    """Wait for a request's turn, telling for how long whenever that is new."""
+async def _until_it_goes(ticket: Ticket) -> AsyncGenerator[Waiting, None]:
+    """Wait until a request may go, telling for how long whenever that is new."""
     told: tuple[float, str] | None = None
-    while (wait := turn.why_not()) is not None:
+    while (wait := ticket.why_not()) is not None:
         end = time.monotonic() + wait.seconds if wait.seconds else 0.0
         is_new = told is None or wait.reason != told[1] or abs(end - told[0]) > WORTH_TELLING
         if is_new and not 0 < wait.seconds < WORTH_TELLING:
             told = end, wait.reason
             yield Waiting(wait.seconds, wait.reason)
-        await turn.wait(wait.seconds)
+        await ticket.wait(wait.seconds)

@@ -21,7 +21,7 @@ from nbagent.core.base.model import Hosted, ModelDelta, Request
 from nbagent.models.limits import RateLimit, limits_of
 from nbagent.models.prices import price_of, says_cost
 
-from .api import Api
+from .api import Api, Settings
 from .chat.api import ChatApi
 from .client import Clients, make_client
 from .credentials import Credentials
@@ -116,11 +116,14 @@ class OpenAIModel:
             name, base_url=where, has_client=client is not None
         )
         fields = {} if temperature is None else {"temperature": temperature}
-        self._fields = {**fields, **(extra or {})}
+        self._settings = Settings(
+            self._model,
+            {**fields, **(extra or {})},
+            tool_choice,
+            output=checked_mode(output or self._provider.output),
+            sees=sees(self._model) if vision is None else vision,
+        )
         self._said_api = checked_api(api)
-        self._tool_choice = tool_choice
-        self._output = checked_mode(output or self._provider.output)
-        self._sees = sees(self._model) if vision is None else vision
         self._host = _host(where, client)
         self._limits = limits_of(limits, concurrency=concurrency, rpm=rpm, tpm=tpm)
         self._max_wait = checked_amount("max_wait", max_wait)
@@ -149,21 +152,8 @@ class OpenAIModel:
         else:
             known = OwnModels("*", "chat", reasons=own_models(self._model).reasons)
         if (known.api if self._said_api == "auto" else self._said_api) == "chat":
-            return ChatApi(
-                self._model,
-                self._fields,
-                tool_choice=self._tool_choice,
-                output=self._output,
-                sees=self._sees,
-            )
-        return ResponsesApi(
-            self._model,
-            self._fields,
-            reasons=known.reasons,
-            tool_choice=self._tool_choice,
-            sees=self._sees,
-            output=self._output,
-        )
+            return ChatApi(self._settings)
+        return ResponsesApi(self._settings, reasons=known.reasons)
 
     @cached_property
     def _terms(self) -> Terms:
@@ -174,7 +164,7 @@ class OpenAIModel:
             provider=None if self._own_client else self._provider,
             limits=self._limits,
             max_wait=self._max_wait,
-            sees=self._sees,
+            sees=self._settings.sees,
             has_known_prices=self._has_known_prices,
         )
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.model import Hosted, Request
+from nbagent.models.openai.api import Settings
 from nbagent.models.openai.errors import Refusal
 from nbagent.models.openai.output import next_mode
-from nbagent.models.openai.providers import OutputMode
 
 from .encode import ChatEncoder, Way
 from .fields import OF_CALL, OF_FUNCTION, OF_MESSAGE, REASONING, THINKING
@@ -26,18 +26,10 @@ class ChatApi:
     name = "chat"
     path = "/chat/completions"
 
-    def __init__(
-        self,
-        model: str,
-        fields: Mapping[str, Any],
-        *,
-        tool_choice: str | None = None,
-        output: OutputMode = "schema",
-        sees: bool = True,
-    ) -> None:
-        self._encoder = ChatEncoder(model, fields, tool_choice=tool_choice)
-        self._output = output
-        self._sees = sees
+    def __init__(self, settings: Settings) -> None:
+        self._encoder = ChatEncoder(settings)
+        self._output = settings.output
+        self._sees = settings.sees
         self._asks_usage = True
         self._without: frozenset[str] = frozenset()
         """The fields that the server does not take back."""
@@ -53,8 +45,15 @@ class ChatApi:
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
         always = self._insisted.intersection(REASONING)
-        way = Way(provider, self._without, always, sees=self._sees)
-        return self._encoder.body(request, way, usage=self._asks_usage, output=self._output)
+        way = Way(
+            provider,
+            self._without,
+            always,
+            sees=self._sees,
+            usage=self._asks_usage,
+            output=self._output,
+        )
+        return self._encoder.body(request, way)
 
     def parser(self, provider: str) -> ChatParser:
         """What reads the answer; see ``Api``."""

@@ -14,6 +14,7 @@ from typing import Any
 from nbagent.core.base.files import files_of
 from nbagent.core.base.messages import Message, calls_of, results_of, text_of
 from nbagent.core.base.model import Request, ToolSpec
+from nbagent.models.openai.api import Settings
 from nbagent.models.openai.encoding import (
     EncodedOnce,
     arguments_of,
@@ -44,7 +45,7 @@ WIRE = "openai-chat"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a server takes back what it said."""
+    """How a server is asked, and takes back what it said."""
 
     provider: str
     """The name of whose server it is: messages that come from it have its data back."""
@@ -54,53 +55,48 @@ class Way:
     """The names of reasoning that it wants in every message of the assistant, empty where there is none."""
     sees: bool = True
     """Whether it takes pictures; else they are told in words."""
+    usage: bool = True
+    """Whether it is asked for the token counts at a stream's end."""
+    output: OutputMode = "schema"
+    """How it is told the shape of a typed answer."""
 
-    def __str__(self) -> str:
+    @property
+    def wire(self) -> str:
+        """All of it that shows in a message."""
         return " ".join((self.provider, *sorted(self.without), "+", *sorted(self.always)))
 
 
 class ChatEncoder:
     """Encodes the requests of one model."""
 
-    def __init__(
-        self, model: str, fields: Mapping[str, Any], *, tool_choice: str | None = None
-    ) -> None:
-        self._head = b'{"model":' + json_bytes(model) + b',"messages":['
-        self._fields = dict(fields)
-        self._tool_choice = tool_choice
+    def __init__(self, settings: Settings) -> None:
+        self._head = b'{"model":' + json_bytes(settings.model) + b',"messages":['
+        self._fields = settings.fields
+        self._tool_choice = settings.tool_choice
         self.once = EncodedOnce()
 
-    def body(
-        self, request: Request, way: Way, *, usage: bool, output: OutputMode = "schema"
-    ) -> bytes:
-        """The JSON of one request.
-
-        Args:
-            request: what to encode.
-            way: whose server it goes to, and how it takes back what it said.
-            usage: whether to ask for the token counts at a stream's end.
-            output: how the server is told the shape of the answer.
-        """
-        request = in_words(request, output)
+    def body(self, request: Request, way: Way) -> bytes:
+        """The JSON of one request, in the way of the server that it goes to."""
+        request = in_words(request, way.output)
         tools = self.once.tools(request.tools, partial(_tools, request.tools))
-        tail = self._tail(request, usage=usage, output=output)
+        tail = self._tail(request, way)
         messages = self.once.messages(
-            request.messages, f"{WIRE} {way}", partial(encode_message, way=way)
+            request.messages, f"{WIRE} {way.wire}", partial(encode_message, way=way)
         )
         system = self.once.instructions(request.instructions, _system)
         said = b",".join((system, *messages) if system else messages)
         return b"".join((self._head, said, b"]", tools, tail))
 
-    def _tail(self, request: Request, *, usage: bool, output: OutputMode) -> bytes:
+    def _tail(self, request: Request, way: Way) -> bytes:
         fields: dict[str, Any] = {"stream": request.stream}
-        if request.stream and usage:
+        if request.stream and way.usage:
             fields["stream_options"] = {"include_usage": True}
         choice = chosen(self._tool_choice, request)
         if choice is not None:
             fields["tool_choice"] = choice if isinstance(choice, str) else _named(choice.name)
         fields.update(self._fields)
-        if request.output_schema is not None and output != "prompt":
-            fields["response_format"] = _response_format(request.output_schema, output)
+        if request.output_schema is not None and way.output != "prompt":
+            fields["response_format"] = _response_format(request.output_schema, way.output)
         return b"," + json_bytes(fields)[1:]
 
 

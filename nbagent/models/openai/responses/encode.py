@@ -8,6 +8,7 @@ Format: https://platform.openai.com/docs/api-reference/responses/create
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from nbagent.core.base.errors import ModelError
 from nbagent.core.base.files import is_image, label
 from nbagent.core.base.messages import Message, calls_of, results_of, text_of
 from nbagent.core.base.model import Hosted, Request, ToolSpec
+from nbagent.models.openai.api import Settings
 from nbagent.models.openai.encoding import (
     EncodedOnce,
     arguments_of,
@@ -44,72 +46,62 @@ _OF_CHAT: Mapping[str, tuple[str, ...]] = {
 """Fields of Chat Completions, and where they stand in this API."""
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server is asked: what it refused is left out."""
+
+    provider: str
+    """The name of whose server it is: messages that come from it have its data back."""
+    summary: bool = False
+    """Whether summaries of the reasoning are asked for."""
+    encrypted: bool = False
+    """Whether the reasoning itself is asked for, in encrypted form."""
+    output: OutputMode = "schema"
+    """How it is told the shape of a typed answer."""
+
+
 class ResponsesEncoder:
-    """Encodes the requests of one model.
+    """Encodes the requests of one model; of its fields, what is nested is merged into what stands there already."""
 
-    Args:
-        model: its name.
-        fields: more fields of the request; what is nested is merged into what stands there already.
-        reasons: whether it reasons: then its reasoning is asked for, to be shown and to go back.
-        tool_choice: which tool it must call.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        fields: Mapping[str, Any],
-        *,
-        reasons: bool,
-        tool_choice: str | None = None,
-        sees: bool = True,
-        output: OutputMode = "schema",
-    ) -> None:
-        self._sees = sees
-        self.output = output
-        """How the server is told the shape of a typed answer."""
-        self._head = b'{"model":' + json_bytes(model) + b',"input":['
-        self._given = _translated(fields)
-        self._tool_choice = tool_choice
-        self.summary = reasons
-        self.encrypted = reasons or "reasoning" in self._given
-        """Whether summaries of the reasoning, and the reasoning itself in encrypted form, are asked for."""
+    def __init__(self, settings: Settings) -> None:
+        self._head = b'{"model":' + json_bytes(settings.model) + b',"input":['
+        self.given = _translated(settings.fields)
+        """The model's own fields."""
+        self._tool_choice = settings.tool_choice
+        self._sees = settings.sees
         self.once = EncodedOnce()
 
-    def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request.
-
-        Args:
-            request: what to encode.
-            provider: whose server it goes to; messages that come from it have its data back.
+    def body(self, request: Request, way: Way) -> bytes:
+        """The JSON of one request, in the way of the server that it goes to.
 
         Raises:
             ModelConfigError: the tool that is to be called is not among those of the request.
         """
-        request = in_words(request, self.output)
+        request = in_words(request, way.output)
         messages = self.once.messages(
             request.messages,
-            f"{WIRE} {provider}",
-            partial(encode_message, provider=provider, sees=self._sees),
+            f"{WIRE} {way.provider}",
+            partial(encode_message, provider=way.provider, sees=self._sees),
         )
         said = b",".join(filter(None, messages))  # one that says nothing is no item
         tools = self.once.tools((*request.tools, *request.hosted), partial(_tools, request))
         instructions = self.once.instructions(request.instructions, _instruct)
-        return b"".join((self._head, said, b"]", instructions, tools, self._tail(request)))
+        return b"".join((self._head, said, b"]", instructions, tools, self._tail(request, way)))
 
-    def _tail(self, request: Request) -> bytes:
+    def _tail(self, request: Request, way: Way) -> bytes:
         fields: dict[str, Any] = {"stream": request.stream, "store": False}
-        include = [ENCRYPTED] if self.encrypted else []
+        include = [ENCRYPTED] if way.encrypted else []
         include += filter(None, map(included, request.hosted))
         if include:
             fields["include"] = list(dict.fromkeys(include))
-        if self.summary:
+        if way.summary:
             fields["reasoning"] = {"summary": "auto"}
         choice = chosen(self._tool_choice, request)
         if choice is not None:
             fields["tool_choice"] = _choice(choice)
-        if request.output_schema is not None and self.output != "prompt":
-            fields["text"] = {"format": _format(request.output_schema, self.output)}
-        return b"," + json_bytes(merged(fields, self._given))[1:]
+        if request.output_schema is not None and way.output != "prompt":
+            fields["text"] = {"format": _format(request.output_schema, way.output)}
+        return b"," + json_bytes(merged(fields, self.given))[1:]
 
 
 def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

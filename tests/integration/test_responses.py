@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -783,3 +784,20 @@ async def test_a_model_goes_on_cutting_what_its_earlier_requests_had() -> None:
             for hosted in ([tool], []):
                 await ask(model, Request(HELLO, hosted=hosted))
             assert model.without_credentials(f"with {token}") == "with •••"
+
+
+async def test_requests_that_are_under_way_at_once_learn_together_what_is_refused() -> None:
+    """The second to be refused is asked again as well, though the first has changed the way by then."""
+    both = threading.Barrier(2)
+
+    class Together(ResponsesServer):
+        def problem_with(self, body: dict[str, Any]) -> str:
+            if "summary" in body.get("reasoning", {}):
+                both.wait(30)
+            return super().problem_with(body)
+
+    with Together([Reply("fine")] * 2) as server:
+        server.verified = False
+        async with model_at(server, max_retries=0) as model:
+            answers = await asyncio.gather(*(ask(model, Request(HELLO)) for _ in range(2)))
+    assert [joined(deltas, TextDelta) for deltas in answers] == ["fine", "fine"]

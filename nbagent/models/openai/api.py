@@ -91,5 +91,5 @@ class Api(Protocol):
             ModelConfigError: saying what to do.
         """
 
-    def gives_way(self, refusal: Refusal) -> bool:
-        """Whether another way to ask is tried from now on, since the server refused a field by its name."""
+    def give_way(self, refusal: Refusal) -> None:
+        """Ask in another way from now on, where the server refused a field by its name and there is one."""

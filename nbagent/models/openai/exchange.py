@@ -140,9 +140,10 @@ class Exchange:
                 answer = await send(self._client, api, body)
             except Exception as error:
                 refusal = refusal_of(error)
-                if refusal is not None and api.gives_way(refusal):
+                if refusal is not None:
+                    api.give_way(refusal)
                     body = api.body(request, self._owner)
-                if body == body_before:
+                if body == body_before:  # whoever has found another way, it is tried
                     pause = pause_after(error, tries)
                     if self._is_over(pause, tries):
                         refused = self._refused(error, pause)

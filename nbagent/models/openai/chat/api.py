@@ -74,7 +74,7 @@ class ChatApi:
             "api='responses') where the server has the Responses API, or give a function of your own"
         )
 
-    def gives_way(self, refusal: Refusal) -> bool:
+    def give_way(self, refusal: Refusal) -> None:
         """See ``Api``.
 
         It may not know the field that asks for token counts, or not take back what it said; and it may
@@ -83,37 +83,36 @@ class ChatApi:
         output = next_mode(self._output, refusal)
         if output is not None:
             self._output = output
-            return True
+            return
         said = refusal.said
         if "stream_options" in said:
             self._asks_usage = False
-            return True
+            return
         if refusal.request is None:
-            return False
+            return
         sent = _said_before(refusal.request)
-        named = [name for name in sent.union(REASONING) if _names(said, name)]
-        turned = [self._turns(name, sent=name in sent) for name in named]
-        return any(turned)
+        for name in sent.union(REASONING):
+            if _names(said, name):
+                self._turn(name, sent=name in sent)
 
-    def _turns(self, name: str, *, sent: bool) -> bool:
-        """Whether a field that was sent is now left out, or the other way; each is tried once.
+    def _turn(self, name: str, *, sent: bool) -> None:
+        """Leave out a field that was sent, or the other way; each is tried once.
 
         What helped stays; where nothing did, all is again as it was at first.
         """
         way = (name, "without" if sent else "always")
         if name in (self._without if sent else self._insisted):
-            return True  # another request, which went out before this one came back, has turned it
+            return  # another request, which went out before this one came back, has turned it
         known = name in self._without | self._insisted
         self._without -= {name}
         self._insisted -= {name}
         if way in self._tried or not (sent or known or name in REASONING):
-            return known
+            return
         self._tried.add(way)
         if sent:
             self._without |= {name}
         else:
             self._insisted |= {name}
-        return True
 
 
 def _said_before(request: Mapping[str, Any]) -> frozenset[str]:

@@ -53,7 +53,7 @@ class ResponsesApi:
         """Refuse what is no hosted tool of this API; see ``Api``."""
         check(tool)
 
-    def gives_way(self, refusal: Refusal) -> bool:
+    def give_way(self, refusal: Refusal) -> None:
         """See ``Api``.
 
         It may have no summaries for this key, no encrypted reasoning of this model, or not this way to say
@@ -67,4 +67,3 @@ class ResponsesApi:
             self._way = replace(way, summary=False)
         elif way.encrypted and (ENCRYPTED in said or "Encrypted content" in said):
             self._way = replace(way, encrypted=False)
-        return self._way is not way

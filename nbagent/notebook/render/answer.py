@@ -33,7 +33,7 @@ def drawn(value: Any, *, whole: bool) -> str:
     if whole and isinstance(value, dict | list):
         json = markdown.render(facts.code_block(value))
         html = f"{html}<details><summary>JSON</summary>{json}</details>"
-    return sanitize.clean(html)
+    return sanitize.clean_values(html)
 
 
 def _begun(value: Any) -> Any:

@@ -38,7 +38,6 @@ _CLASSES = {
     "pre": {"code"},
     "table": {"dataframe"},
     "p": {"note"},
-    "dl": {"nba-kv"},
 }
 _ATTRIBUTES = {
     "a": names("href title"),
@@ -116,20 +115,25 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
             return value
 
 
-_HTML = nh3.Cleaner(
-    tags=set(PROSE | MATH),
-    clean_content_tags=set(DROPPED),
-    attributes={k: set(v) for k, v in (_ATTRIBUTES | _MATH_ATTRIBUTES).items()},
-    tag_attribute_values={
-        "td": {"align": _ALIGN},
-        "th": {"align": _ALIGN, "scope": {"row", "col"}},
-    },
-    allowed_classes=_CLASSES,
-    attribute_filter=_attribute,
-    set_tag_attribute_values={"a": {"target": "_blank"}},
-    url_schemes={"http", "https", "mailto", "data"},
-    url_relative="deny",
-)
+def _cleaner(classes: dict[str, set[str]]) -> nh3.Cleaner:
+    return nh3.Cleaner(
+        tags=set(PROSE | MATH),
+        clean_content_tags=set(DROPPED),
+        attributes={k: set(v) for k, v in (_ATTRIBUTES | _MATH_ATTRIBUTES).items()},
+        tag_attribute_values={
+            "td": {"align": _ALIGN},
+            "th": {"align": _ALIGN, "scope": {"row", "col"}},
+        },
+        allowed_classes=classes,
+        attribute_filter=_attribute,
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+        url_schemes={"http", "https", "mailto", "data"},
+        url_relative="deny",
+    )
+
+
+_HTML = _cleaner(_CLASSES)
+_VALUES = _cleaner({**_CLASSES, "dl": {"nba-kv"}})
 _FORMULA = nh3.Cleaner(
     tags=set(MATH),
     clean_content_tags=set(DROPPED),
@@ -140,6 +144,11 @@ _FORMULA = nh3.Cleaner(
 def clean(markup: str) -> str:
     """The markup with only the elements, attributes and addresses of the lists above."""
     return _HTML.clean(encodable(markup))
+
+
+def clean_values(markup: str) -> str:
+    """The same for what is drawn here of escaped values, which may look like the card's own lists."""
+    return _VALUES.clean(encodable(markup))
 
 
 def clean_formula(markup: str) -> str:

@@ -38,7 +38,10 @@ WRONG = [
     ({"tools": danger}, "tools is a list"),
     ({"tools": "danger"}, "tools is a list"),
     ({"tools": [42]}, "42 is no tool"),
-    ({"instructions": 5}, "instructions is a text or None, not 5"),
+    (
+        {"instructions": 5},
+        r"instructions are a text, a function of the run \(nb.RunView\), or None; not 5",
+    ),
     ({"name": None}, "name is a text, not None"),
     ({"max_turns": 0}, "max_turns is a whole number"),
     ({"max_turns": "3"}, "max_turns is a whole number .* not '3'"),

@@ -37,8 +37,8 @@ class Wait(NamedTuple):
     reason: str
 
 
-class Turn:
-    """One request's place in the line, and then its share of the limits; made by ``RateLimit.turn``."""
+class Ticket:
+    """One request's place in the line, and then its share of the limits; made by ``RateLimit.ticket``."""
 
     def __init__(self, line: Line, number: int) -> None:
         self._line = line
@@ -50,7 +50,7 @@ class Turn:
         self.stamp: _Stamp | None = None
         self.place: Literal["outside", "in line", "granted", "under way"] = "outside"
 
-    def __lt__(self, other: Turn) -> bool:
+    def __lt__(self, other: Ticket) -> bool:
         return self.number < other.number
 
     def guess(self, size: int) -> None:
@@ -146,35 +146,35 @@ class Window:
 
 
 class Line:
-    """Who waits for a turn and who is under way, in every thread and event loop."""
+    """Who waits and who is under way, in every thread and event loop."""
 
     def __init__(self, concurrency: int | None, window: Window) -> None:
         self._concurrency = concurrency
         self._window = window
         self._lock = threading.Lock()
         self._numbers = count()
-        self._line: list[Turn] = []
+        self._line: list[Ticket] = []
         self._under_way = 0
         self._held: tuple[float, str] = (0.0, "")
         """Until when nobody goes, by the monotonic clock, and why."""
         self._one_by_one = False
         """Whether those in line go with some time between them."""
 
-    def turn(self) -> Turn:
+    def ticket(self) -> Ticket:
         """A place at the end, for one request."""
-        return Turn(self, next(self._numbers))
+        return Ticket(self, next(self._numbers))
 
-    def ask(self, turn: Turn) -> Wait | None:
+    def ask(self, ticket: Ticket) -> Wait | None:
         """Why this one does not go yet; whoever asks lets all go that can, so that no loop waits for another."""
         with self._lock:
-            if turn.place == "outside":
-                turn.place = "in line"
-                insort(self._line, turn)
+            if ticket.place == "outside":
+                ticket.place = "in line"
+                insort(self._line, ticket)
             now = time.monotonic()
             self._let_go(now)
-            if turn.place == "granted":
-                turn.place = "under way"
-            return None if turn.place == "under way" else self._wait(turn, now)
+            if ticket.place == "granted":
+                ticket.place = "under way"
+            return None if ticket.place == "under way" else self._wait(ticket, now)
 
     def _let_go(self, now: float) -> None:
         """Let go who can, in order; with the lock."""
@@ -195,30 +195,30 @@ class Line:
                 self._held = (now + SPACING * random.uniform(0.5, 1.5), self._held[1])
             _wake(first)
 
-    def _in_the_way(self, turn: Turn, now: float) -> Wait | None:
+    def _in_the_way(self, ticket: Ticket, now: float) -> Wait | None:
         """Why it could not go if it were the first in line; with the lock."""
         until, why = self._held
         if until > now:
             return Wait(until - now, why)
         if self._concurrency is not None and self._under_way >= self._concurrency:
             return Wait(0.0, f"{self._concurrency} requests at a time (concurrency)")
-        delay, limit = self._window.delay(now, turn.tokens)
+        delay, limit = self._window.delay(now, ticket.tokens)
         if delay > 0:
             return Wait(delay, limit)
         return None
 
-    def _wait(self, turn: Turn, now: float) -> Wait:
+    def _wait(self, ticket: Ticket, now: float) -> Wait:
         """What one in line waits for; with the lock."""
-        wait = self._in_the_way(turn, now)
+        wait = self._in_the_way(ticket, now)
         if wait is None:
             return Wait(0.0, "other requests go first")
-        ahead = self._line.index(turn) if self._one_by_one else 0
+        ahead = self._line.index(ticket) if self._one_by_one else 0
         return wait._replace(seconds=wait.seconds + ahead * SPACING) if wait.seconds else wait
 
-    def hold(self, turn: Turn, seconds: float, reason: str) -> None:
+    def hold(self, ticket: Ticket, seconds: float, reason: str) -> None:
         """Let nobody go for so long, and then one after the other."""
         with self._lock:
-            self._give_back(turn)
+            self._give_back(ticket)
             until = time.monotonic() + seconds + SPACING * random.uniform(0, LATE)
             if until > self._held[0]:
                 self._held = (until, reason)
@@ -226,29 +226,29 @@ class Line:
             for each in self._line:  # to tell how long it is now
                 _wake(each)
 
-    def correct(self, turn: Turn, tokens: int) -> None:
+    def correct(self, ticket: Ticket, tokens: int) -> None:
         """The tokens of a request are known, where they are more than 0."""
         with self._lock:
-            if turn.stamp is not None and tokens > 0:
-                self._window.correct(turn.stamp, tokens)
+            if ticket.stamp is not None and tokens > 0:
+                self._window.correct(ticket.stamp, tokens)
 
-    def leave(self, turn: Turn) -> None:
+    def leave(self, ticket: Ticket) -> None:
         """Its place is free, and so is its share of the limits where it never went."""
         with self._lock:
-            self._give_back(turn)
+            self._give_back(ticket)
             if self._line:
                 self._let_go(time.monotonic())
                 for first in self._line[:1]:  # it waits for something else from here on
                     _wake(first)
 
-    def _give_back(self, turn: Turn) -> None:
-        if turn.place == "in line":
-            self._line.remove(turn)
-        elif turn.place != "outside":
+    def _give_back(self, ticket: Ticket) -> None:
+        if ticket.place == "in line":
+            self._line.remove(ticket)
+        elif ticket.place != "outside":
             self._under_way -= 1
-            if turn.place == "granted" and turn.stamp is not None:
-                self._window.take_back(turn.stamp)  # it never went
-        turn.place = "outside"
+            if ticket.place == "granted" and ticket.stamp is not None:
+                self._window.take_back(ticket.stamp)  # it never went
+        ticket.place = "outside"
 
 
 class RateLimit:
@@ -286,9 +286,9 @@ class RateLimit:
         given = ", ".join(f"{name}={value}" for name, value in told.items() if value is not None)
         return f"RateLimit({given})"
 
-    def turn(self) -> Turn:
+    def ticket(self) -> Ticket:
         """A place at the end of the line, for one request."""
-        return self._line.turn()
+        return self._line.ticket()
 
 
 def limits_of(
@@ -308,7 +308,7 @@ def limits_of(
     return limits
 
 
-def _wake(turn: Turn) -> None:
+def _wake(ticket: Ticket) -> None:
     """Have whoever waits look again, on its own loop."""
     with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
-        turn.loop.call_soon_threadsafe(turn.changed.set)
+        ticket.loop.call_soon_threadsafe(ticket.changed.set)

@@ -11,20 +11,20 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, Self
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.model import Hosted, ModelDelta, Request
 
 from .limits import RateLimit
 from .openai.bounds import BrokenStream
-from .openai.model import DEFAULT_RETRIES, RESERVED, OpenAIModel
+from .openai.exchange import DEFAULT_RETRIES
+from .openai.model import RESERVED, OpenAIModel
 from .openai.providers import PROVIDERS, OutputMode
 
 TIMEOUT = 600.0
@@ -41,7 +41,7 @@ _SECRET = re.compile(r"(?:key|token|secret|password|key_id|credentials)$", re.IG
 """How options and environment variables end that hold what LiteLLM signs in with."""
 
 
-class LiteLLMModel:
+class LiteLLMModel(OpenAIModel):
     """A model that LiteLLM finds: ``nb.LiteLLMModel("bedrock/anthropic.claude-…")``.
 
     It needs ``pip install "jupyter-nbagent[litellm]"``, and what the provider needs.
@@ -79,8 +79,7 @@ class LiteLLMModel:
             raise ModelConfigError(
                 f'LiteLLM writes {name!r} as "{prefix}/{model}"; without LiteLLM it is nb.Agent("{name}")'
             )
-        self.name = name
-        self._model = OpenAIModel(
+        super().__init__(
             name,
             client=_Client(name, max_retries, options),
             vision=vision,
@@ -89,20 +88,6 @@ class LiteLLMModel:
             limits=limits,
         )
 
-    def __repr__(self) -> str:
-        return f"LiteLLMModel({self.name!r})"
-
-    async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
-        """Answer one request; a stream that breaks is repeated.
-
-        Raises:
-            ModelConfigError: LiteLLM isn't installed, or knows no such provider.
-            ModelError: the provider refused or failed, and retrying did not help.
-        """
-        async with aclosing(self._model.stream(request)) as deltas:
-            async for delta in deltas:
-                yield delta
-
     @property
     def tells_cost(self) -> bool:
         """Whether each response will say what it cost: LiteLLM knows the price, or ``nb.set_prices`` said one."""
@@ -110,34 +95,7 @@ class LiteLLMModel:
             info = loaded().get_model_info(self.name)
         except Exception:  # its own, of many kinds: no such model in its table
             info = {}
-        return info.get("input_cost_per_token") is not None or self._model.tells_cost
-
-    def check_hosted(self, tool: Hosted) -> None:
-        """Refuse a hosted tool.
-
-        Raises:
-            ModelConfigError: saying what to do.
-        """
-        self._model.check_hosted(tool)
-
-    def without_credentials(self, text: str) -> str:
-        """The text without what LiteLLM signs in with."""
-        return self._model.without_credentials(text)
-
-    async def aclose(self) -> None:
-        """Nothing to close: connections are LiteLLM's own."""
-        await self._model.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
+        return info.get("input_cost_per_token") is not None or super().tells_cost
 
 
 class _Client:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -540,7 +542,7 @@ async def test_a_turn_encodes_only_the_messages_that_are_new() -> None:
         async with model_at(server) as model:
             for turn in range(10):
                 await ask(model, Request(history, "system", [ADD]))
-                assert model._api._encoder.encoded == 2 * turn + 1
+                assert model._api._encoder.once.messages_encoded == 2 * turn + 1
                 history += [message("assistant", text_part(f"answer {turn}")), user(f"more {turn}")]
             history = history[:-2]
             fresh = [Message(dict(item)) for item in history]
@@ -739,3 +741,63 @@ async def test_a_token_of_a_hosted_tool_is_a_credential(caplog: pytest.LogCaptur
     said_ = [event.model_dump_json() for event in (*run.journal, *again.journal)]
     told = [*said_, repr(agent), repr(tool), str(caught.value), caplog.text]
     assert not any(token in text for text in told)
+
+
+class Pausing(ResponsesServer):
+    """Holds back the end of an answer to a request with tools until it is let go."""
+
+    def __init__(self, script: Sequence[Any]) -> None:
+        super().__init__(script)
+        self.go = threading.Event()
+
+    def events(self, body: dict[str, Any], reply: Reply) -> Iterator[bytes]:
+        *first, last = super().events(body, reply)
+        yield from first
+        if "tools" in body:
+            self.go.wait(30)
+        yield last
+
+
+async def test_what_a_request_must_not_tell_is_its_own_whatever_runs_beside_it() -> None:
+    """Another request of the same model, with other hosted tools, changes nothing of what is cut."""
+    token = "mcp-token-0123456789abcdef"
+    tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
+    failing = Items(output=[said("so")], error={"code": "x", "message": f"no such {token}"})
+    with Pausing([failing, Reply("beside")]) as server:
+        async with model_at(server, max_retries=0) as model:
+            deltas = model.stream(Request(HELLO, hosted=[tool]))
+            async with aclosing(deltas):
+                assert isinstance(await anext(deltas), TextDelta)
+                await ask(model, Request(HELLO))
+                server.go.set()
+                with pytest.raises(ModelError, match="no such") as caught:
+                    _ = [delta async for delta in deltas]
+    assert token not in str(caught.value)
+
+
+async def test_a_model_goes_on_cutting_what_its_earlier_requests_had() -> None:
+    """What is kept of a request, as in a recording, may be written after others have gone out."""
+    token = "mcp-token-0123456789abcdef"
+    tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
+    with ResponsesServer([Reply("one"), Reply("two")]) as server:
+        async with model_at(server) as model:
+            for hosted in ([tool], []):
+                await ask(model, Request(HELLO, hosted=hosted))
+            assert model.without_credentials(f"with {token}") == "with •••"
+
+
+async def test_requests_that_are_under_way_at_once_learn_together_what_is_refused() -> None:
+    """The second to be refused is asked again as well, though the first has changed the way by then."""
+    both = threading.Barrier(2)
+
+    class Together(ResponsesServer):
+        def problem_with(self, body: dict[str, Any]) -> str:
+            if "summary" in body.get("reasoning", {}):
+                both.wait(30)
+            return super().problem_with(body)
+
+    with Together([Reply("fine")] * 2) as server:
+        server.verified = False
+        async with model_at(server, max_retries=0) as model:
+            answers = await asyncio.gather(*(ask(model, Request(HELLO)) for _ in range(2)))
+    assert [joined(deltas, TextDelta) for deltas in answers] == ["fine", "fine"]

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nbagent.core.base.model import Finished, Hosted, ModelDelta, Request
+
+from .errors import Refusal
+from .providers import OutputMode
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a model was given that shapes its requests, in either API."""
+
+    model: str
+    """What its server calls it."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """More fields of each request."""
+    tool_choice: str | None = None
+    """Which tool its first answer calls, see ``tool_choice``."""
+    output: OutputMode = "schema"
+    """How the server is told the shape of a typed answer, until it refuses that."""
+    sees: bool = True
+    """Whether it takes pictures; else they are told in words."""
 
 
 class Parser(Protocol):
@@ -70,5 +91,5 @@ class Api(Protocol):
             ModelConfigError: saying what to do.
         """
 
-    def gives_way(self, error: Exception) -> bool:
-        """Whether the server refused a field that can be left out, and is left out from now on."""
+    def give_way(self, refusal: Refusal) -> None:
+        """Ask in another way from now on, where the server refused a field by its name and there is one."""

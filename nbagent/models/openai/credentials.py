@@ -43,8 +43,10 @@ class Credentials:
     """The credentials of one client, and how they are cut from a text."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        secret = (text for text in texts if len(text) >= SHORT and text.lower() not in WORDS)
-        told = {form for text in secret for form in _forms(text)}
+        self._given = frozenset(
+            text for text in texts if len(text) >= SHORT and text.lower() not in WORDS
+        )
+        told = {form for text in self._given for form in _forms(text)}
         self._texts = sorted(told, key=len, reverse=True)
         self.long = [text for text in self._texts if len(text) >= LONG]
         """Those that cannot be taken for a word."""
@@ -71,6 +73,12 @@ class Credentials:
         """Those that a client is to be made with."""
         given = [*_in_url(base_url or ""), api_key, *_in_environment()]
         return cls(text for text in given if isinstance(text, str))
+
+    def joined(self, other: Credentials) -> Credentials:
+        """These and those of another."""
+        if other._given <= self._given:
+            return self
+        return Credentials(self._given | other._given)
 
     def cut(self, text: str) -> str:
         """The text without them, nor what stands before the host of a URL."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import ssl
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
 
@@ -95,6 +98,26 @@ def _explained(
         case _:
             what = f"failed: {str(error) or type(error).__name__}"
     return ModelError, f"the model {model!r}: the server at {base_url} {what}"
+
+
+class Refusal(NamedTuple):
+    """What a server said of a request that it did not understand; asked in another way it may."""
+
+    said: str
+    request: Mapping[str, Any] | None
+    """The request as it was sent; None where nobody knows."""
+
+
+def refusal_of(error: Exception) -> Refusal | None:
+    """The refusal that the client raised; None where it raised anything else."""
+    if getattr(error, "status_code", None) not in {400, 422}:
+        return None
+    request: Any = getattr(error, "request", None)
+    try:
+        sent = json.loads(request.content)
+    except (AttributeError, ValueError, RuntimeError):  # httpx2's for a body that is gone
+        sent = None
+    return Refusal(str(error), sent if isinstance(sent, Mapping) else None)
 
 
 def refused_for_content(error: Exception) -> bool:

@@ -19,8 +19,6 @@ _BLIND = re.compile(
     re.IGNORECASE,
 )
 """Names of models that see no pictures, from their providers' pages."""
-
-
 BLIND_HINT = "if the model sees no pictures, give OpenAIModel(name, vision=False): it is then told of them in words"
 
 
@@ -41,17 +39,22 @@ def data_of(part: Mapping[str, Any]) -> bytes:
     return data.encode("ascii")
 
 
-def text_in(part: Mapping[str, Any]) -> str | None:
-    """A file of text as text with its name; None for any other."""
-    if not is_text(part["media_type"]):
-        return None
-    text = base64.b64decode(part["data"]).decode("utf-8", "replace")
-    return f"[{label(part)}]\n{text}\n[end of {part.get('name') or 'the file'}]"
+def as_text(part: Mapping[str, Any], *, sees: bool) -> str | None:
+    """A part that is text, or is told in words; None where its bytes are sent.
 
-
-def unseen(part: Mapping[str, Any]) -> str:
-    """What a model is told of a picture that it does not see."""
-    return f"[{label(part)}: it is shown to the person; you cannot see it]"
+    Args:
+        part: a text or a file.
+        sees: whether the model takes pictures.
+    """
+    if part["type"] == "text":
+        text: str = part["text"]
+        return text
+    if is_text(part["media_type"]):
+        inside = base64.b64decode(part["data"]).decode("utf-8", "replace")
+        return f"[{label(part)}]\n{inside}\n[end of {part.get('name') or 'the file'}]"
+    if is_image(part) and not sees:
+        return f"[{label(part)}: it is shown to the person; you cannot see it]"
+    return None
 
 
 def blind_note(model: str, messages: Sequence[Message]) -> str | None:

@@ -7,57 +7,34 @@ client's own walk over the history and its typed chunks are nine tenths of a loo
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
 from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from nbagent.core.base.amounts import checked_amount
-from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
-from nbagent.core.base.messages import calls_of
-from nbagent.core.base.model import (
-    Discarded,
-    Finished,
-    Hosted,
-    ModelDelta,
-    Notice,
-    Request,
-    Waiting,
-)
-from nbagent.models.limits import RateLimit, Turn, limits_of
+from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.model import Hosted, ModelDelta, Request
+from nbagent.models.limits import RateLimit, limits_of
 from nbagent.models.prices import price_of, says_cost
 
-from .api import Api, Parser
-from .bounds import BrokenStream
+from .api import Api, Settings
 from .chat.api import ChatApi
 from .client import Clients, make_client
-from .credentials import Credentials, StreamCut
-from .errors import explained, refused_for_content
-from .files import BLIND_HINT, blind_note, has_images, sees
+from .credentials import Credentials
+from .exchange import Exchange, Terms, host_of
+from .files import sees
 from .names import address, provider_of
 from .output import checked_mode
 from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, own_models
 from .responses.api import ResponsesApi
-from .retries import Pause, backoff, pause_after
-from .send import read, send
 
-LEFT_OUT = (
-    "{provider} answers from here: what only {other:.100} reads of its earlier answers, such as their "
-    "reasoning, is left out."
-)
 RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
-DEFAULT_RETRIES = 2
-"""How often a request or a broken stream is repeated where the client does not say."""
 MAX_WAIT = 60.0
 """Seconds that a server may tell a request to wait."""
-WORTH_TELLING = 0.5
-"""Seconds of waiting from which a person is told."""
 STANDARD = (None, "auto", "default", "standard")
 """The service tiers for which prices are known; others cost more or less."""
 
@@ -139,18 +116,21 @@ class OpenAIModel:
             name, base_url=where, has_client=client is not None
         )
         fields = {} if temperature is None else {"temperature": temperature}
-        self._fields = {**fields, **(extra or {})}
+        self._settings = Settings(
+            self._model,
+            {**fields, **(extra or {})},
+            tool_choice,
+            output=checked_mode(output or self._provider.output),
+            sees=sees(self._model) if vision is None else vision,
+        )
         self._said_api = checked_api(api)
-        self._tool_choice = tool_choice
-        self._output = checked_mode(output or self._provider.output)
-        self._sees = sees(self._model) if vision is None else vision
         self._host = _host(where, client)
         self._limits = limits_of(limits, concurrency=concurrency, rpm=rpm, tpm=tpm)
-        self._max_wait: float = checked_amount("max_wait", max_wait)
-        self._is_standard = (extra or {}).get("service_tier") in STANDARD
+        self._max_wait = checked_amount("max_wait", max_wait)
+        self._has_known_prices = (extra or {}).get("service_tier") in STANDARD
         """Whether the prices that are known are those of its requests."""
         self._credentials = Credentials([])
-        """Of the client as it was last used."""
+        """Of all that was asked."""
         self._client = None if client is None or _is_maker(client) else client
         make: Callable[[], Any] = partial(
             make_client,
@@ -172,20 +152,20 @@ class OpenAIModel:
         else:
             known = OwnModels("*", "chat", reasons=own_models(self._model).reasons)
         if (known.api if self._said_api == "auto" else self._said_api) == "chat":
-            return ChatApi(
-                self._model,
-                self._fields,
-                tool_choice=self._tool_choice,
-                output=self._output,
-                sees=self._sees,
-            )
-        return ResponsesApi(
-            self._model,
-            self._fields,
-            reasons=known.reasons,
-            tool_choice=self._tool_choice,
-            sees=self._sees,
-            output=self._output,
+            return ChatApi(self._settings)
+        return ResponsesApi(self._settings, reasons=known.reasons)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        return Terms(
+            name=self.name,
+            model=self._model,
+            api=self._api,
+            provider=None if self._own_client else self._provider,
+            limits=self._limits,
+            max_wait=self._max_wait,
+            sees=self._settings.sees,
+            has_known_prices=self._has_known_prices,
         )
 
     def check_hosted(self, tool: Hosted) -> None:
@@ -197,7 +177,7 @@ class OpenAIModel:
         self._api.check_hosted(tool)
 
     def __repr__(self) -> str:
-        return f"OpenAIModel({self.name!r})"
+        return f"{type(self).__name__}({self.name!r})"
 
     @property
     def _asked_host(self) -> str:
@@ -211,7 +191,7 @@ class OpenAIModel:
     def tells_cost(self) -> bool:
         """Whether each response will say what it cost: its server tells, or its price is known."""
         host = self._asked_host
-        known = self._is_standard and price_of(host, self._model) is not None
+        known = self._has_known_prices and price_of(host, self._model) is not None
         return known or says_cost(host)
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
@@ -222,134 +202,18 @@ class OpenAIModel:
             ModelError: the server refused or failed, and retrying did not help.
         """
         client = self._client if self._client is not None else await self._clients.get()
-        retries = getattr(client, "max_retries", DEFAULT_RETRIES)
-        turn = self._limits.turn()
+        exchange = Exchange(self._terms, client, request)
         try:
-            for attempt in range(retries + 1):
-                try:
-                    async with aclosing(self._attempt(client, request, turn, retries)) as batches:
-                        async for batch in batches:
-                            for delta in batch:
-                                yield delta
-                except BrokenStream as error:
-                    reason, again = self._credentials.cut(str(error)), error.again
-                else:
-                    return
-                if attempt == retries or not again:  # without its cause, which has what was said
-                    raise ModelError(f"the model {self.name!r}: {reason}")
-                turn.leave()
-                yield Discarded(reason)
-                await asyncio.sleep(backoff(attempt))
+            async with aclosing(exchange.batches()) as batches:
+                async for batch in batches:
+                    self._credentials = self._credentials.joined(exchange.credentials)
+                    for delta in batch:
+                        yield delta
         finally:
-            turn.leave()
-
-    async def _attempt(
-        self, client: Any, request: Request, turn: Turn, retries: int
-    ) -> AsyncGenerator[list[ModelDelta], None]:
-        """Ask once, in batches of what arrived together.
-
-        Raises:
-            BrokenStream: the answer broke off.
-        """
-        host = _provider(client)
-        provider = self._api.owner(host)
-        other = _answered_last(request, provider)
-        parser = self._api.parser(provider)
-        self._credentials = Credentials.of(client, request.hosted)
-        answer: Any = None
-        async with aclosing(self._send(client, request, turn, retries)) as steps:
-            async for answer in steps:
-                if isinstance(answer, Waiting):
-                    yield [answer]
-        # a key may be a function, which was called by now
-        self._credentials = Credentials.of(client, request.hosted)
-        public = StreamCut(self._credentials)
-        blind = None if self._sees else blind_note(self.name, request.messages)
-        if blind is not None:
-            yield [Notice(blind)]
-        if other is not None and other.wants:
-            yield [Notice(LEFT_OUT.format(other=other.name, provider=provider))]
-        async with aclosing(read(answer, parser, _idle(client))) as batches:
-            async for batch in batches:
-                yield public.cut(batch)
-        yield public.rest()
-        end = _end(parser)
-        turn.used(end.usage.total_tokens)
-        if other is not None and end.provider is None:
-            end = end._replace(provider={"name": provider})  # so that the note stands once
-        yield public.cut([end if request.hosted else self._priced(end, host)])
-
-    async def _send(
-        self, client: Any, request: Request, turn: Turn, retries: int
-    ) -> AsyncGenerator[Any, None]:
-        """Each ``Waiting`` as it begins, and at last the answer.
-
-        Raises:
-            ModelError: the server refused, and so it did each time that it was asked again.
-        """
-        provider, tries = self._api.owner(_provider(client)), 0
-        body = self._api.body(request, provider)
-        while True:
-            turn.guess(len(body))
-            async with aclosing(_until_it_goes(turn)) as waits:
-                async for waiting in waits:
-                    yield waiting
-            refused, pause, body_before = None, None, body
-            try:
-                answer = await send(client, self._api, body)
-            except Exception as error:
-                if self._api.gives_way(error):
-                    body = self._api.body(request, provider)
-                if body == body_before:
-                    pause = pause_after(error, tries)
-                    if pause is None or tries >= retries or pause.seconds > self._max_wait:
-                        refused = self._refused(error, client, request, pause)
-            else:
-                yield answer
-                return
-            if refused is not None:  # here, with no traceback of what it was made of
-                raise refused
-            if pause is None:
-                continue
-            tries += 1
-            if pause.for_all:
-                turn.refused(pause.seconds, pause.reason)
-                continue
-            turn.leave()
-            if pause.seconds >= WORTH_TELLING:
-                yield Waiting(pause.seconds, pause.reason)
-            await asyncio.sleep(pause.seconds)
-
-    def _refused(
-        self, error: Exception, client: Any, request: Request, pause: Pause | None
-    ) -> NbagentError:
-        said = explained(
-            error,
-            model=self.name,
-            base_url=str(getattr(client, "base_url", "its base_url")),
-            credentials=Credentials.of(client, request.hosted),
-            provider=None if self._own_client else self._provider,
-            api=self._api.name,
-            wait=pause.seconds if pause is not None and pause.told else 0,
-            max_wait=self._max_wait,
-        )
-        if self._sees and refused_for_content(error) and has_images(request.messages):
-            return type(said)(f"{said}; {BLIND_HINT}")
-        return said
-
-    def _priced(self, finished: Finished, provider: str) -> Finished:
-        """With what it cost, where the server did not say; what it did beside is not in the prices."""
-        usage = finished.usage
-        if usage.cost is not None or not usage.total_tokens or not self._is_standard:
-            return finished
-        served = finished.model if isinstance(finished.model, str) else None
-        price = price_of(provider, served, self._model)
-        if price is None:
-            return finished
-        return finished._replace(usage=replace(usage, cost=price.of(usage)))
+            self._credentials = self._credentials.joined(exchange.credentials)
 
     def without_credentials(self, text: str) -> str:
-        """The text without the key and the other credentials of the client as it was last used."""
+        """The text without the keys and the other credentials of all that was asked so far."""
         return self._credentials.cut(text)
 
     async def aclose(self) -> None:
@@ -417,7 +281,7 @@ _ANYWHERE = "anywhere"
 def _host(base_url: str | None, client: Any) -> str | None:
     """Where the model is, as far as that is said; None for where the environment says."""
     if client is not None and not _is_maker(client):
-        return _provider(client)
+        return host_of(client)
     if base_url:
         return _hostname(base_url)
     return None if client is None else _ANYWHERE
@@ -428,53 +292,3 @@ def _hostname(url: str) -> str:
         return urlsplit(url).hostname or _ANYWHERE
     except ValueError:  # the client says what is wrong with it
         return _ANYWHERE
-
-
-def _provider(client: Any) -> str:
-    """Whose server a client asks: its host, by which data in a history are told apart."""
-    url = getattr(client, "base_url", None)
-    return str(getattr(url, "host", url))
-
-
-class _Other(NamedTuple):
-    """Another provider, by the last answer that says whose it is."""
-
-    name: str
-    wants: bool
-    """Whether that answer has what only it reads."""
-
-
-def _answered_last(request: Request, provider: str) -> _Other | None:
-    """The other provider that answered last, or None where this one did, or nobody knows."""
-    for message in reversed(request.messages):
-        own = message.get("provider")
-        if own is not None:
-            wants = "data" in own or any("provider" in call for call in calls_of(message))
-            return None if own["name"] == provider else _Other(own["name"], wants)
-    return None
-
-
-def _idle(client: Any) -> float | None:
-    """The seconds for which a client waits for the server's next bytes, or None for as long as it takes."""
-    said = getattr(client, "timeout", None)
-    seconds = getattr(said, "read", said)
-    return seconds if isinstance(seconds, int | float) else None
-
-
-async def _until_it_goes(turn: Turn) -> AsyncGenerator[Waiting, None]:
-    """Wait for a request's turn, telling for how long whenever that is new."""
-    told: tuple[float, str] | None = None
-    while (wait := turn.why_not()) is not None:
-        end = time.monotonic() + wait.seconds if wait.seconds else 0.0
-        is_new = told is None or wait.reason != told[1] or abs(end - told[0]) > WORTH_TELLING
-        if is_new and not 0 < wait.seconds < WORTH_TELLING:
-            told = end, wait.reason
-            yield Waiting(wait.seconds, wait.reason)
-        await turn.wait(wait.seconds)
-
-
-def _end(parser: Parser) -> Finished:
-    finished = parser.finished()
-    if finished is None:
-        raise BrokenStream("the server's answer ended in the middle")
-    return finished

@@ -6,14 +6,15 @@ a way is asked in the next from then on, and whatever comes is checked here all 
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.model import Request
 
+from .errors import Refusal
 from .providers import OutputMode
 
 MODES: tuple[OutputMode, ...] = ("schema", "object", "prompt")
@@ -22,7 +23,8 @@ _NAMED = re.compile(
     r"response_?format|text\.format|json_schema|json_object|json mode|structured output",
     re.IGNORECASE,
 )
-_TYPES = {"json_schema": 0, "json_object": 1}
+_BY_TYPE: Mapping[Any, OutputMode] = {"json_schema": "schema", "json_object": "object"}
+"""By the type of format that a request asks for."""
 _TOLD = (
     "Your final answer must be one JSON object that fits this JSON Schema, with no other words around it "
     "and in no code fence:\n{schema}"
@@ -50,28 +52,25 @@ def in_words(request: Request, mode: OutputMode) -> Request:
     return request._replace(instructions=f"{before}{told}")
 
 
-def next_mode(mode: OutputMode, error: Exception) -> OutputMode | None:
+def next_mode(mode: OutputMode, refusal: Refusal) -> OutputMode | None:
     """The way to ask in from now on, where a server refused the one that it was asked in.
 
     Args:
         mode: the way that is used now.
-        error: what the server said, of a request that may have been sent in an earlier way.
+        refusal: maybe of a request that was sent in an earlier way.
     """
-    if getattr(error, "status_code", None) not in {400, 422} or not _NAMED.search(str(error)):
+    if not _NAMED.search(refusal.said):
         return None
-    sent = _sent(error)
-    refused = MODES.index(mode) if sent is None else sent
+    refused = MODES.index(mode if refusal.request is None else _mode_of(refusal.request))
     if refused + 1 >= len(MODES):
         return None
     return MODES[max(refused + 1, MODES.index(mode))]
 
 
-def _sent(error: Exception) -> int | None:
-    """Which way the refused request was sent in; None where nobody knows."""
-    try:
-        body = json.loads(getattr(error, "request").content)  # noqa: B009 - of openai's errors alone
-        said = body.get("response_format") or body.get("text", {}).get("format") or {}
-        kind = said.get("type")
-    except (AttributeError, ValueError, RuntimeError):  # httpx2's for a body that is gone
-        return None
-    return _TYPES.get(str(kind), len(MODES) - 1)
+def _mode_of(request: Mapping[str, Any]) -> OutputMode:
+    """The way that a request was sent in."""
+    for told in (request.get("response_format"), request.get("text")):
+        said = told.get("format", told) if isinstance(told, Mapping) else {}
+        if isinstance(said, Mapping) and said.get("type") in _BY_TYPE:
+            return _BY_TYPE[said["type"]]
+    return "prompt"

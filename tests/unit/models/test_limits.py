@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nbagent as nb
-from nbagent.models.limits import RateLimit, Turn, Window
+from nbagent.models.limits import RateLimit, Ticket, Window
 
 
-async def gone(turn: Turn) -> Turn:
+async def gone(ticket: Ticket) -> Ticket:
     """Wait until it goes."""
-    while (wait := turn.why_not()) is not None:
-        await turn.wait(wait.seconds)
-    return turn
+    while (wait := ticket.why_not()) is not None:
+        await ticket.wait(wait.seconds)
+    return ticket
 
 
 def quick(limits: RateLimit, length: float) -> RateLimit:
@@ -67,17 +67,17 @@ async def test_requests_go_in_the_order_in_which_they_came() -> None:
     limits, order, most = RateLimit(concurrency=3), [], 0
     under_way: set[int] = set()
 
-    async def one(n: int, turn: Turn) -> None:
+    async def one(n: int, ticket: Ticket) -> None:
         nonlocal most
-        await gone(turn)
+        await gone(ticket)
         order.append(n)
         under_way.add(n)
         most = max(most, len(under_way))
         await asyncio.sleep(0)
         under_way.discard(n)
-        turn.leave()
+        ticket.leave()
 
-    await asyncio.gather(*(one(n, limits.turn()) for n in range(50)))
+    await asyncio.gather(*(one(n, limits.ticket()) for n in range(50)))
     assert order == list(range(50))
     assert most == 3
 
@@ -85,7 +85,7 @@ async def test_requests_go_in_the_order_in_which_they_came() -> None:
 async def test_who_is_cancelled_gives_its_place_back() -> None:
     """While it waits, and where it was let go and does not know yet."""
     limits = RateLimit(concurrency=1)
-    first, second, third = limits.turn(), limits.turn(), limits.turn()
+    first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
     await gone(first)
     assert second.why_not() is not None
     assert third.why_not() is not None
@@ -93,13 +93,13 @@ async def test_who_is_cancelled_gives_its_place_back() -> None:
     first.leave()
     assert third.place == "granted"
     third.leave()
-    assert limits.turn().why_not() is None
+    assert limits.ticket().why_not() is None
 
 
 async def test_a_place_in_a_minute_is_given_back_by_who_never_went() -> None:
     """A run that was stopped takes nothing from those that go on."""
     limits = RateLimit(concurrency=1, rpm=2)
-    first, second, third = limits.turn(), limits.turn(), limits.turn()
+    first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
     await gone(first)
     assert second.why_not() is not None
     first.leave()  # lets the second go, which is stopped before it knows
@@ -110,26 +110,26 @@ async def test_a_place_in_a_minute_is_given_back_by_who_never_went() -> None:
 async def test_after_a_refusal_nobody_goes_until_the_time_and_then_one_after_the_other() -> None:
     """The one that was refused first; each knows for how long, and why."""
     limits, loop = RateLimit(), asyncio.get_running_loop()
-    turns = [limits.turn() for _ in range(5)]
-    for turn in turns:
-        assert turn.why_not() is None
+    tickets = [limits.ticket() for _ in range(5)]
+    for ticket in tickets:
+        assert ticket.why_not() is None
     began = loop.time()
-    for turn in reversed(turns):
-        turn.refused(0.2, "too many requests (429)")
-    newcomer = limits.turn()
-    for turn in (*turns, newcomer):
-        wait = turn.why_not()
+    for ticket in reversed(tickets):
+        ticket.refused(0.2, "too many requests (429)")
+    newcomer = limits.ticket()
+    for ticket in (*tickets, newcomer):
+        wait = ticket.why_not()
         assert wait is not None
         assert 0 < wait.seconds < 1
         assert wait.reason == "too many requests (429)"
-    went: list[tuple[float, Turn]] = []
+    went: list[tuple[float, Ticket]] = []
 
-    async def goes(turn: Turn) -> None:
-        await gone(turn)
-        went.append((loop.time(), turn))
+    async def goes(ticket: Ticket) -> None:
+        await gone(ticket)
+        went.append((loop.time(), ticket))
 
-    await asyncio.gather(*(goes(turn) for turn in (newcomer, *reversed(turns))))
-    assert [turn for _, turn in went] == [*turns, newcomer]
+    await asyncio.gather(*(goes(ticket) for ticket in (newcomer, *reversed(tickets))))
+    assert [ticket for _, ticket in went] == [*tickets, newcomer]
     assert went[0][0] - began >= 0.2
     assert len({at for at, _ in went}) == 6
 
@@ -141,7 +141,7 @@ def test_loops_of_several_threads_share_one_line() -> None:
 
     async def one() -> None:
         nonlocal most, now
-        turn = await gone(limits.turn())
+        ticket = await gone(limits.ticket())
         with lock:
             now += 1
             most = max(most, now)
@@ -149,7 +149,7 @@ def test_loops_of_several_threads_share_one_line() -> None:
         with lock:
             now -= 1
             done.append(1)
-        turn.leave()
+        ticket.leave()
 
     async def many() -> None:
         await asyncio.gather(*(one() for _ in range(25)))
@@ -167,8 +167,8 @@ def test_who_waited_on_a_loop_that_is_closed_stands_in_nobodys_way() -> None:
     """A program that left without a word takes no place with it."""
     limits = RateLimit(concurrency=1)
 
-    async def leave_without_a_word() -> list[Turn]:
-        under_way, waiting = limits.turn(), limits.turn()
+    async def leave_without_a_word() -> list[Ticket]:
+        under_way, waiting = limits.ticket(), limits.ticket()
         assert under_way.why_not() is None
         assert waiting.why_not() is not None
         return [under_way, waiting]
@@ -176,10 +176,10 @@ def test_who_waited_on_a_loop_that_is_closed_stands_in_nobodys_way() -> None:
     under_way, _ = asyncio.run(leave_without_a_word())
 
     async def later() -> None:
-        turn = limits.turn()
-        assert turn.why_not() is not None
+        ticket = limits.ticket()
+        assert ticket.why_not() is not None
         under_way.leave()
-        await asyncio.wait_for(gone(turn), 5)
+        await asyncio.wait_for(gone(ticket), 5)
 
     asyncio.run(later())
 
@@ -190,11 +190,11 @@ async def test_a_minute_is_waited_for_without_a_look_in_between() -> None:
 
     async def one() -> None:
         nonlocal looks
-        turn = limits.turn()
-        while (wait := turn.why_not()) is not None:
+        ticket = limits.ticket()
+        while (wait := ticket.why_not()) is not None:
             looks += 1
-            await turn.wait(wait.seconds)
-        turn.leave()
+            await ticket.wait(wait.seconds)
+        ticket.leave()
 
     await asyncio.gather(*(one() for _ in range(6)))
     assert looks < 40

@@ -5,15 +5,15 @@ Format: https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.model import Hosted, Request
+from nbagent.models.openai.api import Settings
+from nbagent.models.openai.errors import Refusal
 from nbagent.models.openai.output import next_mode
-from nbagent.models.openai.providers import OutputMode
 
 from .encode import ChatEncoder, Way
 from .fields import OF_CALL, OF_FUNCTION, OF_MESSAGE, REASONING, THINKING
@@ -26,18 +26,10 @@ class ChatApi:
     name = "chat"
     path = "/chat/completions"
 
-    def __init__(
-        self,
-        model: str,
-        fields: Mapping[str, Any],
-        *,
-        tool_choice: str | None = None,
-        output: OutputMode = "schema",
-        sees: bool = True,
-    ) -> None:
-        self._encoder = ChatEncoder(model, fields, tool_choice=tool_choice)
-        self._output = output
-        self._sees = sees
+    def __init__(self, settings: Settings) -> None:
+        self._encoder = ChatEncoder(settings)
+        self._output = settings.output
+        self._sees = settings.sees
         self._asks_usage = True
         self._without: frozenset[str] = frozenset()
         """The fields that the server does not take back."""
@@ -53,8 +45,15 @@ class ChatApi:
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
         always = self._insisted.intersection(REASONING)
-        way = Way(provider, self._without, always, sees=self._sees)
-        return self._encoder.body(request, way, usage=self._asks_usage, output=self._output)
+        way = Way(
+            provider,
+            self._without,
+            always,
+            sees=self._sees,
+            usage=self._asks_usage,
+            output=self._output,
+        )
+        return self._encoder.body(request, way)
 
     def parser(self, provider: str) -> ChatParser:
         """What reads the answer; see ``Api``."""
@@ -75,58 +74,51 @@ class ChatApi:
             "api='responses') where the server has the Responses API, or give a function of your own"
         )
 
-    def gives_way(self, error: Exception) -> bool:
-        """Whether another way is tried from now on, since the server refused a field by its name.
+    def give_way(self, refusal: Refusal) -> None:
+        """See ``Api``.
 
         It may not know the field that asks for token counts, or not take back what it said; and it may
         want reasoning in messages that have none.
         """
-        if getattr(error, "status_code", None) not in {400, 422}:
-            return False
-        output = next_mode(self._output, error)
+        output = next_mode(self._output, refusal)
         if output is not None:
             self._output = output
-            return True
-        said = str(error)
+            return
+        said = refusal.said
         if "stream_options" in said:
             self._asks_usage = False
-            return True
-        sent = _sent(error)
-        if sent is None:
-            return False
-        named = [name for name in sent.union(REASONING) if _names(said, name)]
-        turned = [self._turns(name, sent=name in sent) for name in named]
-        return any(turned)
+            return
+        if refusal.request is None:
+            return
+        sent = _said_before(refusal.request)
+        for name in sent.union(REASONING):
+            if _names(said, name):
+                self._turn(name, sent=name in sent)
 
-    def _turns(self, name: str, *, sent: bool) -> bool:
-        """Whether a field that was sent is now left out, or the other way; each is tried once.
+    def _turn(self, name: str, *, sent: bool) -> None:
+        """Leave out a field that was sent, or the other way; each is tried once.
 
         What helped stays; where nothing did, all is again as it was at first.
         """
         way = (name, "without" if sent else "always")
         if name in (self._without if sent else self._insisted):
-            return True  # another request, which went out before this one came back, has turned it
+            return  # another request, which went out before this one came back, has turned it
         known = name in self._without | self._insisted
         self._without -= {name}
         self._insisted -= {name}
         if way in self._tried or not (sent or known or name in REASONING):
-            return known
+            return
         self._tried.add(way)
         if sent:
             self._without |= {name}
         else:
             self._insisted |= {name}
-        return True
 
 
-def _sent(error: Exception) -> frozenset[str] | None:
-    """The fields of the refused request that the server said before; None where nobody knows."""
-    try:
-        messages = json.loads(getattr(error, "request").content)["messages"]  # noqa: B009 - of openai's errors alone
-    except (AttributeError, ValueError, KeyError, RuntimeError):  # httpx2's for a body that is gone
-        return None
+def _said_before(request: Mapping[str, Any]) -> frozenset[str]:
+    """The fields of a request that the server said in earlier answers."""
     found: set[str] = set()
-    for message in messages:
+    for message in request["messages"]:
         if message["role"] != "assistant":
             continue
         found |= message.keys() - OF_MESSAGE

@@ -6,14 +6,23 @@ Format: https://platform.openai.com/docs/api-reference/chat/create
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nbagent.core.base.files import files_of
-from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
+from nbagent.core.base.messages import Message, calls_of, results_of, text_of
 from nbagent.core.base.model import Request, ToolSpec
+from nbagent.models.openai.api import Settings
+from nbagent.models.openai.encoding import (
+    EncodedOnce,
+    arguments_of,
+    id_at_server,
+    json_bytes,
+    schema_name,
+    text_of_result,
+)
 from nbagent.models.openai.output import in_words
 from nbagent.models.openai.providers import OutputMode
 from nbagent.models.openai.strict import is_strict
@@ -32,13 +41,11 @@ from .files import content, of_results
 
 WIRE = "openai-chat"
 """The name of this encoding in ``Message.wire``, before the provider's."""
-KEPT_TOOL_LISTS = 8
-"""How many different tool lists keep their bytes; agents seldom have more than one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a server takes back what it said."""
+    """How a server is asked, and takes back what it said."""
 
     provider: str
     """The name of whose server it is: messages that come from it have its data back."""
@@ -48,79 +55,49 @@ class Way:
     """The names of reasoning that it wants in every message of the assistant, empty where there is none."""
     sees: bool = True
     """Whether it takes pictures; else they are told in words."""
+    usage: bool = True
+    """Whether it is asked for the token counts at a stream's end."""
+    output: OutputMode = "schema"
+    """How it is told the shape of a typed answer."""
 
-    def __str__(self) -> str:
+    @property
+    def wire(self) -> str:
+        """All of it that shows in a message."""
         return " ".join((self.provider, *sorted(self.without), "+", *sorted(self.always)))
 
 
 class ChatEncoder:
-    """Encodes the requests of one model; ``encoded`` counts the messages it really had to encode."""
+    """Encodes the requests of one model."""
 
-    def __init__(
-        self, model: str, fields: Mapping[str, Any], *, tool_choice: str | None = None
-    ) -> None:
-        self._head = b'{"model":' + _bytes(model) + b',"messages":['
-        self._fields = dict(fields)
-        self._tool_choice = tool_choice
-        self._tools: dict[tuple[ToolSpec, ...], bytes] = {}
-        self._instructions: tuple[str, bytes] = ("", b"")
-        self.encoded = 0
+    def __init__(self, settings: Settings) -> None:
+        self._head = b'{"model":' + json_bytes(settings.model) + b',"messages":['
+        self._fields = settings.fields
+        self._tool_choice = settings.tool_choice
+        self.once = EncodedOnce()
 
-    def body(
-        self, request: Request, way: Way, *, usage: bool, output: OutputMode = "schema"
-    ) -> bytes:
-        """The JSON of one request.
+    def body(self, request: Request, way: Way) -> bytes:
+        """The JSON of one request, in the way of the server that it goes to."""
+        request = in_words(request, way.output)
+        tools = self.once.tools(request.tools, partial(_tools, request.tools))
+        tail = self._tail(request, way)
+        messages = self.once.messages(
+            request.messages, f"{WIRE} {way.wire}", partial(encode_message, way=way)
+        )
+        system = self.once.instructions(request.instructions, _system)
+        said = b",".join((system, *messages) if system else messages)
+        return b"".join((self._head, said, b"]", tools, tail))
 
-        Args:
-            request: what to encode.
-            way: whose server it goes to, and how it takes back what it said.
-            usage: whether to ask for the token counts at a stream's end.
-            output: how the server is told the shape of the answer.
-        """
-        request = in_words(request, output)
-        tools = self._tool_bytes(request.tools)
-        tail = self._tail(request, usage=usage, output=output)
-        messages = b",".join(self._messages(request, way))
-        return b"".join((self._head, messages, b"]", tools, tail))
-
-    def _messages(self, request: Request, way: Way) -> Iterator[bytes]:
-        format_ = f"{WIRE} {way}"
-        if request.instructions:
-            if self._instructions[0] != request.instructions:
-                system = _bytes({"role": "system", "content": request.instructions})
-                self._instructions = (request.instructions, system)
-            yield self._instructions[1]
-        for message in request.messages:
-            wire = message.wire
-            if wire is None or wire[0] != format_:
-                wire = (format_, encode_message(message, way))
-                self.encoded += 1
-                if not any(files_of(message)):  # their bytes are kept once, in the history
-                    message.wire = wire
-            yield wire[1]
-
-    def _tool_bytes(self, tools: Sequence[ToolSpec]) -> bytes:
-        if not tools:
-            return b""
-        key = tuple(tools)
-        known = self._tools.get(key)
-        if known is None:
-            if len(self._tools) >= KEPT_TOOL_LISTS:
-                del self._tools[next(iter(self._tools))]
-            known = self._tools[key] = b',"tools":' + _bytes([_tool(tool) for tool in tools])
-        return known
-
-    def _tail(self, request: Request, *, usage: bool, output: OutputMode) -> bytes:
+    def _tail(self, request: Request, way: Way) -> bytes:
         fields: dict[str, Any] = {"stream": request.stream}
-        if request.stream and usage:
+        if request.stream and way.usage:
             fields["stream_options"] = {"include_usage": True}
         choice = chosen(self._tool_choice, request)
         if choice is not None:
             fields["tool_choice"] = choice if isinstance(choice, str) else _named(choice.name)
         fields.update(self._fields)
-        if request.output_schema is not None and output != "prompt":
-            fields["response_format"] = _response_format(request.output_schema, output)
-        return b"," + _bytes(fields)[1:]
+        if request.output_schema is not None and way.output != "prompt":
+            fields["response_format"] = _response_format(request.output_schema, way.output)
+        return b"," + json_bytes(fields)[1:]
 
 
 def encode_message(message: Message, way: Way) -> bytes:
@@ -131,14 +108,14 @@ def encode_message(message: Message, way: Way) -> bytes:
     """
     if message["role"] == "tool":
         results = results_of(message)
-        told = b",".join(_bytes(_result(part)) for part in results)
+        told = b",".join(json_bytes(_result(part)) for part in results)
         return b"".join((told, *of_results(results, sees=way.sees)))
     if message["role"] == "assistant":
-        return _bytes(_assistant(message, way))
+        return json_bytes(_assistant(message, way))
     if any(files_of(message)):
-        head = b'{"role":' + _bytes(message["role"]) + b',"content":'
+        head = b'{"role":' + json_bytes(message["role"]) + b',"content":'
         return b"".join((head, *content(message["content"], sees=way.sees), b"}"))
-    return _bytes({"role": message["role"], "content": _content(message)})
+    return json_bytes({"role": message["role"], "content": _content(message)})
 
 
 def _content(message: Message) -> str | list[dict[str, str]]:
@@ -169,14 +146,12 @@ def _assistant(message: Message, way: Way) -> dict[str, Any]:
 
 
 def _call(part: Mapping[str, Any], data: Any, way: Way) -> dict[str, Any]:
-    # arguments that were no JSON object would make the server refuse the whole history
-    arguments = "{}" if "raw" in part else dumps(part["input"])
-    function = {"name": part["name"], "arguments": arguments}
+    function = {"name": part["name"], "arguments": arguments_of(part)}
     inside = {"fields": data.get("fields", {}).get("function")} if _has_fields(data) else None
     own = wanted(data, OF_CALL, way.without)
     return {
         **own,
-        "id": _own_id(part),
+        "id": id_at_server(part),
         "type": "function",
         "function": {**wanted(inside, OF_FUNCTION, way.without), **function},
     }
@@ -186,16 +161,16 @@ def _has_fields(data: Any) -> bool:
     return isinstance(data, Mapping) and isinstance(data.get("fields"), Mapping)
 
 
-def _own_id(part: Mapping[str, Any]) -> str:
-    """The id of a call as the server gave it, though it may have given it twice."""
-    own: str = part.get("server_id", part["id"])
-    return own
-
-
 def _result(part: Mapping[str, Any]) -> dict[str, Any]:
-    output = part["output"]
-    text = output if isinstance(output, str) else dumps(output)
-    return {"role": "tool", "tool_call_id": _own_id(part), "content": text}
+    return {"role": "tool", "tool_call_id": id_at_server(part), "content": text_of_result(part)}
+
+
+def _system(instructions: str) -> bytes:
+    return json_bytes({"role": "system", "content": instructions})
+
+
+def _tools(tools: Sequence[ToolSpec]) -> bytes:
+    return b',"tools":' + json_bytes([_tool(tool) for tool in tools])
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -212,13 +187,7 @@ def _named(tool: str) -> dict[str, Any]:
 def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
     if output == "object":
         return {"type": "json_object"}
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
-    told: dict[str, Any] = {"name": name, "schema": schema}
+    told: dict[str, Any] = {"name": schema_name(schema), "schema": schema}
     if is_strict(schema):  # left out where it is not: few servers know the word
         told["strict"] = True
     return {"type": "json_schema", "json_schema": told}
-
-
-def _bytes(value: Any) -> bytes:
-    # half of a surrogate pair, as broken tool output may hold, has no UTF-8
-    return dumps(value).encode("utf-8", "replace")

@@ -12,8 +12,9 @@ from typing import Any
 
 from nbagent.core.base.errors import ModelError
 from nbagent.core.base.files import is_image, label
-from nbagent.core.base.messages import Part, dumps
-from nbagent.models.openai.files import data_of, text_in, unseen
+from nbagent.core.base.messages import Part
+from nbagent.models.openai.encoding import id_at_server, json_bytes
+from nbagent.models.openai.files import as_text, data_of
 
 _AUDIO = {"audio/wav": b"wav", "audio/x-wav": b"wav", "audio/mpeg": b"mp3"}
 
@@ -49,24 +50,22 @@ def of_results(results: Sequence[Part], *, sees: bool) -> Iterator[bytes]:
 def _listed(results: Sequence[Part]) -> Iterator[Part]:
     for result in results:
         for file in result.get("files", ()):
-            call = result.get("server_id", result["id"])
+            call = id_at_server(result)
             told = f"{label(file)}, from the tool {result['name']}, call {call}:"
             yield {"type": "text", "text": told}
             yield file
 
 
 def _part(part: Mapping[str, Any], *, sees: bool) -> tuple[bytes, ...]:
-    text = part["text"] if part["type"] == "text" else text_in(part)
-    if text is None and is_image(part) and not sees:
-        text = unseen(part)
+    text = as_text(part, sees=sees)
     if text is not None:
-        return (dumps({"type": "text", "text": text}).encode("utf-8", "replace"),)
+        return (json_bytes({"type": "text", "text": text}),)
     media_type: str = part["media_type"]
     if is_image(part):
         head = b'{"type":"image_url","image_url":{"url":"data:' + media_type.encode() + b";base64,"
         return head, data_of(part), b'"}}'
     if media_type == "application/pdf":
-        name = dumps(part.get("name") or "file.pdf").encode()
+        name = json_bytes(part.get("name") or "file.pdf")
         head = b'{"type":"file","file":{"filename":' + name
         return head, b',"file_data":"data:application/pdf;base64,', data_of(part), b'"}}'
     if media_type in _AUDIO:

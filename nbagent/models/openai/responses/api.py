@@ -5,14 +5,15 @@ Format: https://platform.openai.com/docs/api-reference/responses
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from nbagent.core.base.model import Hosted, Request
+from nbagent.models.openai.api import Settings
+from nbagent.models.openai.errors import Refusal
 from nbagent.models.openai.output import next_mode
-from nbagent.models.openai.providers import OutputMode
 
-from .encode import ENCRYPTED, ResponsesEncoder
+from .encode import ENCRYPTED, ResponsesEncoder, Way
 from .hosted import check
 from .parse import ResponsesParser
 
@@ -23,18 +24,13 @@ class ResponsesApi:
     name = "responses"
     path = "/responses"
 
-    def __init__(
-        self,
-        model: str,
-        fields: Mapping[str, Any],
-        *,
-        reasons: bool = False,
-        tool_choice: str | None = None,
-        sees: bool = True,
-        output: OutputMode = "schema",
-    ) -> None:
-        self._encoder = ResponsesEncoder(
-            model, fields, reasons=reasons, tool_choice=tool_choice, sees=sees, output=output
+    def __init__(self, settings: Settings, *, reasons: bool = False) -> None:
+        self._encoder = ResponsesEncoder(settings)
+        self._way = Way(
+            "",
+            summary=reasons,
+            encrypted=reasons or "reasoning" in self._encoder.given,
+            output=settings.output,
         )
 
     def owner(self, host: str) -> str:
@@ -43,7 +39,7 @@ class ResponsesApi:
 
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
-        return self._encoder.body(request, provider)
+        return self._encoder.body(request, replace(self._way, provider=provider))
 
     def parser(self, provider: str) -> ResponsesParser:
         """What reads the answer; see ``Api``."""
@@ -57,23 +53,17 @@ class ResponsesApi:
         """Refuse what is no hosted tool of this API; see ``Api``."""
         check(tool)
 
-    def gives_way(self, error: Exception) -> bool:
-        """Whether another way is tried from now on, since the server refused a field by its name.
+    def give_way(self, refusal: Refusal) -> None:
+        """See ``Api``.
 
         It may have no summaries for this key, no encrypted reasoning of this model, or not this way to say
         the shape of an answer.
         """
-        if getattr(error, "status_code", None) not in {400, 422}:
-            return False
-        output = next_mode(self._encoder.output, error)
+        said, way = refusal.said, self._way
+        output = next_mode(way.output, refusal)
         if output is not None:
-            self._encoder.output = output
-            return True
-        said = str(error)
-        if self._encoder.summary and ("reasoning.summary" in said or "reasoning summar" in said):
-            self._encoder.summary = False
-        elif self._encoder.encrypted and (ENCRYPTED in said or "Encrypted content" in said):
-            self._encoder.encrypted = False
-        else:
-            return False
-        return True
+            self._way = replace(way, output=output)
+        elif way.summary and ("reasoning.summary" in said or "reasoning summar" in said):
+            self._way = replace(way, summary=False)
+        elif way.encrypted and (ENCRYPTED in said or "Encrypted content" in said):
+            self._way = replace(way, encrypted=False)

@@ -7,15 +7,25 @@ Format: https://platform.openai.com/docs/api-reference/responses/create
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nbagent.core.base.errors import ModelError
-from nbagent.core.base.files import files_of, is_image, label
-from nbagent.core.base.messages import Message, calls_of, dumps, results_of, text_of
+from nbagent.core.base.files import is_image, label
+from nbagent.core.base.messages import Message, calls_of, results_of, text_of
 from nbagent.core.base.model import Hosted, Request, ToolSpec
-from nbagent.models.openai.files import data_of, text_in, unseen
+from nbagent.models.openai.api import Settings
+from nbagent.models.openai.encoding import (
+    EncodedOnce,
+    arguments_of,
+    id_at_server,
+    json_bytes,
+    schema_name,
+    text_of_result,
+)
+from nbagent.models.openai.files import as_text, data_of
 from nbagent.models.openai.output import in_words
 from nbagent.models.openai.providers import OutputMode
 from nbagent.models.openai.strict import is_strict
@@ -26,8 +36,6 @@ from .kept import items_of
 
 WIRE = "openai-responses"
 """The name of this encoding in ``Message.wire``, before the provider's."""
-KEPT_TOOL_LISTS = 8
-"""How many different tool lists keep their bytes; agents seldom have more than one."""
 ENCRYPTED = "reasoning.encrypted_content"
 _OF_CHAT: Mapping[str, tuple[str, ...]] = {
     "reasoning_effort": ("reasoning", "effort"),
@@ -38,100 +46,62 @@ _OF_CHAT: Mapping[str, tuple[str, ...]] = {
 """Fields of Chat Completions, and where they stand in this API."""
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server is asked: what it refused is left out."""
+
+    provider: str
+    """The name of whose server it is: messages that come from it have its data back."""
+    summary: bool = False
+    """Whether summaries of the reasoning are asked for."""
+    encrypted: bool = False
+    """Whether the reasoning itself is asked for, in encrypted form."""
+    output: OutputMode = "schema"
+    """How it is told the shape of a typed answer."""
+
+
 class ResponsesEncoder:
-    """Encodes the requests of one model; ``encoded`` counts the messages it really had to encode.
+    """Encodes the requests of one model; of its fields, what is nested is merged into what stands there already."""
 
-    Args:
-        model: its name.
-        fields: more fields of the request; what is nested is merged into what stands there already.
-        reasons: whether it reasons: then its reasoning is asked for, to be shown and to go back.
-        tool_choice: which tool it must call.
-    """
+    def __init__(self, settings: Settings) -> None:
+        self._head = b'{"model":' + json_bytes(settings.model) + b',"input":['
+        self.given = _translated(settings.fields)
+        """The model's own fields."""
+        self._tool_choice = settings.tool_choice
+        self._sees = settings.sees
+        self.once = EncodedOnce()
 
-    def __init__(
-        self,
-        model: str,
-        fields: Mapping[str, Any],
-        *,
-        reasons: bool,
-        tool_choice: str | None = None,
-        sees: bool = True,
-        output: OutputMode = "schema",
-    ) -> None:
-        self._sees = sees
-        self.output = output
-        """How the server is told the shape of a typed answer."""
-        self._head = b'{"model":' + _bytes(model) + b',"input":['
-        self._given = _translated(fields)
-        self._tool_choice = tool_choice
-        self.summary = reasons
-        self.encrypted = reasons or "reasoning" in self._given
-        """Whether summaries of the reasoning, and the reasoning itself in encrypted form, are asked for."""
-        self._tools: dict[tuple[Any, ...], bytes] = {}
-        self._instructions: tuple[str, bytes] = ("", b"")
-        self.encoded = 0
-
-    def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request.
-
-        Args:
-            request: what to encode.
-            provider: whose server it goes to; messages that come from it have its data back.
+    def body(self, request: Request, way: Way) -> bytes:
+        """The JSON of one request, in the way of the server that it goes to.
 
         Raises:
             ModelConfigError: the tool that is to be called is not among those of the request.
         """
-        request = in_words(request, self.output)
-        messages = b",".join(filter(None, self._messages(request, provider)))
-        tools = self._tool_bytes(request.tools, request.hosted)
-        parts = (self._head, messages, b"]", self._instruct(request), tools, self._tail(request))
-        return b"".join(parts)
+        request = in_words(request, way.output)
+        messages = self.once.messages(
+            request.messages,
+            f"{WIRE} {way.provider}",
+            partial(encode_message, provider=way.provider, sees=self._sees),
+        )
+        said = b",".join(filter(None, messages))  # one that says nothing is no item
+        tools = self.once.tools((*request.tools, *request.hosted), partial(_tools, request))
+        instructions = self.once.instructions(request.instructions, _instruct)
+        return b"".join((self._head, said, b"]", instructions, tools, self._tail(request, way)))
 
-    def _messages(self, request: Request, provider: str) -> Iterator[bytes]:
-        format_ = f"{WIRE} {provider}"
-        for message in request.messages:
-            wire = message.wire
-            if wire is None or wire[0] != format_:
-                wire = (format_, encode_message(message, provider, sees=self._sees))
-                self.encoded += 1
-                if not any(files_of(message)):  # their bytes are kept once, in the history
-                    message.wire = wire
-            yield wire[1]
-
-    def _instruct(self, request: Request) -> bytes:
-        if not request.instructions:
-            return b""
-        if self._instructions[0] != request.instructions:
-            said = b',"instructions":' + _bytes(request.instructions)
-            self._instructions = (request.instructions, said)
-        return self._instructions[1]
-
-    def _tool_bytes(self, tools: Sequence[ToolSpec], hosted: Sequence[Hosted]) -> bytes:
-        key = (*tools, *hosted)
-        if not key:
-            return b""
-        known = self._tools.get(key)
-        if known is None:
-            if len(self._tools) >= KEPT_TOOL_LISTS:
-                del self._tools[next(iter(self._tools))]
-            listed = [*map(_tool, tools), *({"type": h.kind, **h.options} for h in hosted)]
-            known = self._tools[key] = b',"tools":' + _bytes(listed)
-        return known
-
-    def _tail(self, request: Request) -> bytes:
+    def _tail(self, request: Request, way: Way) -> bytes:
         fields: dict[str, Any] = {"stream": request.stream, "store": False}
-        include = [ENCRYPTED] if self.encrypted else []
+        include = [ENCRYPTED] if way.encrypted else []
         include += filter(None, map(included, request.hosted))
         if include:
             fields["include"] = list(dict.fromkeys(include))
-        if self.summary:
+        if way.summary:
             fields["reasoning"] = {"summary": "auto"}
         choice = chosen(self._tool_choice, request)
         if choice is not None:
             fields["tool_choice"] = _choice(choice)
-        if request.output_schema is not None and self.output != "prompt":
-            fields["text"] = {"format": _format(request.output_schema, self.output)}
-        return b"," + _bytes(merged(fields, self._given))[1:]
+        if request.output_schema is not None and way.output != "prompt":
+            fields["text"] = {"format": _format(request.output_schema, way.output)}
+        return b"," + json_bytes(merged(fields, self.given))[1:]
 
 
 def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +136,7 @@ def encode_message(message: Message, provider: str, *, sees: bool = True) -> byt
         items = _assistant(message, provider)
     else:
         items = [{"role": message["role"], "content": _content(message["content"], sees=sees)}]
-    return b",".join(map(_bytes, items))
+    return b",".join(map(json_bytes, items))
 
 
 def _content(parts: Sequence[Mapping[str, Any]], *, sees: bool) -> str | list[dict[str, Any]]:
@@ -177,9 +147,7 @@ def _content(parts: Sequence[Mapping[str, Any]], *, sees: bool) -> str | list[di
 
 
 def _part(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
-    text = part["text"] if part["type"] == "text" else text_in(part)
-    if text is None and is_image(part) and not sees:
-        text = unseen(part)
+    text = as_text(part, sees=sees)
     if text is not None:
         return {"type": "input_text", "text": text}
     media_type: str = part["media_type"]
@@ -208,26 +176,26 @@ def _assistant(message: Message, provider: str) -> list[dict[str, Any]]:
 
 
 def _call(part: Mapping[str, Any]) -> dict[str, Any]:
-    # arguments that were no JSON object would make the server refuse the whole history
-    arguments = "{}" if "raw" in part else dumps(part["input"])
-    own = {"call_id": _own_id(part), "name": part["name"], "arguments": arguments}
+    own = {"call_id": id_at_server(part), "name": part["name"], "arguments": arguments_of(part)}
     return {"type": "function_call", **own}
 
 
-def _own_id(part: Mapping[str, Any]) -> str:
-    """The id of a call as the server gave it, though it may have given it twice."""
-    own: str = part.get("server_id", part["id"])
-    return own
-
-
 def _result(part: Mapping[str, Any], *, sees: bool) -> dict[str, Any]:
-    output = part["output"]
-    told: Any = output if isinstance(output, str) else dumps(output)
+    told: Any = text_of_result(part)
     files = part.get("files")
     if files:
         text = [{"type": "text", "text": told}] if told else []
         told = [_part(each, sees=sees) for each in (*text, *files)]
-    return {"type": "function_call_output", "call_id": _own_id(part), "output": told}
+    return {"type": "function_call_output", "call_id": id_at_server(part), "output": told}
+
+
+def _instruct(instructions: str) -> bytes:
+    return b',"instructions":' + json_bytes(instructions)
+
+
+def _tools(request: Request) -> bytes:
+    hosted = ({"type": tool.kind, **tool.options} for tool in request.hosted)
+    return b',"tools":' + json_bytes([*map(_tool, request.tools), *hosted])
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -240,8 +208,8 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 def _format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
     if output == "object":
         return {"type": "json_object"}
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
-    return {"type": "json_schema", "name": name, "schema": schema, "strict": is_strict(schema)}
+    own = {"name": schema_name(schema), "schema": schema, "strict": is_strict(schema)}
+    return {"type": "json_schema", **own}
 
 
 def _choice(choice: str | ToolSpec | Hosted) -> Any:
@@ -262,8 +230,3 @@ def _translated(fields: Mapping[str, Any]) -> dict[str, Any]:
             own = {step: own}
         told = merged(told, own)
     return told
-
-
-def _bytes(value: Any) -> bytes:
-    # half of a surrogate pair, as broken tool output may hold, has no UTF-8
-    return dumps(value).encode("utf-8", "replace")

@@ -20,6 +20,7 @@ from nbagent.models.demo.brain import Reply, reply
 from nbagent.models.demo.model import PACE, demo_model
 from nbagent.models.demo.sample import fits
 from nbagent.models.demo.talk import read
+from nbagent.models.openai.api import Settings
 from nbagent.models.openai.chat.encode import ChatEncoder, Way
 from nbagent.models.resolve import resolve
 from tests.shared import published
@@ -91,7 +92,7 @@ def play(
 
 
 def answered(request: Request) -> Reply:
-    body = ChatEncoder("demo", {}).body(request, Way("demo"), usage=True)
+    body = ChatEncoder(Settings("demo")).body(request, Way("demo"))
     return reply(read(json.loads(body)))
 
 

@@ -14,7 +14,8 @@ from openai.types.responses import ResponseFunctionToolCall
 import nbagent as nb
 from nbagent.core.base.messages import load, text_of
 from nbagent.core.base.model import Request
-from nbagent.models.openai.responses.encode import ResponsesEncoder
+from nbagent.models.openai.api import Settings
+from nbagent.models.openai.responses.encode import ResponsesEncoder, Way
 
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
@@ -172,8 +173,8 @@ def test_items_of_responses_come_in_and_go_back_to_their_server():
     messages = nb.messages_from_openai(items, provider="api.openai.com")
     assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant"]
     assert text_of(messages[1]) == "Let me see."
-    encoder = ResponsesEncoder("m", {}, reasons=True)
-    sent = json.loads(encoder.body(Request(messages), "api.openai.com/responses"))["input"]
+    way = Way("api.openai.com/responses", encrypted=True)
+    sent = json.loads(ResponsesEncoder(Settings("m")).body(Request(messages), way))["input"]
     assert [each.get("type") for each in sent] == [
         *(None, "reasoning", "message", "function_call", "function_call_output", None)
     ]

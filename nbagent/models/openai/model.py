@@ -255,14 +255,14 @@ class OpenAIModel:
         provider = self._api.owner(host)
         other = _answered_last(request, provider)
         parser = self._api.parser(provider)
-        self._credentials = Credentials.of(client, request.hosted)
+        self._credentials = Credentials.of(client, request.hosted, before=self._credentials)
         answer: Any = None
         async with aclosing(self._send(client, request, turn, retries)) as steps:
             async for answer in steps:
                 if isinstance(answer, Waiting):
                     yield [answer]
         # a key may be a function, which was called by now
-        self._credentials = Credentials.of(client, request.hosted)
+        self._credentials = Credentials.of(client, request.hosted, before=self._credentials)
         public = StreamCut(self._credentials)
         blind = None if self._sees else blind_note(self.name, request.messages)
         if blind is not None:

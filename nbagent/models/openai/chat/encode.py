@@ -7,7 +7,7 @@ Format: https://platform.openai.com/docs/api-reference/chat/create
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,13 +83,13 @@ class ChatEncoder:
         messages = b",".join(self._messages(request, way))
         return b"".join((self._head, messages, b"]", tools, tail))
 
-    def _messages(self, request: Request, way: Way) -> Iterator[bytes]:
-        format_ = f"{WIRE} {way}"
+    def _messages(self, request: Request, way: Way) -> list[bytes]:
+        format_, encoded = f"{WIRE} {way}", []
         if request.instructions:
             if self._instructions[0] != request.instructions:
                 system = _bytes({"role": "system", "content": request.instructions})
                 self._instructions = (request.instructions, system)
-            yield self._instructions[1]
+            encoded.append(self._instructions[1])
         for message in request.messages:
             wire = message.wire
             if wire is None or wire[0] != format_:
@@ -97,7 +97,8 @@ class ChatEncoder:
                 self.encoded += 1
                 if not any(files_of(message)):  # their bytes are kept once, in the history
                     message.wire = wire
-            yield wire[1]
+            encoded.append(wire[1])
+        return encoded
 
     def _tool_bytes(self, tools: Sequence[ToolSpec]) -> bytes:
         if not tools:

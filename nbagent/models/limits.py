@@ -171,13 +171,13 @@ class Line:
                 ticket.place = "in line"
                 insort(self._line, ticket)
             now = time.monotonic()
-            self._let_go(now)
+            self._let_go(now, asking=ticket)
             if ticket.place == "granted":
                 ticket.place = "under way"
             return None if ticket.place == "under way" else self._wait(ticket, now)
 
-    def _let_go(self, now: float) -> None:
-        """Let go who can, in order; with the lock."""
+    def _let_go(self, now: float, *, asking: Ticket | None = None) -> None:
+        """Let go who can, in order; with the lock. Who asks is awake, and waking is a write to its loop."""
         while self._line:
             first = self._line[0]
             is_gone = first.loop.is_closed()  # nobody waits there any more
@@ -193,7 +193,8 @@ class Line:
             if self._one_by_one:
                 self._one_by_one = bool(self._line)
                 self._held = (now + SPACING * random.uniform(0.5, 1.5), self._held[1])
-            _wake(first)
+            if first is not asking:
+                _wake(first)
 
     def _in_the_way(self, ticket: Ticket, now: float) -> Wait | None:
         """Why it could not go if it were the first in line; with the lock."""

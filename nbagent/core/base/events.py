@@ -25,7 +25,7 @@ from .errors import StoreError
 from .files import Said
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
-from .messages import check_depth, dumps, written_out
+from .messages import FrozenDict, check_depth, dumps, written_out
 
 FORMAT_VERSION = 1
 """Of the journal; a newer one is refused, an older one is migrated."""
@@ -352,25 +352,29 @@ def made(kind: type[M], **fields: Any) -> M:
     A field that is left out has its default; one with a default factory must be given.
     """
     event = object.__new__(kind)
-    for name, field in kind.model_fields.items():
-        _set(event, name, fields.get(name, field.default))
+    for name, default in _defaults(kind):
+        _set(event, name, fields.get(name, default))
     _set(event, "__pydantic_fields_set__", _GIVEN)
     _set(event, "__pydantic_extra__", None)
     _set(event, "__pydantic_private__", None)
     return event
 
 
-def slim(event: M) -> M:
-    """The same event in a third of the memory, to be kept by the thousand.
+@cache
+def _defaults(kind: type[BaseModel]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, field.default) for name, field in kind.model_fields.items())
 
-    Objects that get their attributes one by one share one table of names, which pydantic's don't; and
-    nobody asks which of the fields were given, the set of which takes more than the fields do.
+
+def slim(event: M) -> M:
+    """A copy of the event in a third of the memory, to be kept by the thousand.
+
+    Objects that get their attributes one by one share one table of names, which pydantic's don't, and
+    have no dict of their own until somebody asks for it, as whoever writes them as JSON does; and nobody
+    asks which of the fields were given, the set of which takes more than the fields do.
     """
-    if event.__pydantic_fields_set__ is _GIVEN:
-        return event
     slimmed = object.__new__(type(event))
     for name, value in vars(event).items():
-        _set(slimmed, name, _slim(value))
+        _set(slimmed, name, value if type(value) in _PLAIN else _slim(value))
     _set(slimmed, "__pydantic_fields_set__", _GIVEN)
     _set(slimmed, "__pydantic_extra__", None)
     _set(slimmed, "__pydantic_private__", None)
@@ -383,6 +387,7 @@ def _slim(value: Any) -> Any:
     return slim(value) if isinstance(value, BaseModel) else value
 
 
+_PLAIN = (str, type(None), int, float, bool, dict, FrozenDict)
 _set = object.__setattr__
 
 for _kind in (*get_args(StoredEvent), CallRequested, HostedRan):
@@ -434,7 +439,7 @@ def dump(event: StoredEvent) -> str:
 
 
 def kept(event: StoredEvent) -> StoredEvent:
-    """The event as every journal can keep it and any later process read it.
+    """A slim copy of the event as every journal can keep it and any later process read it.
 
     Raises:
         ValueError: there is no such; the message says why.
@@ -443,14 +448,14 @@ def kept(event: StoredEvent) -> StoredEvent:
         text = dump(event)
     except ValueError:
         mended = written_out(event.model_dump())
-        event = slim(type(event).model_validate(mended))
+        event = type(event).model_validate(mended)
         text = dump(event)
     check_depth(text.encode(), _READABLE)
     if len(text) > MAX_SIZE:
         raise ValueError(
             f"{event.type!r} has {len(text):,} characters; a journal keeps up to {MAX_SIZE:,} at once"
         )
-    return event
+    return slim(event)
 
 
 MAX_SIZE = 200_000_000

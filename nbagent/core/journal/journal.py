@@ -23,14 +23,13 @@ from nbagent.core.base.events import (
     ToolStarted,
     dump,
     kept,
-    slim,
 )
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.secrets import release
 from nbagent.core.state.fold import apply
-from nbagent.core.state.state import RunState, evolve
+from nbagent.core.state.state import BEGINNING, RunState, evolve
 from nbagent.core.tools.output import (
     Chunk,
     Displayed,
@@ -150,7 +149,7 @@ class Journal:
     def __init__(self, run_id: str, store: Store | None, state: RunState | None = None) -> None:
         self.run_id = run_id
         self.store = store
-        self.state = state if state is not None else RunState()
+        self.state = state if state is not None else BEGINNING
         self.listeners: tuple[Listener, ...] = ()
         kept: object = store
         self._at_once = kept if isinstance(kept, Prompt) else None
@@ -425,7 +424,7 @@ class Journal:
     def _write(self, events: Sequence[StoredEvent], append: _Append) -> None:
         """Store and fold in; within the turn."""
         if self.store is not None and (events or self._owed):
-            events = [kept(slim(event)) for event in events]
+            events = [kept(event) for event in events]
             sent = [*self._owed, *events]
             self._writer = threading.get_ident()
             try:

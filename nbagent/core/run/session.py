@@ -409,10 +409,11 @@ class Session:
             self.error = error
         if task is not self._task:  # an answer came as it ended, and another is at work by now
             return
+        was_interrupted, self._was_interrupted = self._was_interrupted, bool
         self._driver = self._task = None  # a paused run is data
         self._is_active = False
         _driven.discard(self)
-        if task.cancelled() and not self._is_stopping and self._was_interrupted():
+        if task.cancelled() and not self._is_stopping and was_interrupted():
             self._again, self.error = False, None
             self._cancelled("keyboard")
             return

@@ -49,6 +49,7 @@ from nbagent.core.base.model import Usage
 from .pause_record import restore
 from .retry import ready_again
 from .state import (
+    NO_CALLS,
     Answered,
     Calls,
     CallState,
@@ -483,5 +484,5 @@ def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
     ends = [c.answer for c in calls.values() if c.final and c.result and "error" not in c.result]
     final = {"output": ends[0]} if ends and not told else None
     return evolve(
-        state, position=position, messages=messages, calls=Calls(), final=final, **changes, **told
+        state, position=position, messages=messages, calls=NO_CALLS, final=final, **changes, **told
     )

@@ -19,6 +19,7 @@ from nbagent.core.base.files import Said
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, text_of
+from nbagent.core.base.model import NOTHING as NO_USAGE
 from nbagent.core.base.model import Usage
 
 Status = Literal["running", "interrupted", "completed", "failed", "cancelled"]
@@ -29,6 +30,14 @@ S = TypeVar("S")
 
 def _nothing() -> dict[Any, Any]:
     return EMPTY
+
+
+def _no_calls() -> Calls:
+    return NO_CALLS
+
+
+def _no_usage() -> Usage:
+    return NO_USAGE
 
 
 class Answered(NamedTuple):
@@ -235,6 +244,10 @@ class Calls(Mapping[str, CallState]):
         return changed
 
 
+NO_CALLS = Calls()
+"""Of all states without an open turn."""
+
+
 def _count(calls: Calls, call: CallState, row: int, by: int) -> None:
     if call.status == "done":
         return
@@ -259,7 +272,7 @@ class RunState:
     """Seconds it had run by then; waiting for answers does not count."""
     messages: tuple[Message, ...] = ()
     """The history; the last message's calls are those in ``calls`` while a turn is open."""
-    calls: Calls = field(default_factory=Calls)
+    calls: Calls = field(default_factory=_no_calls)
     turns: int = 0
     """Model responses since the last user message."""
     limit: int = 20
@@ -278,7 +291,7 @@ class RunState:
     """Approvals that a person said to remember in this run; the outermost has those of all inside."""
     finish_reason: str = "stop"
     """Why the last model response ended."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = field(default_factory=_no_usage)
     """Tokens and cost of the model responses folded in."""
     queued: tuple[Said, ...] = ()
     """Messages of the person that wait for the open turn's results."""
@@ -341,6 +354,10 @@ class RunState:
             if item["role"] == "assistant":
                 return text_of(item)
         return ""
+
+
+BEGINNING = RunState()
+"""Of a run whose journal is empty."""
 
 
 def running_calls(state: RunState) -> list[CallState]:

@@ -8,6 +8,7 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 from weakref import WeakSet
@@ -36,6 +37,7 @@ _SOUNDS_SECRET = re.compile(
 """Names of headers and parts of a query."""
 _HELD = ("api_key", "admin_api_key", "webhook_secret", "_azure_ad_token")
 """Where a client has credentials of its own."""
+_KEYS = frozenset(KEYS)
 _IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
 
 
@@ -43,10 +45,8 @@ class Credentials:
     """The credentials of one client, and how they are cut from a text."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._given = frozenset(
-            text for text in texts if len(text) >= SHORT and text.lower() not in WORDS
-        )
-        told = {form for text in self._given for form in _forms(text)}
+        self.secrets = _secret(texts)
+        told = {form for text in self.secrets for form in _forms(text)}
         self._texts = sorted(told, key=len, reverse=True)
         self.long = [text for text in self._texts if len(text) >= LONG]
         """Those that cannot be taken for a word."""
@@ -54,8 +54,13 @@ class Credentials:
         _watch_logs()
 
     @classmethod
-    def of(cls, client: Any, hosted: Iterable[Hosted] = ()) -> Credentials:
-        """Those of an ``AsyncOpenAI`` or what looks like one, as they are now, and of hosted tools."""
+    def of(
+        cls, client: Any, hosted: Iterable[Hosted] = (), *, before: Credentials | None = None
+    ) -> Credentials:
+        """Those of an ``AsyncOpenAI`` or what looks like one, as they are now, and of hosted tools.
+
+        Where they are what they were ``before``, it is that object.
+        """
         found: list[Any] = [getattr(client, name, None) for name in _HELD]
         for headers in (getattr(client, "_custom_headers", None), _headers_below(client)):
             found += _secret_values(headers)
@@ -66,7 +71,11 @@ class Credentials:
             found += _in_url(str(tool.options.get("server_url", "")))
         others = getattr(client, "secrets", None)  # of a double that has some
         found += others if isinstance(others, list) else []
-        return cls(text for text in (*found, *_in_environment()) if isinstance(text, str))
+        now = _secret(text for text in (*found, *_in_environment()) if isinstance(text, str))
+        if before is None or before.secrets != now:
+            return cls(now)
+        _watch_logs()
+        return before
 
     @classmethod
     def given(cls, *, base_url: str | None, api_key: str | None) -> Credentials:
@@ -76,9 +85,9 @@ class Credentials:
 
     def joined(self, other: Credentials) -> Credentials:
         """These and those of another."""
-        if other._given <= self._given:
+        if other.secrets <= self.secrets:
             return self
-        return Credentials(self._given | other._given)
+        return Credentials(self.secrets | other.secrets)
 
     def cut(self, text: str) -> str:
         """The text without them, nor what stands before the host of a URL."""
@@ -88,6 +97,11 @@ class Credentials:
         for secret in self.long:
             text = _without_beginning(text, secret)
         return text
+
+
+def _secret(texts: Iterable[str]) -> frozenset[str]:
+    """Those of the texts that cannot be taken for words."""
+    return frozenset(text for text in texts if len(text) >= SHORT and text.lower() not in WORDS)
 
 
 class StreamCut:
@@ -213,7 +227,8 @@ def _secret_values(named: Any) -> list[str]:
 
 def _in_environment() -> list[str]:
     """The keys of all providers: a server between us and them may tell one of its neighbor's."""
-    return [key for name in KEYS if (key := os.environ.get(name))]
+    there = _KEYS.intersection(os.environ)  # a look for one that is missing takes longer than this
+    return [key for name in sorted(there) if (key := os.environ.get(name))]
 
 
 def _headers_below(client: Any) -> Any:
@@ -266,7 +281,15 @@ _cutting = _Cutting()
 
 
 def _watch_logs() -> None:
+    for logger in _loggers():
+        logger.addFilter(_cutting)  # the same filter is added once only
+
+
+@cache
+def _loggers() -> list[logging.Logger]:
+    """Those of this and of the next version."""
+    names = []
     for name in _LOGGERS:
         first, dot, rest = name.partition(".")
-        for each in (name, f"{first}2{dot}{rest}") if first != "openai" else (name,):
-            logging.getLogger(each).addFilter(_cutting)  # the same filter is added once only
+        names += [name] if first == "openai" else [name, f"{first}2{dot}{rest}"]
+    return [logging.getLogger(name) for name in names]

@@ -57,7 +57,9 @@ class Terms:
 class Exchange:
     """One request to the server of one client."""
 
-    def __init__(self, terms: Terms, client: Any, request: Request) -> None:
+    def __init__(
+        self, terms: Terms, client: Any, request: Request, known: Credentials | None = None
+    ) -> None:
         self._terms = terms
         self._client = client
         self._request = request
@@ -66,8 +68,8 @@ class Exchange:
         """Whose data in the history go along, and whose come back."""
         self._other = _answered_last(request, self._owner)
         self._retries: int = getattr(client, "max_retries", DEFAULT_RETRIES)
-        self.credentials = Credentials.of(client, request.hosted)
-        """What no text of it may tell."""
+        self.credentials = Credentials.of(client, request.hosted, before=known)
+        """What no text of it may tell; the object of an earlier exchange where that was the same."""
 
     async def batches(self) -> AsyncGenerator[list[ModelDelta], None]:
         """The answer, in batches of what arrived together; a stream that breaks is repeated.
@@ -109,7 +111,9 @@ class Exchange:
                 if isinstance(answer, Waiting):
                     yield [answer]
         # a key may be a function, which was called by now
-        self.credentials = Credentials.of(self._client, self._request.hosted)
+        self.credentials = Credentials.of(
+            self._client, self._request.hosted, before=self.credentials
+        )
         public = StreamCut(self.credentials)
         yield [Notice(note) for note in self._notes()]
         async with aclosing(read(answer, parser, _idle(self._client))) as batches:

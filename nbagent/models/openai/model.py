@@ -202,7 +202,7 @@ class OpenAIModel:
             ModelError: the server refused or failed, and retrying did not help.
         """
         client = self._client if self._client is not None else await self._clients.get()
-        exchange = Exchange(self._terms, client, request)
+        exchange = Exchange(self._terms, client, request, self._credentials)
         try:
             async with aclosing(exchange.batches()) as batches:
                 async for batch in batches:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nbagent as nb
+from nbagent.models import limits
 from nbagent.models.limits import RateLimit, Ticket, Window
 
 
@@ -80,6 +81,15 @@ async def test_requests_go_in_the_order_in_which_they_came() -> None:
     await asyncio.gather(*(one(n, limits.ticket()) for n in range(50)))
     assert order == list(range(50))
     assert most == 3
+
+
+async def test_who_goes_at_once_costs_its_loop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only who waits is woken: waking is a write to the loop, and one more round of it."""
+    woken: list[Ticket] = []
+    monkeypatch.setattr(limits, "_wake", woken.append)
+    ticket = await gone(RateLimit().ticket())
+    ticket.leave()
+    assert woken == []
 
 
 async def test_who_is_cancelled_gives_its_place_back() -> None:

@@ -8,11 +8,12 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import mcp_types as types
 
 from nbagent.core.agent import Agent
+from nbagent.core.base.addresses import host_of
 from nbagent.core.base.errors import McpError, Rejected
 from nbagent.core.base.metadata import Ask, Confirm
 from nbagent.core.base.model import Model
@@ -203,15 +204,11 @@ class Exchange:
         self, params: types.ElicitRequestURLParams, heading: str
     ) -> types.ElicitResult:
         """A page that only the person opens."""
-        try:
-            parts = urlsplit(params.url)
-            host = parts.hostname
-        except ValueError:
-            parts, host = None, None
-        if parts is None or parts.scheme not in ("http", "https") or not host:
+        host = host_of(params.url)
+        if host is None or len(params.url) > MAX_SAID:
             self.log(f"{self._server} asked to open what is no web page: it was declined")
             return types.ElicitResult(action="decline")
-        url = quote(params.url[:MAX_SAID], safe=":/?#@!$&'*+,;=%~.-_")
+        url = quote(params.url, safe=":/?#@!$&'*+,;=%~.-_")
         text = f"{heading}\n\nIt wants you to open a page of {host}: {url}\n\nApprove once that is done."
         await self._ctx.ask(Confirm(text))
         return types.ElicitResult(action="accept")

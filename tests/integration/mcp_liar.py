@@ -54,6 +54,10 @@ def tools() -> list[dict[str, Any]]:
     if HOW == "lies":
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
         return [plain, {"name": "lies", "inputSchema": OBJECT, "outputSchema": schema}]
+    if HOW == "many wrong":
+        return [{"name": f"wrong {n}"} for n in range(100_000)]
+    if HOW == "endless pages":
+        return [{"name": f"tool_{n}", "inputSchema": OBJECT} for n in range(300)]
     if HOW == "changes":
         told = os.environ.get("TOLD", "Fine.")
         return [{"name": "plain", "description": told, "inputSchema": OBJECT}]
@@ -145,7 +149,8 @@ def main() -> None:
                 params = {"message": "Your card?", "requestedSchema": OBJECT}
                 say({"id": 77, "method": "elicitation/create", "params": params})
         elif method == "tools/list":
-            say({"id": number, "result": {"tools": tools()}})
+            more = {"nextCursor": "again"} if HOW == "endless pages" else {}
+            say({"id": number, "result": {"tools": tools(), **more}})
         elif method == "tools/call":
             asking = HOW.startswith("waits") or HOW == "asks for a page"
             ask(number) if asking else answer(message["params"]["name"], number)

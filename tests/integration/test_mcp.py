@@ -490,3 +490,24 @@ async def test_a_list_of_tools_without_an_end_costs_no_more_than_a_long_one(capl
             assert any("beyond 1,000 tools" in note for note in server.notes)
             assert len(server.notes) <= 1_001
         assert len(caplog.records) <= 30
+
+
+async def test_a_packed_answer_of_a_server_is_not_unpacked():
+    """A little of it may become gigabytes in one go; it is asked not to, and refused where it does."""
+    asked = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).lower())
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n"
+        writer.write(head + b"Content-Length: 2\r\nConnection: close\r\n\r\nxx")
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    server = nb.mcp(f"http://127.0.0.1:{port}/mcp", name="packer", connect_timeout=20)
+    with pytest.raises(McpError, match="packed as 'gzip'"):
+        await server.connect()
+    await server.aclose()
+    listening.close()
+    assert b"accept-encoding: identity" in asked[0]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from nbagent.core.base.errors import UsageError, suggest
 
@@ -35,17 +36,22 @@ class Command(NamedTuple):
         """What it is called where nobody said: its package, or its program."""
         names = [os.path.basename(word) for word in self.argv]
         runner = names[0].rstrip("0123456789.").removesuffix(".exe") in _RUNNERS
+        told = [*_values(self.argv)]
         rest = [
             name
             for word, name in zip(self.argv[1:], names[1:], strict=True)
             if runner and name and not word.startswith("-") and word not in _VERBS
+            if "=" not in word and word not in told
         ]
         return rest[0] if rest else names[0]
 
     @property
     def secrets(self) -> list[str]:
         """What no text may tell."""
-        return list(self.env.values())
+        return [*self.env.values(), *_values(self.argv)]
+
+    def __repr__(self) -> str:
+        return f"<Command {self.label}>"
 
 
 class Url(NamedTuple):
@@ -62,13 +68,42 @@ class Url(NamedTuple):
     @property
     def secrets(self) -> list[str]:
         """What no text may tell."""
-        parts = urlsplit(self.url)
         found = [word for value in self.headers.values() for word in (value, *value.split())]
-        found += [value for _, value in parse_qsl(parts.query)]
-        return found + [text for text in (parts.username, parts.password) if text]
+        return [*found, *_in_url(self.url)]
+
+    def __repr__(self) -> str:
+        return f"<Url {self.label}>"
 
 
 Address: TypeAlias = Command | Url
+
+_SOUNDS_SECRET = re.compile(r"key|token|secret|passw|auth|cookie|credential|header", re.IGNORECASE)
+_LONG = 20
+"""Characters from which a part of a path may be a credential, as some services have it there."""
+
+
+def _values(argv: Sequence[str]) -> Iterator[str]:
+    """The credentials among the words of a command: of options, variables and headers that sound like one, and in URLs."""
+    before = ""
+    for word in argv:
+        name, given, value = word.partition("=")
+        if given and _SOUNDS_SECRET.search(name):
+            yield value
+        elif before.startswith("-") and "=" not in before and _SOUNDS_SECRET.search(before):
+            yield from (word, *word.split(), *word.split(":"))
+        if "://" in word:
+            yield from _in_url(word)
+        before = word
+
+
+def _in_url(url: str) -> Iterator[str]:
+    """What a URL may hold of credentials, as it is written and as it is meant."""
+    parts = urlsplit(url)
+    raw = [pair.partition("=")[2] for pair in parts.query.split("&")]
+    raw += [text for text in (parts.username, parts.password) if text]
+    raw += [text for text in parts.path.split("/") if len(text) >= _LONG]
+    for text in raw:
+        yield from (text, unquote(text), unquote_plus(text))
 
 
 def cut(text: str, secrets: Sequence[str]) -> str:

@@ -61,6 +61,8 @@ class Connection:
         """Whether the server's tools may be others than when they were listed last."""
         self.refused: list[str] = []
         """What was listed and is no tool, and why."""
+        self._listed = 0
+        """How many were listed, tools or not."""
         self.name = options.name
         self._address = address
         self._options = options
@@ -160,7 +162,7 @@ class Connection:
         with _cut_from_logs(address.secrets):
             async with (
                 httpx2.AsyncClient(
-                    headers=address.headers,
+                    headers={**address.headers, "Accept-Encoding": "identity"},
                     timeout=timeout,
                     event_hooks={"response": [self._noted]},
                 ) as client,
@@ -172,13 +174,23 @@ class Connection:
 
     async def _noted(self, response: httpx2.Response) -> None:
         """Remember a refusal, and bound what comes."""
+        packing = response.headers.get("content-encoding", "identity").strip().lower()
+        if packing != "identity":  # little may become much, in one go
+            raise httpx2.DecodingError(
+                f"its answer is packed as {packing!r:.40}, which it was asked not to"
+            )
         self._status = response.status_code if response.status_code >= 400 else None
         kind = response.headers.get("content-type", "")
         if not kind.startswith("text/event-stream"):  # whose events are bounded one by one
             response.stream = _Bounded(response.stream)  # type: ignore[arg-type]
 
     def _is_tool(self, listed: Any) -> bool:
-        """Whether it is a tool at all: one that is not must not hide the others."""
+        """Whether it is a tool at all: one that is not must not hide the others. Beyond ``MAX_TOOLS`` nothing is."""
+        self._listed += 1
+        if self._listed > MAX_TOOLS:
+            if self._listed == MAX_TOOLS + 1:
+                self.refused.append(f"what it lists beyond {MAX_TOOLS:,} tools")
+            return False
         try:
             if isinstance(listed, dict) and isinstance(listed.get("inputSchema"), dict):
                 listed["inputSchema"].setdefault("type", "object")  # which many leave out
@@ -212,6 +224,7 @@ class Connection:
         client = await self._here()
         self.is_stale = False
         self.refused = []
+        self._listed = 0
         found: list[types.Tool] = []
         cursor: str | None = None
         seconds = self._options.connect_timeout
@@ -221,14 +234,12 @@ class Connection:
                 page = await asyncio.wait_for(client.session.list_tools(params=params), seconds)
                 found += page.tools
                 cursor = page.next_cursor
-                if cursor is None or len(found) > MAX_TOOLS:
+                if cursor is None or self._listed > MAX_TOOLS:
                     break
         except Exception as error:
             self.is_stale = True
             raise self._why(error, "its tools cannot be listed") from None
-        if len(found) > MAX_TOOLS:
-            logger.warning("%s has more than %d tools: the rest is left out", self.name, MAX_TOOLS)
-        return found[:MAX_TOOLS]
+        return found
 
     async def call(
         self,

@@ -8,11 +8,12 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import mcp_types as types
 
 from nbagent.core.agent import Agent
+from nbagent.core.base.addresses import host_of
 from nbagent.core.base.errors import McpError, Rejected
 from nbagent.core.base.metadata import Ask, Confirm
 from nbagent.core.base.model import Model
@@ -31,8 +32,8 @@ MAX_QUESTIONS = 20
 """Questions of one call."""
 MAX_SAID = 2_000
 """Characters of a question, a line of the log, or a word on how far it is."""
-MAX_PROMPT = 50_000
-"""Characters that a server may send to the model at a time."""
+MAX_PROMPT = 19_000
+"""Characters that a server may send to the model at a time: so many are shown, whole, to who approves it."""
 MAX_LINES = 1_000
 """Lines of the log of one call."""
 OFTEN = 0.05
@@ -203,15 +204,11 @@ class Exchange:
         self, params: types.ElicitRequestURLParams, heading: str
     ) -> types.ElicitResult:
         """A page that only the person opens."""
-        try:
-            parts = urlsplit(params.url)
-            host = parts.hostname
-        except ValueError:
-            parts, host = None, None
-        if parts is None or parts.scheme not in ("http", "https") or not host:
+        host = host_of(params.url)
+        if host is None or len(params.url) > MAX_SAID:
             self.log(f"{self._server} asked to open what is no web page: it was declined")
             return types.ElicitResult(action="decline")
-        url = quote(params.url[:MAX_SAID], safe=":/?#@!$&'*+,;=%~.-_")
+        url = quote(params.url, safe=":/?#@!$&'*+,;=%~.-_")
         text = f"{heading}\n\nIt wants you to open a page of {host}: {url}\n\nApprove once that is done."
         await self._ctx.ask(Confirm(text))
         return types.ElicitResult(action="accept")
@@ -222,14 +219,16 @@ class Exchange:
             return types.ErrorData(code=types.INVALID_REQUEST, message="Sampling not supported")
         said = [(one.role, _text_of(one.content)) for one in params.messages]
         prompt = said[0][1] if len(said) == 1 else "\n\n".join(": ".join(one) for one in said)
-        if len(prompt) > MAX_PROMPT or not prompt.strip():
+        system = params.system_prompt or ""
+        if len(prompt) + len(system) > MAX_PROMPT or not prompt.strip():
             return types.ErrorData(
                 code=types.INVALID_PARAMS, message="no prompt, or a too long one"
             )
-        agent = Agent(self._model, name="sampling", instructions=params.system_prompt, max_turns=1)
+        agent = Agent(self._model, name="sampling", instructions=system or None, max_turns=1)
         wants = f"{self._server[:1].upper()}{self._server[1:]} wants to ask the model"
+        around = f"with these instructions: {system}\n\nand this prompt: " if system else ""
         try:
-            await self._ctx.ask(Confirm(f"{wants} {agent.model.name}{note}: {prompt[:MAX_SAID]}"))
+            await self._ctx.ask(Confirm(f"{wants} {agent.model.name}{note}: {around}{prompt}"))
             result = await agent.run(prompt)
         except Rejected:
             return types.ErrorData(code=-1, message="User rejected sampling request")

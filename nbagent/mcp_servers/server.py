@@ -44,6 +44,8 @@ TIMEOUT = 120.0
 """Seconds without a word of a server after which a call is given up."""
 CONNECT = 60.0
 """Seconds that a server has to start and tell its tools."""
+MAX_LOGGED = 20
+"""Warnings of what is left out of one list of tools."""
 MAX_ROUNDS = 10
 """How often a server may ask for more before it gives a result."""
 
@@ -163,9 +165,14 @@ class McpServer(ToolSource):
             old = before.get(name)
             same = old is not None and old.code == tool.code and old.spec == tool.spec
             made[name] = old if old is not None and same else tool
-        for note in notes:
-            if escaped(note) not in self.notes:
-                logger.warning("%s: left out: %s", self.name, escaped(note))
+        known = set(self.notes)
+        new = [note for note in map(escaped, notes) if note not in known]
+        for note in new[:MAX_LOGGED]:
+            logger.warning("%s: left out: %s", self.name, note)
+        if len(new) > MAX_LOGGED:
+            logger.warning(
+                "%s: %d more were left out, see .notes", self.name, len(new) - MAX_LOGGED
+            )
         self.notes, self._listed, self._tools = [escaped(note) for note in notes], now, made
 
     def _made(self, listed: types.Tool, name: str) -> Tool[..., Any]:

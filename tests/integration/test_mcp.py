@@ -13,6 +13,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import McpError, ToolError, UsageError
+from nbagent.mcp_servers.address import cut
 from nbagent.mcp_servers.server import McpServer
 from tests.integration import install_mcp_servers
 from tests.integration.mcp_servers import (
@@ -434,8 +435,79 @@ def test_what_cannot_be_meant_is_refused_at_once(given, options, told):
         ("python3 server.py", "server.py"),
         ("/opt/server --token abc", "server"),
         ("https://user:pw@mcp.example:8/mcp?key=x", "mcp.example:8"),
+        (
+            "docker run -i --rm -e GITHUB_TOKEN=ghp_abcdefgh ghcr.io/github/github-mcp-server",
+            "github-mcp-server",
+        ),
+        ("npx -y --api-key abc123sdf a-server", "a-server"),
     ],
 )
 def test_a_server_is_called_by_what_it_is(given, label):
     """Its package, program or host; never a credential of it."""
     assert nb.mcp(given).label == label
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "docker run -e GITHUB_TOKEN=very-secret-1 mcp/fetch",
+        "npx a-server --api-key very-secret-1",
+        "npx a-server --api-key=very-secret-1",
+        [
+            "npx",
+            "mcp-remote",
+            "https://a.example/mcp",
+            "--header",
+            "Authorization: Bearer very-secret-1",
+        ],
+        ["npx", "mcp-remote", "https://a.example/mcp?key=very%2Dsecret-1"],
+        "https://a.example/mcp?key=very%2Dsecret-1",
+        "https://me:very-secret-1@a.example/mcp",
+        "https://a.example/s/very-secret-1-in-the-path/mcp",
+    ],
+)
+def test_a_credential_in_an_address_is_in_no_text_of_it(given):
+    """As it is written and as it is meant; also where a traceback shows the address as a local variable."""
+    server = nb.mcp(given)
+    address = server._address
+    told = repr([server, address, address.label, server.name])
+    for each in ("very-secret-1", "very%2Dsecret-1"):
+        assert each not in cut(address_text(given), address.secrets)
+        assert each not in told
+
+
+def address_text(given: Any) -> str:
+    """What a server may echo of its address."""
+    return given if isinstance(given, str) else " ".join(given)
+
+
+async def test_a_list_of_tools_without_an_end_costs_no_more_than_a_long_one(caplog):
+    """So many tools are looked at, right or wrong, on however many pages; the warnings are few."""
+    for how in ("many wrong", "endless pages"):
+        caplog.clear()
+        async with liar(how) as server:
+            assert len(server.tools) <= 1_000
+            assert any("beyond 1,000 tools" in note for note in server.notes)
+            assert len(server.notes) <= 1_001
+        assert len(caplog.records) <= 30
+
+
+async def test_a_packed_answer_of_a_server_is_not_unpacked():
+    """A little of it may become gigabytes in one go; it is asked not to, and refused where it does."""
+    asked = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).lower())
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n"
+        writer.write(head + b"Content-Length: 2\r\nConnection: close\r\n\r\nxx")
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    server = nb.mcp(f"http://127.0.0.1:{port}/mcp", name="packer", connect_timeout=20)
+    with pytest.raises(McpError, match="packed as 'gzip'"):
+        await server.connect()
+    await server.aclose()
+    listening.close()
+    assert b"accept-encoding: identity" in asked[0]

@@ -190,6 +190,7 @@ TOLD: list[tuple[dict[str, str], float | None]] = [
     ({"x-ratelimit-reset": str(int(NOW + 5))}, 5),
     ({"x-ratelimit-reset": "5"}, 5),
     ({"x-ratelimit-reset": "whenever"}, None),
+    ({"retry-after": "Mon, 01 Jan 999999999 00:00:00 GMT"}, None),
 ]
 
 

@@ -8,8 +8,11 @@ from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from typing import Any, assert_never
 
-from nbagent.core.base.errors import ModelError, NbagentError
+from pydantic import ValidationError
+
+from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, HostedRan, ModelResponded, made
+from nbagent.core.base.files import check_file
 from nbagent.core.base.messages import MAX_DEPTH, check_depth, dumps, freeze, storable
 from nbagent.core.base.model import (
     Citation,
@@ -95,8 +98,9 @@ class Collected:
         """Take one more delta.
 
         Raises:
-            ModelError: the response is longer than ``MAX_RESPONSE``.
+            ModelError: the response is longer than ``MAX_RESPONSE``, or tells what is of another type.
         """
+        _check_texts(delta)
         match delta:
             case TextDelta(text=text):
                 self._text.append(text)
@@ -143,19 +147,16 @@ class Collected:
         """A hosted call, counted and as a journal keeps it; one that tells its progress counts each time.
 
         Raises:
-            ModelError: it holds what is no JSON.
+            ModelError: it holds what is no JSON, or of another type.
         """
-        said = self._kept([dict(delta.input), delta.output, [*delta.sources], [*delta.files]])
-        input_, output, sources, files = said
-        return made(
-            HostedRan,
-            name=delta.name,
-            input=freeze(input_),
-            status=delta.status,
-            output=output,
-            sources=tuple(sources),
-            files=tuple(files),
-        )
+        told = {name: getattr(delta, name) for name in HostedRan.model_fields}
+        try:
+            ran = HostedRan.model_validate(self._kept(told))
+            for file in ran.files:
+                check_file(file, "its files")
+        except (ValidationError, MessagesError) as error:
+            raise ModelError(f"the model told a hosted call wrongly: {error}") from error
+        return ran.model_copy(update={"input": freeze(ran.input)})
 
     def _kept(self, provider: Any) -> Any:
         """A provider's data, counted and as a journal keeps it.
@@ -252,6 +253,33 @@ class Collected:
                 )
             )
         return tuple(requested)
+
+
+_TEXTS: dict[type, tuple[str, ...]] = {
+    TextDelta: ("text",),
+    ReasoningDelta: ("text",),
+    Notice: ("text",),
+    ToolCallDelta: ("arguments", "id", "name"),
+    Citation: ("title", "url"),
+    HostedCall: ("id",),
+    Finished: ("reason",),
+}
+"""What of a delta is a text, in an event too: no event is held against its types when it is made."""
+_MAY_MISS = ("id", "name")
+
+
+def _check_texts(delta: ModelDelta) -> None:
+    """Refuse what a journal could not be read with.
+
+    Raises:
+        ModelError: something that is a text is another value.
+    """
+    for name in _TEXTS.get(type(delta), ()):
+        value = getattr(delta, name)
+        if not isinstance(value, str) and not (value is None and name in _MAY_MISS):
+            raise ModelError(
+                f"the model told {value!r:.80} as {name!r} of a {delta.type}, which is a text"
+            )
 
 
 def _without_secrets(provider: Any, sealed: Any) -> Any:

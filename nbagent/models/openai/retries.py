@@ -85,9 +85,9 @@ def wait_told(headers: Mapping[str, str], now: float) -> float | None:
         if said is not None:
             return said * unit
     date = headers.get("retry-after")
-    at = None if date is None else email.utils.parsedate_tz(date)
+    at = None if date is None else _date(date)
     if at is not None:
-        return max(0.0, email.utils.mktime_tz(at) - now)
+        return max(0.0, at - now)
     resets = {kind: _reset(headers.get(f"x-ratelimit-reset{kind}"), now) for kind in _KINDS}
     told = {kind: seconds for kind, seconds in resets.items() if seconds is not None}
     used_up = [told[kind] for kind in told if headers.get(f"x-ratelimit-remaining{kind}") == "0"]
@@ -95,6 +95,15 @@ def wait_told(headers: Mapping[str, str], now: float) -> float | None:
 
 
 _KINDS = ("", "-requests", "-tokens")
+
+
+def _date(text: str) -> float | None:
+    """Unix seconds of a date; None of what is none."""
+    parts = email.utils.parsedate_tz(text)
+    try:
+        return None if parts is None else email.utils.mktime_tz(parts)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _number(text: str | None) -> float | None:

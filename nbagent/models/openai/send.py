@@ -22,6 +22,9 @@ from .bounds import BrokenStream, bound
 from .errors import broken, transport_errors
 
 NOTHING_SAID = "the server sent nothing of its answer for {seconds:g} s, only signs of life"
+NOT_ALL = "the server began its answer and did not send all of it in {seconds:g} s"
+SLOWEST = 20_000
+"""Bytes in a second that go to a server on the slowest line."""
 DRAIN_SECONDS = 0.1
 """How long to read on after an answer's end, so that its connection can be used again."""
 
@@ -38,7 +41,7 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
-    return await client.post(
+    sending = client.post(
         api.path,
         content=body,
         # the raw response: no type is built, and a stream is left for us to read
@@ -55,6 +58,22 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
             },  # as the typed call says, for keys that are functions
         },
     )
+    try:
+        async with asyncio.timeout(_longest(client, len(body))):
+            return await sending
+    except TimeoutError as error:
+        raise openai.APITimeoutError(httpx2.Request("POST", str(client.base_url))) from error
+
+
+def _longest(client: Any, size: int) -> float | None:
+    """Seconds until an answer has begun, or an error is read: all that the client may wait for, one after the other.
+
+    A server that sends byte after byte would keep each of its waits short, and end none.
+    """
+    said = getattr(client, "timeout", None)
+    steps = [getattr(said, name, said) for name in ("connect", "pool", "write", "read")]
+    numbers = [step for step in steps if isinstance(step, int | float)]
+    return sum(numbers) + size / SLOWEST if len(numbers) == len(steps) else None
 
 
 def is_lean(client: Any) -> bool:
@@ -132,17 +151,17 @@ async def _in_one(response: Any, idle: float | None) -> bytes:
     """The body of an answer in one piece; before it, a server may send blank lines to stay alive.
 
     Raises:
-        BrokenStream: nothing else came for that long.
+        BrokenStream: nothing else came for that long, or not the rest of it once it had begun.
     """
     pieces: list[bytes] = []
-    said = monotonic()
+    said, begun = monotonic(), False
     async with aclosing(response.aiter_bytes()) as arriving:
         async for data in arriving:
             pieces.append(data)
-            if not data.isspace():
-                said = monotonic()
+            if not begun and not data.isspace():
+                said, begun = monotonic(), True
             elif idle is not None and monotonic() - said > idle:
-                raise BrokenStream(NOTHING_SAID.format(seconds=idle))
+                raise BrokenStream((NOT_ALL if begun else NOTHING_SAID).format(seconds=idle))
     return b"".join(pieces)
 
 

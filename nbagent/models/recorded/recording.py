@@ -6,6 +6,8 @@ import hashlib
 import json
 import logging
 import os
+import stat
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -35,6 +37,8 @@ WIDTH = 100
 """Characters of a line that has several values."""
 MAX_SIZE = 50_000_000
 """Characters of a recording."""
+MAX_WHOLE = 1_000_000_000
+"""Characters of all its requests, each whole: a file has of each what is new in it."""
 NO_PERSON = ("code", "answers=", "expiry", "external")
 """Who settles questions and is no person: it does so in a replay too."""
 
@@ -214,10 +218,12 @@ def replace_private(path: Path, text: str) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    number, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    draft = Path(name)
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        with os.fdopen(number, "wb") as file:
             file.write(text.encode())
+        draft.chmod(mode)
         draft.replace(path)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -255,7 +261,10 @@ def load(path: Path) -> list[dict[str, Any]]:
         ModelConfigError: there is none, it is damaged, or a newer nbagent wrote it.
     """
     try:
-        if path.stat().st_size > 4 * MAX_SIZE:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe is waited for, a device has no end
+            raise ModelConfigError(f"{str(path)!r} is no ordinary file, and so no recording")
+        if status.st_size > 4 * MAX_SIZE:
             raise ModelConfigError(f"{str(path)!r} is too large for a recording")
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -274,12 +283,31 @@ def load(path: Path) -> list[dict[str, Any]]:
             f"{FORMAT}; upgrade with: pip install -U jupyter-nbagent"
         )
     whole: dict[int, dict[str, Any]] = {}
+    entries: list[dict[str, Any]] = []
+    sizes: dict[int, int] = {}
+    total = 0
     try:
-        return [_whole(entry, whole) for entry in found["session"]]
+        for entry in found["session"]:
+            entries.append(_whole(entry, whole))
+            if "request" in entry:
+                sizes[entry["number"]] = _size(entry["request"], sizes)
+                total += sizes[entry["number"]]
+            if total > MAX_WHOLE:
+                raise ModelConfigError(
+                    f"{str(path)!r} has requests of more than {MAX_WHOLE:,} characters together: record a shorter "
+                    "session"
+                )
     except (KeyError, TypeError, AttributeError, InvalidAnswer) as error:
         raise ModelConfigError(
             f"{str(path)!r} is damaged: an entry of its session has no {error}"
         ) from error
+    return entries
+
+
+def _size(asked: Mapping[str, Any], sizes: Mapping[int, int]) -> int:
+    """Characters of a request when it is whole, or more: what it shares with another counts as all of that."""
+    shared = sizes[asked["same_as"]["number"]] if "same_as" in asked else 0
+    return shared + len(json.dumps(asked))
 
 
 def _whole(entry: Mapping[str, Any], whole: dict[int, dict[str, Any]]) -> dict[str, Any]:

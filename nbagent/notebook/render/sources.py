@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
 
+from nbagent.core.base.addresses import host_of
 from nbagent.notebook.texts import TEXTS
 
 from . import sanitize
@@ -39,17 +39,12 @@ def cited(citations: Sequence[Source]) -> str:
 
 
 def _link(source: Source) -> str:
+    """A link, and behind it the host that it leads to, which its words may lie about."""
     url, title = source.get("url") or "", source.get("title") or ""
     words = sanitize.escape(reveal((title or url)[:MAX_WORDS]))
-    if len(url) > MAX_URL or not sanitize.link_is_safe(url):
+    host = host_of(url) if len(url) <= MAX_URL and sanitize.link_is_safe(url) else None
+    if host is None:
         return words
-    host = sanitize.escape(reveal(_host(url)[:MAX_WORDS]))
-    told = f" ({host})" if host and host not in words else ""
+    is_told = not title and url.startswith((f"https://{host}/", f"http://{host}/"))
+    told = "" if is_told else f" ({sanitize.escape(host[:MAX_WORDS])})"
     return f'<a href="{sanitize.escape(url)}">{words}</a>{told}'
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""

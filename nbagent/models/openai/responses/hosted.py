@@ -12,6 +12,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.files import is_base64, is_image
 from nbagent.core.base.model import Hosted, HostedCall, HostedStatus
 
 HERE = frozenset(
@@ -94,12 +95,13 @@ def _web_search(item: Mapping[str, Any]) -> _Told:
     queries = action.get("queries") or [action.get("query")]
     asked: dict[str, Any] = {"query": queries[0]} if len(queries) == 1 else {"queries": queries}
     asked |= {"url": action.get("url"), "pattern": action.get("pattern")}
-    read = [{"url": each["url"]} for each in action.get("sources") or () if each.get("url")]
+    urls = (_text(each.get("url")) for each in action.get("sources") or ())
+    read = [{"url": url} for url in urls if url]
     return _said(asked), {"sources": read}
 
 
 def _file_search(item: Mapping[str, Any]) -> _Told:
-    found = dict.fromkeys(each.get("filename") for each in item.get("results") or ())
+    found = dict.fromkeys(_text(each.get("filename")) for each in item.get("results") or ())
     files = [{"url": "", "title": name} for name in found if name]
     return _said({"queries": item.get("queries")}), {"sources": files}
 
@@ -107,22 +109,22 @@ def _file_search(item: Mapping[str, Any]) -> _Told:
 def _code_interpreter(item: Mapping[str, Any]) -> _Told:
     outputs = item.get("outputs") or ()
     logs = [each["logs"] for each in outputs if each.get("type") == "logs"]
-    files = [_picture(each.get("url")) for each in outputs if each.get("type") == "image"]
+    files = [_of_url(each.get("url")) for each in outputs if each.get("type") == "image"]
     told = {"output": "\n".join(logs) or None, "files": [each for each in files if each]}
     return _said({"code": item.get("code")}), told
 
 
 def _image_generation(item: Mapping[str, Any]) -> _Told:
-    kind, data = f"image/{item.get('output_format') or 'png'}", item.get("result")
-    files = [{"type": "file", "media_type": kind, "data": data}] if data else []
-    error = (item.get("error") or {}).get("message")
-    return _said({"prompt": item.get("revised_prompt")}), {"files": files, "output": error}
+    made = _picture(f"image/{item.get('output_format') or 'png'}", item.get("result"))
+    error = _text((item.get("error") or {}).get("message"))
+    told = {"files": [made] if made else [], "output": error}
+    return _said({"prompt": item.get("revised_prompt")}), told
 
 
 def _mcp(item: Mapping[str, Any]) -> _Told:
     error = item.get("error")
     output = str(error.get("message") or error) if isinstance(error, Mapping) else error
-    return _object(item.get("arguments") or "{}"), {"output": output or item.get("output")}
+    return _object(item.get("arguments") or "{}"), {"output": _text(output or item.get("output"))}
 
 
 def _object(text: str) -> Mapping[str, Any]:
@@ -133,9 +135,21 @@ def _object(text: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {"arguments": text}
 
 
-def _picture(url: Any) -> dict[str, Any] | None:
+def _of_url(url: Any) -> dict[str, Any] | None:
     found = _DATA_URL.fullmatch(url) if isinstance(url, str) else None
-    return found and {"type": "file", "media_type": found[1], "data": found[2]}
+    return found and _picture(found[1], found[2])
+
+
+def _picture(kind: str, data: Any) -> dict[str, Any] | None:
+    """A file part; None of what is no picture that a page draws."""
+    part = {"type": "file", "media_type": kind, "data": data}
+    is_sound = isinstance(data, str) and data and len(data) % 4 == 0 and is_base64(data)
+    return part if is_sound and is_image(part) else None
+
+
+def _text(value: Any) -> str | None:
+    """A text; None of anything else."""
+    return value if isinstance(value, str) else None
 
 
 def _said(values: Mapping[str, Any]) -> dict[str, Any]:

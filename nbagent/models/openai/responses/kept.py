@@ -113,7 +113,7 @@ def _built(
             return {"type": "reasoning", **said, **hidden}
         case {"call": int(index)} if 0 <= index < len(calls):
             return {**calls[index], **{name: kept[name] for name in _OF_CALL if name in kept}}
-        case {"item": {"type": str()} as item}:
+        case {"item": {"type": str(kind)} as item} if not kind.endswith(_TOLD):
             return dict(item)
         case _:
             return None
@@ -126,5 +126,7 @@ def _are_spans(spans: Sequence[Any]) -> bool:
     )
 
 
+_TOLD = ("message", "function_call", "_output", "_response", "reasoning", "item_reference")
+"""The ends of the names of items that a history tells by its own parts, which a person sees: as any other item they would say what nobody sees."""
 _FIELD = {"refusal": "refusal"}
 _PART = {"summary": "summary_text", "content": "reasoning_text"}

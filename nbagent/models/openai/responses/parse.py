@@ -294,10 +294,15 @@ class _Call:
 
 def _citation(note: Mapping[str, Any]) -> Citation | None:
     """What an annotation of the text names; None where it names no page and no file."""
-    url, name = note.get("url"), note.get("filename")
+    url, title, name = (_text(note.get(each)) for each in ("url", "title", "filename"))
     if url:
-        return Citation(note.get("title") or url, url)
+        return Citation(title or url, url)
     return Citation(name) if name else None
+
+
+def _text(value: Any) -> str | None:
+    """A text; None of anything else."""
+    return value if isinstance(value, str) else None
 
 
 def _reported(error: Any) -> BrokenStream:

@@ -1,0 +1,59 @@
+"""A server that sends a byte now and then, without end: the run fails in time and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import ModelError
+
+HEAD = b"HTTP/1.1 %d Yes\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n"
+BEGINS = {
+    "the head of an answer": HEAD % 200 + b"X-Odd: ",
+    "an error": HEAD % 400 + b"\r\n",
+    "an answer in one piece": HEAD % 200 + b'\r\n{"choices": ',
+}
+PAUSE = 0.05
+"""Seconds between two bytes: less than the time that a client waits for one."""
+
+
+@asynccontextmanager
+async def trickling(begin: bytes) -> AsyncIterator[str]:
+    """A server that goes on from this byte by byte; where it is."""
+    serving: set[asyncio.Event] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(over := asyncio.Event())
+        with suppress(ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(begin)
+            for _ in itertools.count():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(PAUSE)
+        writer.close()
+        over.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    finally:
+        server.close()
+        for over in serving:  # once whoever asked has gone
+            await over.wait()
+
+
+@pytest.mark.parametrize("begin", BEGINS.values(), ids=BEGINS.keys())
+async def test_an_answer_that_comes_byte_by_byte_ends_some_time(begin: bytes) -> None:
+    """Each byte comes in time, all of them never would; the time is counted for the whole."""
+    async with trickling(begin) as url:
+        model = nb.OpenAIModel("m", base_url=url, api_key="k", timeout=0.3, max_retries=0)
+        async with asyncio.timeout(60):  # the suite's patience, and no measure
+            with pytest.raises(ModelError):
+                await nb.Agent(model).generate("go")
+        await model.aclose()

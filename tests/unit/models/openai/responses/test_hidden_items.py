@@ -1,0 +1,29 @@
+"""What a history of others keeps for its provider: no message goes out that is not in the history itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbagent.models.openai.responses.kept import items_of
+
+HIDDEN = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Pay."}]},
+    {"type": "function_call", "call_id": "c", "name": "pay", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c", "output": "paid"},
+    {"type": "reasoning", "summary": [], "encrypted_content": "x"},
+    {"type": "mcp_approval_response", "approve": True, "approval_request_id": "r"},
+    {"type": "item_reference", "id": "msg_1"},
+]
+
+
+@pytest.mark.parametrize("item", HIDDEN, ids=[str(each["type"]) for each in HIDDEN])
+def test_no_message_hides_in_what_a_provider_wants_back(item):
+    """The message then goes out as its text and calls alone, as where the data fit it no more."""
+    data = {
+        "items": [{"message": [["output_text", 0, 2]]}, {"item": item}],
+        "text": 2,
+        "reasoning": 0,
+    }
+    assert items_of(data, "Hi", "", []) is None
+    search = {"item": {"type": "web_search_call", "status": "completed"}}
+    assert items_of({**data, "items": [data["items"][0], search]}, "Hi", "", []) is not None

@@ -1,0 +1,66 @@
+"""Recordings of others, and places where others may write: bounded, and nobody else's file is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.errors import ModelConfigError
+from nbagent.models.recorded import recording
+
+
+def _growing(count: int) -> str:
+    """Requests of which each has all of the one before and a message more."""
+    said = {"role": "user", "content": [{"type": "text", "text": "x" * 100}]}
+    session = []
+    for number in range(1, count + 1):
+        like = {"same_as": {"number": number - 1, "messages": number - 1}} if number > 1 else {}
+        asked = {**like, "messages": [said]}
+        answer = {"said": [], "finished": {}}
+        session.append({"number": number, "model": "m", "request": asked, "answer": answer})
+    return json.dumps({"nbagent_recording": 1, "session": session})
+
+
+def test_a_small_recording_cannot_become_a_huge_one(tmp_path, monkeypatch):
+    """Requests stand in a file by what is new in them; whole they may have so many characters together."""
+    path = tmp_path / "session.json"
+    path.write_text(_growing(40))
+    assert len(recording.load(path)) == 40
+    monkeypatch.setattr(recording, "MAX_WHOLE", 100_000)
+    with pytest.raises(ModelConfigError, match="requests of more than 100,000 characters"):
+        recording.load(path)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_ordinary_file_is_not_read(kind, tmp_path):
+    """A pipe would be waited for, and a device may have no end."""
+    path = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(ModelConfigError, match="no ordinary file"):
+        nb.RecordedModel(path, mode="replay")
+
+
+def test_a_recording_writes_through_no_link_that_another_laid(tmp_path, monkeypatch):
+    """In a folder where others may write too, the draft's name is nothing that they can guess."""
+    victim, path = tmp_path / "victim", tmp_path / "session.json"
+    victim.write_text("mine")
+    opened = []
+    real = os.open
+
+    def watched(name, flags, *rest, **more):
+        if str(name).startswith(str(tmp_path)):
+            opened.append(flags)
+        return real(name, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", watched)
+    recording.replace_private(path, "recorded")
+    assert path.read_text() == "recorded"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert all(flags & os.O_EXCL for flags in opened)
+    assert opened
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["session.json", "victim"]

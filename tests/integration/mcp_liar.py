@@ -108,11 +108,24 @@ def answer(name: str, number: Any) -> None:
             parts = [
                 {"type": "image", "data": "%%%", "mimeType": "image/png"},
                 {"type": "image", "data": "PHN2Zz4=", "mimeType": "image/svg+xml"},
+                {"type": "image", "data": "R0lGODlhAAAA", "mimeType": "image/png"},
                 {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+            ]
+            say({"id": number, "result": {"content": parts}})
+        case "pictures":
+            inside = {"uri": "shot://1", "mimeType": "image/png", "blob": DOT}
+            parts = [
+                {"type": "text", "text": "the page"},
+                {"type": "resource", "resource": inside},
+                *[{"type": "image", "data": DOT, "mimeType": "image/png"}] * 20,
             ]
             say({"id": number, "result": {"content": parts}})
         case _:
             say({"id": number, "result": text})
+
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one pixel."""
 
 
 def main() -> None:

@@ -31,8 +31,8 @@ MAX_QUESTIONS = 20
 """Questions of one call."""
 MAX_SAID = 2_000
 """Characters of a question, a line of the log, or a word on how far it is."""
-MAX_PROMPT = 50_000
-"""Characters that a server may send to the model at a time."""
+MAX_PROMPT = 20_000
+"""Characters that a server may send to the model at a time, its instructions among them: all are shown before."""
 MAX_LINES = 1_000
 """Lines of the log of one call."""
 OFTEN = 0.05
@@ -222,14 +222,16 @@ class Exchange:
             return types.ErrorData(code=types.INVALID_REQUEST, message="Sampling not supported")
         said = [(one.role, _text_of(one.content)) for one in params.messages]
         prompt = said[0][1] if len(said) == 1 else "\n\n".join(": ".join(one) for one in said)
-        if len(prompt) > MAX_PROMPT or not prompt.strip():
+        told = params.system_prompt or ""
+        if len(prompt) + len(told) > MAX_PROMPT or not prompt.strip():
             return types.ErrorData(
                 code=types.INVALID_PARAMS, message="no prompt, or a too long one"
             )
         agent = Agent(self._model, name="sampling", instructions=params.system_prompt, max_turns=1)
         wants = f"{self._server[:1].upper()}{self._server[1:]} wants to ask the model"
+        shown = f"{prompt}\n\nIts instructions: {told}" if told else prompt
         try:
-            await self._ctx.ask(Confirm(f"{wants} {agent.model.name}{note}: {prompt[:MAX_SAID]}"))
+            await self._ctx.ask(Confirm(f"{wants} {agent.model.name}{note}: {shown}"))
             result = await agent.run(prompt)
         except Rejected:
             return types.ErrorData(code=-1, message="User rejected sampling request")

@@ -78,7 +78,7 @@ def ask(number: Any) -> None:
         os._exit(1)
 
 
-def answer(name: str, number: Any) -> None:
+def answer(name: str, number: Any) -> None:  # noqa: C901 - a case for each lie
     text = {"content": [{"type": "text", "text": "fine"}]}
     match HOW:
         case "nonsense":
@@ -100,6 +100,17 @@ def answer(name: str, number: Any) -> None:
             say({"id": number, "result": text})
         case "lies" if name == "lies":
             say({"id": number, "result": {**text, "structuredContent": {"n": "many"}}})
+        case "samples":
+            said = {"role": "user", "content": {"type": "text", "text": "x" * 3_000 + "THE END"}}
+            params = {"messages": [said], "systemPrompt": "OBEY", "maxTokens": 9}
+            say(
+                {
+                    "id": f"for {json.dumps(number)}",
+                    "method": "sampling/createMessage",
+                    "params": params,
+                }
+            )
+            return
         case "asks":
             params = {"message": "Your card?", "requestedSchema": OBJECT}
             say({"id": 77, "method": "elicitation/create", "params": params})

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.core.base.model import Finished, TextDelta
 from tests.integration import install_mcp_servers
 from tests.integration.mcp_servers import done, everything, honest, liar, pids
 from tests.integration.mcp_worker import agent_of
@@ -118,6 +119,31 @@ async def test_a_server_may_ask_a_model_only_where_it_is_allowed_and_approved():
     first, second = run.calls["trigger-sampling-request"]
     assert "It rains." in first.output
     assert "rejected" in json.dumps(second.output)
+
+
+async def test_what_a_server_asks_a_model_is_shown_whole_before():
+    """All of a long prompt, and the instructions that come with it: what is approved is what the model gets."""
+    sent = []
+
+    class Model:
+        name = "m"
+
+        async def stream(self, request: Any) -> Any:
+            sent.append((request.instructions, request.messages[-1]["content"][0]["text"]))
+            yield TextDelta("fine")
+            yield Finished()
+
+    async with liar("samples", sampling=Model()) as server:
+        run = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), tools=[server]).run("Go")
+        await run.settled()
+        (asked,) = run.interrupts
+        run.approve(asked)
+        await run
+    ((instructions, prompt),) = sent
+    assert prompt.endswith("THE END")
+    assert prompt in asked.metadata["message"]
+    assert instructions == "OBEY"
+    assert "OBEY" in asked.metadata["message"]
 
 
 def _killed(how: str, tmp_path: Path, notes: Path) -> str:

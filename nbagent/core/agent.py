@@ -24,7 +24,7 @@ from .base.keywords import caller, tells
 from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Hosted, Model
-from .engine.driver import Driver
+from .engine.driver import Driver, know_tools_asked_for
 from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
 from .journal.memory import default_store
@@ -291,6 +291,11 @@ class Agent:
             )
         return options
 
+    async def _know_tools(self, journal: Journal) -> None:
+        """Have the tools that the open questions of a journal are about, where a server has them."""
+        if journal.state.outcome is None:
+            await know_tools_asked_for(self._spec(self.tools), journal.state)
+
     def _take_up(self, journal: Journal, **options: Any) -> Run:
         """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
         return take_up(self._spec(self.tools), journal, Options(**options))
@@ -369,6 +374,7 @@ class Agent:
         if prompt is not None:
             say(journal, spec, said(prompt), pending)
         else:
+            await know_tools_asked_for(spec, state)
             settle(journal, spec, replies, partial=partial)
         await Driver(spec, journal, live=False).drive(one_response=return_tool_calls)
         return response_of(journal.state, spec)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hmac
+import logging
 from contextlib import suppress
 from typing import Any
 
 from .agent import Agent
 from .arguments import checked_store
-from .base.errors import Conflict, InvalidAnswer, NotPending, StoreError, UsageError
+from .base.errors import Conflict, InvalidAnswer, McpError, NotPending, StoreError, UsageError
 from .base.events import Interrupted, StoredEvent
 from .base.interrupts import Respond, token_digest
 from .base.keywords import tells
@@ -19,6 +20,8 @@ from .run.result import Receipt
 from .run.run import Run
 from .run.scripted_answers import Answers
 from .run.session import Session, open_sessions
+
+logger = logging.getLogger("nbagent")
 
 
 @tells("nb.answer_external")
@@ -161,5 +164,10 @@ async def open_run(
     """
     journal = Journal(run_id, agent.store if store is None else checked_store(store))
     await run_in_thread(journal.catch_up)
+    if isinstance(agent, Agent):
+        try:
+            await agent._know_tools(journal)  # noqa: SLF001 - as below
+        except McpError as error:  # the run can be looked at, and all else of it be answered
+            logger.warning("%s", error)
     options = {"answers": answers, "attended": attended, "show": show, "context": context}
     return agent._take_up(journal, **options)  # noqa: SLF001 - the engine's own door

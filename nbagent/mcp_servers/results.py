@@ -5,42 +5,45 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import mcp_types as types
 
-from nbagent.core.base.errors import McpError
+from nbagent.core.base.errors import McpError, UsageError
+from nbagent.core.base.files import IMAGES
 from nbagent.core.hooks import hooks
+from nbagent.core.tools.files import MAX_FILES, File
+from nbagent.core.tools.tool import ToolResult
 
 MAX_PARTS = 200
 """Parts of one result that are looked at."""
 MAX_PICTURE = 8_000_000
-"""Characters of a picture's base64 that are shown."""
-_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What a page shows without running anything of it."""
+"""Characters of a picture's base64 that are looked at."""
 
 
-class Told(NamedTuple):
-    """A result: what the model gets, and the pictures beside it, as mime bundles."""
+class _Told(NamedTuple):
+    """One part: in words, and as the picture that it is."""
 
-    value: Any
-    pictures: list[dict[str, Any]]
+    text: str
+    picture: File | None = None
 
 
-def told(result: types.CallToolResult, schema: dict[str, Any] | None) -> Told:
-    """A result as it is told.
+def told(result: types.CallToolResult, schema: dict[str, Any] | None, room: int) -> Any:
+    """A result as it is told: text or data, with its pictures beside it where it has some.
 
-    Data that comes with a text saying the same is told once, as data.
+    Data that comes with a text saying the same is told once, as data. A picture that cannot be sent is told
+    in words alone, with why: the rest of the result stands.
 
     Args:
         result: as the server gave it.
         schema: what the server said that its data fits.
+        room: bytes that its pictures may have together.
 
     Raises:
         McpError: the server says that the tool failed, or its data does not fit.
     """
-    texts = [text for part in result.content[:MAX_PARTS] for text in _texts(part)]
+    parts = _within([_part(part) for part in result.content[:MAX_PARTS]], room)
+    texts = [part.text for part in parts]
     left_out = len(result.content) - MAX_PARTS
     if left_out > 0:
         texts.append(f"[{left_out} more parts were left out]")
@@ -49,13 +52,30 @@ def told(result: types.CallToolResult, schema: dict[str, Any] | None) -> Told:
     data = result.structured_content
     if schema is not None:
         _check(data, schema)
-    pictures = [shown for part in result.content[:MAX_PARTS] if (shown := _picture(part))]
+    value = _value(texts, data)
+    pictures = [part.picture for part in parts if part.picture is not None]
+    return ToolResult(value, files=pictures) if pictures else value
+
+
+def _value(texts: list[str], data: Any) -> Any:
     if data is None:
-        return Told("\n".join(texts), pictures)
+        return "\n".join(texts)
     others = [text for text in texts if not _says(text, data)]
-    if not others:
-        return Told(data, pictures)
-    return Told("\n".join([*others, json.dumps(data, ensure_ascii=False)]), pictures)
+    return "\n".join([*others, json.dumps(data, ensure_ascii=False)]) if others else data
+
+
+def _within(parts: list[_Told], room: int) -> list[_Told]:
+    """The parts, with no more pictures than a result may have."""
+    kept, count = [], 0
+    for part in parts:
+        size = len(part.picture.data) if part.picture is not None else 0
+        if size and (count == MAX_FILES or size > room):
+            why = f"a result may have {MAX_FILES}" if count == MAX_FILES else "no room for it"
+            kept.append(_unseen(part.text, why))
+            continue
+        count, room = count + bool(size), room - size
+        kept.append(part)
+    return kept
 
 
 def _check(data: Any, schema: dict[str, Any]) -> None:
@@ -76,40 +96,50 @@ def _check(data: Any, schema: dict[str, Any]) -> None:
         raise McpError(f"the server's result does not fit its own schema: {place}: {first['msg']}")
 
 
-def _texts(part: Any) -> Iterator[str]:
-    """What the model is told of one part."""
+def _part(part: Any) -> _Told:
+    """What is told of one part."""
     match part:
         case types.TextContent():
-            yield part.text
+            return _Told(part.text)
         case types.ImageContent() | types.AudioContent():
-            yield f"[{part.mime_type:.80}, {_size(part.data)}]"
+            return _of_bytes(
+                f"[{part.mime_type:.80}, {_size(part.data)}]", part.mime_type, part.data
+            )
         case types.ResourceLink():
             kind = f", {part.mime_type:.80}" if part.mime_type else ""
-            yield f"[{part.name:.200}: {part.uri!s:.2000}{kind}]"
+            return _Told(f"[{part.name:.200}: {part.uri!s:.2000}{kind}]")
         case types.EmbeddedResource(resource=types.TextResourceContents() as inside):
-            yield f"{inside.uri!s:.2000}:\n{inside.text}"
+            return _Told(f"{inside.uri!s:.2000}:\n{inside.text}")
         case types.EmbeddedResource(resource=types.BlobResourceContents() as inside):
             kind = inside.mime_type or "data"
-            yield f"[{inside.uri!s:.2000}, {kind:.80}, {_size(inside.blob)}]"
+            text = f"[{inside.uri!s:.2000}, {kind:.80}, {_size(inside.blob)}]"
+            return _of_bytes(text, kind, inside.blob)
         case _:
-            yield f"[a part of the kind {getattr(part, 'type', '')!s:.80}, which is not known]"
+            kind = getattr(part, "type", "")
+            return _Told(f"[a part of the kind {kind!s:.80}, which is not known]")
+
+
+def _of_bytes(text: str, media_type: str, data: str) -> _Told:
+    """A part with bytes in base64: the picture that it is, or why it is none that can be sent."""
+    if media_type not in IMAGES:
+        return _Told(text)
+    if len(data) > MAX_PICTURE:
+        return _unseen(text, "too large")
+    try:
+        return _Told(text, File(base64.b64decode(data, validate=True), media_type))
+    except (binascii.Error, ValueError, UsageError) as error:
+        return _unseen(text, str(error))
+    except Exception as error:  # of Pillow, which makes it smaller, about bytes of somebody else
+        return _unseen(text, f"{type(error).__name__}: {error}")
+
+
+def _unseen(text: str, why: str) -> _Told:
+    return _Told(f"{text[:-1]}; not sent: {why:.200}]")
 
 
 def _size(data: str) -> str:
     count = len(data) * 3 // 4
     return f"{count} bytes" if count < 1_000 else f"{count // 1_000:,} kB"
-
-
-def _picture(part: Any) -> dict[str, Any] | None:
-    if not isinstance(part, types.ImageContent) or part.mime_type not in _PICTURES:
-        return None
-    if len(part.data) > MAX_PICTURE:
-        return None
-    try:
-        base64.b64decode(part.data, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return {part.mime_type: part.data}
 
 
 def _says(text: str, data: Any) -> bool:

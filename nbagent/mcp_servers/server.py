@@ -15,6 +15,7 @@ from typing import Any
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import McpError, ToolError, UsageError, suggest
+from nbagent.core.base.files import MAX_FILES, size_of_all
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.model import Model
 from nbagent.core.tools.context import ToolContext
@@ -225,7 +226,8 @@ class McpServer(ToolSource):
                 sent = self._connection().call(exchange, listed.name, arguments, responses, state)
                 answer = await exchange.wait(sent)
                 if isinstance(answer, types.CallToolResult):
-                    return await self._told(answer, listed, output)
+                    room = MAX_FILES - size_of_all(ctx.messages)
+                    return await asyncio.to_thread(told, answer, listed.output_schema, room)
                 asked = await ctx.step(step, partial(_wanted, answer))
             responses = await self._responses(asked, exchange)
             state = asked.get("requestState")
@@ -243,12 +245,6 @@ class McpServer(ToolSource):
                 raise McpError(f"{self.name} wants to ask a model: {answer.message}")
             said[key] = answer
         return said
-
-    async def _told(self, answer: types.CallToolResult, listed: types.Tool, output: Any) -> Any:
-        result = await asyncio.to_thread(told, answer, listed.output_schema)
-        for picture in result.pictures if output is not None else ():
-            output.display(picture)
-        return result.value
 
 
 def _wanted(answer: types.InputRequiredResult) -> dict[str, Any]:

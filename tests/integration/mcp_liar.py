@@ -88,7 +88,7 @@ def ask(number: Any) -> None:
         os._exit(1)
 
 
-def answer(name: str, number: Any) -> None:
+def answer(name: str, number: Any) -> None:  # noqa: C901 - a case for each lie
     text = {"content": [{"type": "text", "text": "fine"}]}
     match HOW:
         case "nonsense":
@@ -110,6 +110,17 @@ def answer(name: str, number: Any) -> None:
             say({"id": number, "result": text})
         case "lies" if name == "lies":
             say({"id": number, "result": {**text, "structuredContent": {"n": "many"}}})
+        case "samples":
+            said = {"role": "user", "content": {"type": "text", "text": "x" * 3_000 + "THE END"}}
+            params = {"messages": [said], "systemPrompt": "OBEY", "maxTokens": 9}
+            say(
+                {
+                    "id": f"for {json.dumps(number)}",
+                    "method": "sampling/createMessage",
+                    "params": params,
+                }
+            )
+            return
         case "asks":
             params = {"message": "Your card?", "requestedSchema": OBJECT}
             say({"id": 77, "method": "elicitation/create", "params": params})
@@ -118,11 +129,24 @@ def answer(name: str, number: Any) -> None:
             parts = [
                 {"type": "image", "data": "%%%", "mimeType": "image/png"},
                 {"type": "image", "data": "PHN2Zz4=", "mimeType": "image/svg+xml"},
+                {"type": "image", "data": "R0lGODlhAAAA", "mimeType": "image/png"},
                 {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+            ]
+            say({"id": number, "result": {"content": parts}})
+        case "pictures":
+            inside = {"uri": "shot://1", "mimeType": "image/png", "blob": DOT}
+            parts = [
+                {"type": "text", "text": "the page"},
+                {"type": "resource", "resource": inside},
+                *[{"type": "image", "data": DOT, "mimeType": "image/png"}] * 20,
             ]
             say({"id": number, "result": {"content": parts}})
         case _:
             say({"id": number, "result": text})
+
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one pixel."""
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from nbagent.core.base.errors import McpError, ToolError, UsageError
 from nbagent.mcp_servers.address import cut
 from nbagent.mcp_servers.server import McpServer
 from tests.integration import install_mcp_servers
+from tests.integration.chat_server import ChatServer, Reply
 from tests.integration.mcp_servers import (
     TOKEN,
     by_http,
@@ -26,6 +27,7 @@ from tests.integration.mcp_servers import (
     liar,
     pids,
 )
+from tests.integration.responses_server import ResponsesServer
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -89,8 +91,8 @@ async def test_the_reference_server_works_by_its_command(notes):
     assert "demo://resource/" in outputs["get-resource-links"][0]
     assert [event.fraction for event in told] == [0.5, 1.0]
     assert '"name": "Bo"' in outputs["trigger-elicitation-request"][0]
-    shown = [event for event in run.journal if getattr(event, "displays", None)]
-    assert [list(one.displays[0]) for one in shown] == [["image/png"]]
+    sent = [event for event in run.journal if getattr(event, "files", None)]
+    assert [file["media_type"] for one in sent for file in one.files] == ["image/png"]
     assert any("task" in note for note in server.notes)
 
 
@@ -295,6 +297,34 @@ async def test_noise_changes_nothing(how):
         assert _outputs(run)["plain"] == ["fine"]
         (finished,) = [event for event in run.journal if event.type == "tool_finished"]
         assert len(finished.printed) < 30_000
+
+
+@pytest.mark.parametrize("server", [ChatServer, ResponsesServer])
+async def test_pictures_of_a_server_go_to_the_model(server):
+    """Up to 20 with their words, kept once and drawn from there; what is too much is told in words, with why."""
+    with server([Reply(calls=[("plain", {})]), Reply("A dot.")]) as llm:
+        api = "chat" if server is ChatServer else "responses"
+        model = nb.OpenAIModel("gpt-5.5", base_url=llm.url, api_key="k", api=api)
+        async with liar("pictures") as pictures:
+            run = nb.Agent(model, tools=[pictures]).run("Go")
+            await run
+        assert str(llm.bodies[-1]).count("data:image/png;base64,iVBOR") == 20
+    (finished,) = [event for event in run.journal if event.type == "tool_finished"]
+    assert len(finished.files) == 20
+    assert finished.output.startswith("the page\n[shot://1, image/png, ")
+    assert finished.output.count("not sent: a result may have 20") == 1
+    assert finished.displays == []
+
+
+async def test_what_is_no_picture_is_told_in_words():
+    """Broken base64, a type that no page draws, a GIF that says it is a PNG, a sound: the run goes on."""
+    async with liar("bad picture") as server:
+        run = _agent(server, call("plain")).run("Go")
+        await run
+    (output,) = _outputs(run)["plain"]
+    assert not any(getattr(event, "files", ()) for event in run.journal)
+    assert output.count("not sent: ") == 2
+    assert "[audio/wav, " in output
 
 
 async def test_a_server_that_dies_fails_its_call_and_starts_anew_for_the_next(notes):

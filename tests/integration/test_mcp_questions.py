@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.core.base.model import Finished, TextDelta
 from nbagent.notebook.render import facts
 from tests.integration import install_mcp_servers
 from tests.integration.mcp_servers import done, everything, honest, liar, pids
@@ -138,6 +139,31 @@ async def test_all_that_a_server_wants_to_ask_a_model_is_shown_for_the_approval(
     assert model.requests == []
 
 
+async def test_what_a_server_asks_a_model_is_shown_whole_before():
+    """All of a long prompt, and the instructions that come with it: what is approved is what the model gets."""
+    sent = []
+
+    class Model:
+        name = "m"
+
+        async def stream(self, request: Any) -> Any:
+            sent.append((request.instructions, request.messages[-1]["content"][0]["text"]))
+            yield TextDelta("fine")
+            yield Finished()
+
+    async with liar("samples", sampling=Model()) as server:
+        run = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), tools=[server]).run("Go")
+        await run.settled()
+        (asked,) = run.interrupts
+        run.approve(asked)
+        await run
+    ((instructions, prompt),) = sent
+    assert prompt.endswith("THE END")
+    assert prompt in asked.metadata["message"]
+    assert instructions == "OBEY"
+    assert "OBEY" in asked.metadata["message"]
+
+
 def _killed(how: str, tmp_path: Path, notes: Path) -> str:
     """The id of a run whose process was killed while the server's question was open."""
     command = ["-m", "tests.integration.mcp_worker", how, str(tmp_path / "runs.db"), str(notes)]
@@ -224,4 +250,60 @@ async def test_step_by_step_a_question_before_the_result_is_answered_in_the_hist
     )
     assert response.text == "done"
     assert done(notes) == ["order 3"]
+    await server.aclose()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("how", ["generate", "open_run"])
+async def test_an_approval_is_answered_where_the_server_was_not_connected_yet(
+    how, inside, notes, tmp_path
+):
+    """After a restart the tool is known before the answer is checked, that of an agent inside too; it runs once."""
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+
+    def agent(*, first: bool) -> tuple[Any, nb.Agent]:
+        server = honest(notes, approval=True)
+        own = nb.Agent(
+            nb.ScriptedModel([*[call("drop", table="t")][:first], "done"]), tools=[server]
+        )
+        around = [*[call("inner", prompt="x")][:first], "done"]
+        tool = own.as_tool(name="inner", description="Do it.")
+        outer = nb.Agent(nb.ScriptedModel(around), tools=[tool])
+        return server, outer if inside else own
+
+    before, first = agent(first=True)
+    after, second = agent(first=False)
+    if how == "generate":
+        response = await first.generate("Go")
+        messages = json.loads(json.dumps(response.messages))
+        (asked,) = second.interrupts(messages)
+        await second.generate(messages=messages, tool_restarts=[nb.tool_restart(asked)])
+    else:
+        run = first.run("Go", store=store)
+        await run.settled()
+        again = await nb.open_run(run.id, agent=second, store=store)
+        again.approve(again.interrupts[0])
+        await again
+    assert done(notes) == ["drop t"]
+    await before.aclose()
+    await after.aclose()
+
+
+async def test_a_run_is_opened_where_its_server_cannot_be_reached(notes, tmp_path, caplog):
+    """It can be looked at, and an answer to its tool says that there is none; a rule that names no tool is told."""
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    server = honest(notes, approval=True)
+    run = nb.Agent(nb.ScriptedModel([call("drop", table="t")]), tools=[server]).run(
+        "Go", store=store
+    )
+    await run.settled()
+    gone = nb.Agent(nb.ScriptedModel(["done"]), tools=[nb.mcp([sys.executable, "-c", "exit(3)"])])
+    again = await nb.open_run(run.id, agent=gone, store=store)
+    assert "MCP server" in caplog.text
+    with pytest.raises(nb.errors.ToolError, match="'drop' of this interrupt is not registered"):
+        again.approve(again.interrupts[0])
+    typo = nb.Agent(nb.ScriptedModel([]), tools=[server], policy=[nb.deny("dorp")])
+    with pytest.raises(nb.errors.UsageError, match="did you mean 'drop'"):
+        await nb.open_run(run.id, agent=typo, store=store)
+    assert done(notes) == []
     await server.aclose()

@@ -310,12 +310,14 @@ async def test_no_credential_comes_with_what_goes_back(stream: bool) -> None:
     assert all(key not in event.model_dump_json() for event in run.journal)
 
 
-async def test_p13_a_secret_of_a_call_does_not_come_back_beside_it() -> None:
+@pytest.mark.parametrize("where", ["call_fields", "fields"])
+async def test_p13_a_secret_of_a_call_does_not_come_back_beside_it(where: str) -> None:
     """A server that repeats the arguments in a field of its own keeps them from nobody but us."""
     from pydantic import SecretStr  # noqa: PLC0415 - for the tool alone
 
-    more = [{"repeated": {"arguments": ['{"password": "hunter22"}']}}]
-    turn = Reply("", [("enter", {"password": "hunter22"})], call_fields=more)
+    more: Any = {"repeated": {"arguments": ['{"password": "hunter22"}']}}
+    beside: Any = {where: more if where == "fields" else [more]}
+    turn = Reply("", [("enter", {"password": "hunter22"})], **beside)
     entered = []
     with ChatServer([turn, Reply("done")]) as server:
         agent = agent_at(server)

@@ -110,6 +110,39 @@ def inside_of(around: RunSpec, tool: Tool[..., Any], spec: RunSpec) -> RunSpec:
     return replace(spec, above=above, clock=around.clock, new_id=around.new_id, context=context)
 
 
+async def know_tools(spec: RunSpec) -> None:
+    """Have the tools of servers as they are now.
+
+    Raises:
+        NbagentError: they cannot be had, two of all tools have one name, or a rule names none.
+    """
+    tools = spec.tools
+    if isinstance(tools, Toolbox) and tools.sources:
+        was_whole = tools.is_whole
+        await tools.ready()
+        if not was_whole:
+            check_rules(spec, tools)
+
+
+async def know_tools_asked_for(spec: RunSpec, state: RunState) -> None:
+    """Have the tools on the way to each open question, so that its answer can be checked.
+
+    Raises:
+        NbagentError: as ``know_tools``.
+    """
+    for event in state.pending:
+        around, level = spec, state
+        for call_id in (*event.scope, None):
+            if not is_whole(around.tools):
+                await know_tools(around)
+            call = None if call_id is None else level.calls[call_id]
+            tool = None if call is None else around.tools.get(call.name)
+            inner = None if tool is None else tool.options.inner
+            if call is None or tool is None or inner is None:
+                break  # the question's own run, or what a body has started
+            around, level = inside_of(around, tool, inner.spec()), call.child or RunState()
+
+
 _TEXTS = {
     "turns": "The model used its {turns} turns (max_turns).",
     "tokens": "The run used its tokens (budget).",
@@ -321,11 +354,11 @@ class Driver:
         self._check_misfits(state)
         match await self._allowed(state, step):
             case CallModel():
-                await self._know_tools()
+                await know_tools(self._spec)
                 await self._within_budget()
             case RunCalls(ids=ids):
                 if not is_whole(self._spec.tools):
-                    await self._know_tools()
+                    await know_tools(self._spec)
                 await self._run_calls(ids)
             case Wait():
                 return await self._wait()
@@ -366,19 +399,6 @@ class Driver:
         state = self.journal.state
         if not state.asks and not running_calls(state) and not self.is_blocked:
             raise RunError("the run waits for nothing: this is a bug in nbagent, please report it")
-
-    async def _know_tools(self) -> None:
-        """Have the tools of servers as they are now.
-
-        Raises:
-            NbagentError: they cannot be had, two of all tools have one name, or a rule names none.
-        """
-        tools = self._spec.tools
-        if isinstance(tools, Toolbox) and tools.sources:
-            was_whole = tools.is_whole
-            await tools.ready()
-            if not was_whole:
-                check_rules(self._spec, tools)
 
     # --- calls
 

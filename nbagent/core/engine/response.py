@@ -203,24 +203,37 @@ class Collected:
         if self._finished is None:
             raise ModelError("the model's stream ended before the response was whole")
         usage = self._finished.usage
+        calls = self._requested(used_ids, broke_off=self._finished.reason in CUT)
         return made(
             ModelResponded,
             at=at,
             scope=scope,
             text="".join(self._text),
             reasoning="".join(self._reasoning),
-            calls=self._requested(used_ids, broke_off=self._finished.reason in CUT),
+            calls=calls,
             finish_reason=self._finished.reason,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cost=usage.cost,
             cached_tokens=usage.cached,
             reasoning_tokens=usage.reasoning,
-            provider=self._finished.provider,
+            provider=self._public(self._finished.provider, calls),
             notes=tuple(self._notes),
             hosted=tuple(self._hosted.values()),
             citations=tuple({"title": one.title, "url": one.url} for one in self._citations),
         )
+
+    def _public(self, provider: Any, calls: Collection[CallRequested]) -> Any:
+        """A provider's data of the whole response, which may have its calls again, without their secrets."""
+        if provider is None or "data" not in provider:
+            return provider
+        data = provider["data"]
+        for call in calls:
+            tool = self._tools.get(call.name)
+            if tool is not None and tool.secrets is not None:
+                data = _without_secrets(data, None if call.raw is not None else call.input)
+        rest = {key: value for key, value in provider.items() if key != "data"}
+        return rest if data is None else {**rest, "data": data}
 
     def _requested(
         self, used_ids: Collection[str], *, broke_off: bool

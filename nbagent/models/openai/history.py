@@ -43,7 +43,15 @@ def messages_from_openai(
         raise MessagesError(f"a history is a list of messages, not {messages!r:.80}")
     reader = _Reader(provider)
     for index, value in enumerate(messages):
-        reader.take(index, _plain(index, value))
+        plain = _plain(index, value)
+        try:
+            reader.take(index, plain)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, MessagesError):
+                raise
+            raise MessagesError(
+                f"messages[{index}] is not as it is in OpenAI's APIs ({error!r:.80}): {plain!r:.80}"
+            ) from error
     return load(reader.read())
 
 
@@ -179,7 +187,7 @@ class _Reader:
         part: Part = {"type": "tool_call", "id": call_id, "name": name, "input": {}}
         try:
             input_ = json.loads(arguments) if arguments else {}
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             input_ = None
         part |= {"input": input_} if isinstance(input_, dict) else {"raw": str(arguments)}
         part |= {"server_id": own} if own != call_id else {}

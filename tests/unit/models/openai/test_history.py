@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseFunctionToolCall
@@ -214,6 +214,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no bug
 @given(chats())
 def test_any_history_goes_in_and_out_unchanged(history):
     """And through JSON in between."""
@@ -236,3 +237,24 @@ def test_results_in_any_order_come_in_in_call_order(history, random):
         tools = []
         shuffled += [] if item is None else [item]
     assert nb.messages_to_openai(nb.messages_from_openai(shuffled)) == history
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "message", "role": "assistant"},
+        {"type": "reasoning", "summary": "text"},
+        {"type": "reasoning", "content": [5]},
+    ],
+)
+def test_what_is_no_item_is_refused_by_its_place(item):
+    """Whatever is missing in it or of another kind."""
+    with pytest.raises(nb.errors.MessagesError, match=r"messages\[1\]"):
+        nb.messages_from_openai([{"role": "user", "content": "Hi"}, item])
+
+
+def test_arguments_nested_too_deep_are_kept_as_their_text():
+    """As any that are no JSON object: whoever goes on tells the model."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "[" * 200_000}}
+    messages = nb.messages_from_openai([{"role": "assistant", "tool_calls": [call]}])
+    assert messages[0]["content"][0]["raw"] == "[" * 200_000

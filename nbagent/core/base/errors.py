@@ -32,6 +32,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from nbagent.core.hooks import hooks
+
 from .controls import escaped
 
 
@@ -49,6 +51,10 @@ class NbagentError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(escaped(message))
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in the place of its own traceback."""
+        return hooks.error_lines(self)
 
 
 class UsageError(NbagentError):

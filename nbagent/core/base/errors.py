@@ -12,6 +12,7 @@ NbagentError
 ├── RunError                   a run could not go on
 │   ├── ModelError             the model or its server failed
 │   │   └── NotRecorded        a replay was asked what its recording has no answer to
+│   ├── McpError               an MCP server cannot be had, or failed
 │   ├── ToolFailed             a tool failed and the agent says to raise
 │   ├── Misuse                 a tool used its context wrongly
 │   ├── BudgetExceeded         turns, tokens, cost or time are used up

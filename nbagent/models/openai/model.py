@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
+from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import calls_of
 from nbagent.core.base.model import (
     Discarded,
@@ -101,6 +102,7 @@ class OpenAIModel:
         UsageError: a limit is no number that it can be.
     """
 
+    @tells("nb.OpenAIModel")
     def __init__(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         name: str,

@@ -146,6 +146,12 @@ def _price_list() -> str:
     return f" (nbagent's prices are of {_import_module('nbagent.models.prices').price_date()})"
 
 
+def _error_lines(error: BaseException) -> list[str]:
+    """An error of ours, as IPython shows it."""
+    found: list[str] = _import_module("nbagent.notebook.tracebacks").rendered(error)
+    return found
+
+
 def _is_recorded() -> bool:
     """Whether any model of this process may be recorded or replayed."""
     named = _os.environ.get("NBAGENT_RECORD") or _os.environ.get("NBAGENT_REPLAY")
@@ -169,6 +175,7 @@ _hooks.kept_answers = _kept_answers
 _hooks.find_host = _notebook_host
 _hooks.model_named = _named_model
 _hooks.price_list = _price_list
+_hooks.error_lines = _error_lines
 
 
 def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:

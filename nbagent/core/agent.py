@@ -443,7 +443,13 @@ def _model(model: str | Model) -> Model:
             f"a model is an instance, and {model.__name__} is a class: give {model.__name__}(…)"
         )
     if not isinstance(model, str) and not hasattr(model, "stream"):
-        raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}")
+        is_client = hasattr(model, "chat") and hasattr(model, "base_url")
+        hint = "; a client is given as nb.OpenAIModel(name, client=…)" if is_client else ""
+        raise UsageError(f"a model is a name or has a stream method; this is {model!r:.80}{hint}")
+    if model == "":
+        raise UsageError(
+            'a model has a name, such as nb.Agent("gpt-5.1"), and this is an empty text'
+        )
     model = hooks.in_place_of(model)
     if not isinstance(model, str):
         return model

@@ -34,6 +34,7 @@ from .tools.middleware import Middleware
 from .tools.policy import Rule
 from .tools.spec import Budget, OfBody, RunSpec, new_id
 from .tools.tool import Tool
+from .tools.toolbox import ToolSource, toolbox
 from .tools.values import describe
 
 P = ParamSpec("P")
@@ -63,13 +64,13 @@ class Flow(Generic[P, R]):
         tool: Tool[P, R],
         options: Options,
         *,
-        tools: Iterable[Tool[..., Any]],
+        tools: Iterable[Tool[..., Any] | ToolSource],
         policy: Any,
         middleware: Any,
         budget: Any,
     ) -> None:
         self.name = tool.name
-        self.tools = {one.name: one for one in tools}
+        self.tools = toolbox(tools)
         if self.name in self.tools:
             raise ToolError(f"{self.name!r} is the flow's own name: a tool of it needs another")
         self.policy = checked_rules(policy)
@@ -131,7 +132,7 @@ class Flow(Generic[P, R]):
         return Flow(
             self._tool,
             replace(self._stored(), **options),
-            tools=self.tools.values(),
+            tools=[*self.tools.values(), *self.tools.sources],
             policy=self.policy,
             middleware=self.middleware,
             budget=self.budget,
@@ -162,7 +163,7 @@ class Flow(Generic[P, R]):
         return RunSpec(
             agent=self.name,
             model=None,
-            tools={self.name: self._tool, **self.tools},
+            tools=toolbox([self._tool, *self.tools.values(), *self.tools.sources]),
             raise_errors=True,
             policy=self.policy,
             middleware=self.middleware,
@@ -210,7 +211,7 @@ def flow(
     *,
     name: str | None = None,
     store: Store | None = None,
-    tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+    tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any]] = (),
     policy: Iterable[Rule] | Rule = (),
     middleware: Iterable[Middleware] = (),
     budget: Budget | None = None,
@@ -224,7 +225,7 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
     *,
     name: str | None = None,
     store: Store | None = None,
-    tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+    tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any]] = (),
     policy: Iterable[Rule] | Rule = (),
     middleware: Iterable[Middleware] = (),
     budget: Budget | None = None,
@@ -241,7 +242,8 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
         fn: the function, sync or async; one with a ``ctx`` parameter is given a ``ToolContext``.
         name: what people read; the function's name by default.
         store: where journals are kept; this process's memory by default.
-        tools: what it calls with ``ctx.call``, as far as rules or ``answers=`` name it.
+        tools: what it calls with ``ctx.call``, as far as rules or ``answers=`` name it; of an MCP server the
+            body calls ``server.tools["name"]``.
         policy: rules for what it calls; it is itself what a person started, and not judged.
         middleware: what surrounds those calls, the first outermost.
         budget: what the agents that it calls may use together.
@@ -253,7 +255,10 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
         ToolError: the function's signature cannot be a flow.
     """
     local_names = caller().f_locals  # types of the defining scope
-    called = [as_tool(one, local_names) for one in checked_list("tools", tools, "[a_tool]")]
+    called = [
+        one if isinstance(one, ToolSource) else as_tool(one, local_names)
+        for one in checked_list("tools", tools, "[a_tool]")
+    ]
 
     def make(function: Callable[P, R]) -> Flow[P, R]:
         made = flow_tool(function, local_names, name=name, idempotent=idempotent, thread=thread)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,10 @@ def _kept_nowhere(_model: Any) -> Any:
     return None
 
 
+def _plainly(error: BaseException) -> list[str]:
+    return traceback.format_exception(error)
+
+
 def _call_ended(_output: Any) -> None:
     return None
 
@@ -44,6 +49,7 @@ class Hooks:
 
     __slots__ = (
         "call_ended",
+        "error_lines",
         "find_host",
         "in_place_of",
         "kept_answers",
@@ -68,6 +74,8 @@ class Hooks:
         """What a JSON Schema has against an answer, as ``InvalidAnswer.errors`` has it."""
         self.schema_misfit: Callable[..., str] = _no_misfit
         """Why a JSON Schema cannot be used (``as_input=``: as that of an input); empty where it can."""
+        self.error_lines: Callable[[BaseException], list[str]] = _plainly
+        """An error of ours as a notebook shows it."""
         self.call_ended: Callable[[Any], None] = _call_ended
         """Told of the ``CallOutput`` of a body that has ended, while it still takes what is left."""
 

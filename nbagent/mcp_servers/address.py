@@ -21,6 +21,8 @@ SHORT = 6
 """Characters from which a credential is cut from a text; shorter ones are words of any text."""
 _RUNNERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker", "podman", "node", "deno", "bun", "python")
 _VERBS = ("run", "exec", "x", "tool")
+_HOST = re.compile(r"(localhost|[\w.-]+\.\w+|[\d.]+):\d+(/\S*)?$")
+"""What is a server's address without its scheme, and no command."""
 _LISTS = ("mcpServers", "servers")
 
 
@@ -160,6 +162,12 @@ def _address(entry: Any) -> Address:
     if isinstance(entry, str):
         if entry.startswith(("http://", "https://")):
             return Url(entry, {})
+        if entry.endswith(".json") and len(entry.split()) == 1:
+            raise UsageError(f"a config's file is given as a path: nb.mcp(Path({entry!r}))")
+        if _HOST.match(entry):
+            raise UsageError(
+                f"a URL begins with http:// or https://: nb.mcp('http://{entry:.200}')"
+            )
         words = shlex.split(entry) if os.name == "posix" else entry.split()
     elif isinstance(entry, Sequence) and not isinstance(entry, bytes):
         words = [os.fspath(word) for word in entry]

@@ -13,6 +13,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import McpError, ToolError, UsageError
+from nbagent.core.tools.define import as_tool
 from nbagent.mcp_servers.address import cut
 from nbagent.mcp_servers.server import McpServer
 from tests.integration import install_mcp_servers
@@ -192,6 +193,32 @@ async def test_a_rule_may_look_at_what_the_server_says(notes):
     await run
     assert done(notes) == ["look x", "drop t"]
     await server.aclose()
+
+
+async def test_a_flow_calls_the_tools_of_a_server_under_its_rules(notes):
+    """``tools=[server]`` connects it before the body runs, and rules name its tools."""
+    server = honest(notes, approval=True)
+
+    @nb.flow(tools=[server], policy=[nb.allow("look")])
+    async def tidy(table: str, ctx: nb.ToolContext) -> list[str]:
+        return [
+            await ctx.call(server.tools["look"], what=table),
+            await ctx.call(server.tools["drop"], table=table),
+        ]
+
+    async with server:
+        run = tidy.with_options(answers={"drop": True}).run("users")
+        assert (await run).output == ["saw users", "dropped users"]
+    assert done(notes) == ["look users", "drop users"]
+
+
+async def test_a_server_is_no_single_tool_and_that_says_what_to_give(notes):
+    """In ``ctx.call``; a command, a URL or a config among tools names ``nb.mcp``."""
+    with pytest.raises(ToolError, match=r"one of its \.tools"):
+        as_tool(honest(notes), {})
+    for given in ("npx -y a-server", "https://x.example/mcp", {"command": "npx"}):
+        with pytest.raises(ToolError, match=r"nb\.mcp\("):
+            nb.Agent("demo", tools=[given])  # type: ignore[list-item]  # as a person may write it
 
 
 async def test_a_rule_that_names_no_tool_of_any_server_is_told_once_they_are_known(notes):
@@ -440,6 +467,9 @@ def test_a_config_is_taken_as_people_have_it(tmp_path):
     [
         (7, {}, "takes a command"),
         ("", {}, "an empty one"),
+        ("mcp.json", {}, r"nb\.mcp\(Path\('mcp.json'\)\)"),
+        ("localhost:3000/mcp", {}, "http://localhost:3000/mcp"),
+        ("mcp.example.org:8000", {}, "begins with http:// or https://"),
         ("https://x.example", {"env": {}}, "this is a URL"),
         ("npx server", {"headers": {}}, "give env="),
         ({"url": "ftp://x"}, {}, "http:// or https://"),

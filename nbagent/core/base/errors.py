@@ -12,7 +12,7 @@ NbagentError
 ├── RunError                   a run could not go on
 │   ├── ModelError             the model or its server failed
 │   │   └── NotRecorded        a replay was asked what its recording has no answer to
-│   ├── McpError               an MCP server cannot be reached or used, or a call of it failed
+│   ├── McpError               an MCP server cannot be had, or failed
 │   ├── ToolFailed             a tool failed and the agent says to raise
 │   ├── Misuse                 a tool used its context wrongly
 │   ├── BudgetExceeded         turns, tokens, cost or time are used up
@@ -33,6 +33,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from nbagent.core.hooks import hooks
+
 from .controls import escaped
 
 
@@ -50,6 +52,10 @@ class NbagentError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(escaped(message))
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in the place of its own traceback."""
+        return hooks.error_lines(self)
 
 
 class UsageError(NbagentError):

@@ -24,6 +24,7 @@ _TURNS = ("max_turns",)
 _INPUT = ("schema", "input")
 _GOES_ON = ("after=run goes on with a conversation, nb.open_run(run_id, …) with a run",)
 _MODELS = ("it is the model's: nb.OpenAIModel(name, …) takes it",)
+_FIELDS = ("it is a field of the model's requests: nb.OpenAIModel(name, extra={'%s': …})",)
 _HELD = ("context",)
 _WATCHED = ("on_event", "run.events() and run.subscribe(…) tell what happens, text as it streams")
 
@@ -33,8 +34,11 @@ _ELSEWHERE = ("nb.Agent", "agent.run", "nb.tool")
 _OURS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("prompt", "system", "system_prompt", "system_message"), _INSTRUCTED),
     **dict.fromkeys(("functions", "toolset", "toolsets"), ("tools",)),
-    **dict.fromkeys(("temperature", "api_key", "base_url", "top_p", "seed"), _MODELS),
-    "max_tokens": ("tokens", "it is the model's: nb.OpenAIModel(name, extra={'max_tokens': …})"),
+    **dict.fromkeys(("temperature", "api_key", "base_url"), _MODELS),
+    **dict.fromkeys(("top_p", "seed", "stop", "service_tier", "verbosity"), _FIELDS),
+    **dict.fromkeys(("reasoning", "reasoning_effort", "frequency_penalty"), _FIELDS),
+    **dict.fromkeys(("presence_penalty", "logit_bias", "user", "extra_body"), _FIELDS),
+    **dict.fromkeys(("max_tokens", "max_completion_tokens"), ("tokens", *_FIELDS)),
     **dict.fromkeys(("human_in_the_loop", "needs_approval", "require_approval"), _ASKED_FIRST),
     **dict.fromkeys(("requires_approval", "require_confirmation", "confirm"), _ASKED_FIRST),
     **dict.fromkeys(("interrupt_on", "interrupt_before", "interrupt_after"), _ASKED_FIRST),
@@ -138,7 +142,7 @@ def _hint(label: str, word: str) -> str:
         return near
     for meant in ours:
         if not meant.isidentifier():
-            return f": {meant}"
+            return f": {meant.replace('%s', word)}"
     for other in _ELSEWHERE:
         for meant in (*ours, word):
             if other in _told and meant in _names(_told[other]):

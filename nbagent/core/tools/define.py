@@ -19,6 +19,7 @@ from .json_schema import adapter_of, input_model, usable
 from .policy import Approval, condition_misfit
 from .signature import Signature, signature_of
 from .tool import Tool, ToolOptions
+from .toolbox import ToolSource
 from .values import MAX_OUTPUT
 
 P = ParamSpec("P")
@@ -307,12 +308,23 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
         raise ToolError(f"{value.name!r} is hosted: only nb.Agent(tools=[…]) and generate take it")
     if hasattr(value, "as_tool"):
         raise ToolError(f"{value!r:.100} is no tool: an agent becomes one by its as_tool()")
-    kind = value.get("type") if isinstance(value, Mapping) else value
-    own = (
-        f"; what a model's provider runs is nb.hosted({kind!r:.40})"
-        if isinstance(kind, str)
-        else ""
-    )
+    if isinstance(value, ToolSource):
+        raise ToolError(
+            f"{value!r:.200} is no single tool: give one of its .tools, which are there once it is connected"
+        )
     raise ToolError(
-        f"{value!r:.100} is no tool: give a function, or what @nb.tool made of one{own}"
+        f"{value!r:.100} is no tool: give a function, or what @nb.tool made of one{_meant(value)}"
     )
+
+
+def _meant(value: Any) -> str:
+    """What a text or a dict among tools may stand for, as the end of a sentence."""
+    if isinstance(value, Mapping):
+        if {"mcpServers", "command", "url"} & set(value):
+            return "; the tools of an MCP server are nb.mcp(config)"
+        value = value.get("type")
+    if not isinstance(value, str):
+        return ""
+    if "://" in value or set(value) & set(" /"):
+        return "; the tools of an MCP server are nb.mcp(…) of its command or URL"
+    return f"; what a model's provider runs is nb.hosted({value!r:.40})"

@@ -95,11 +95,20 @@ def usable(type_: Any, given: str, refused: type[NbagentError], *, as_input: boo
         as_input: whether its values must be objects.
 
     Raises:
-        NbagentError: the schema cannot be used, or it is an instance of a model; of the kind ``refused``.
+        NbagentError: the schema cannot be used, or it is no type, but an instance, a text or a list; of the kind ``refused``.
     """
     if isinstance(type_, BaseModel):
         name = type(type_).__name__
         raise refused(f"{given} takes a type, and this is an instance of {name}: give {name}")
+    if isinstance(type_, str):
+        raise refused(
+            f"{given} takes a type, and this is the text {type_!r:.80}: give what it names"
+        )
+    if isinstance(type_, list):
+        inside = getattr(type_[0], "__name__", "…") if len(type_) == 1 else "…"
+        raise refused(
+            f"{given} takes a type, and this is a list: a list of values is list[{inside}]"
+        )
     if not isinstance(type_, Mapping):
         return type_
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nbagent.core.base.errors import ToolError
@@ -81,6 +81,17 @@ class Toolbox(dict[str, Tool[..., Any]]):
             if tools is not None and tools.get(name) is self[name]:
                 return source.name
         return "the agent itself"
+
+
+def toolbox(tools: Iterable[Tool[..., Any] | ToolSource]) -> Toolbox:
+    """The box of these tools and sources; of two tools with one name the last."""
+    made = Toolbox()
+    for one in tools:
+        if isinstance(one, ToolSource):
+            made.add_source(one)
+        else:
+            made[one.name] = one
+    return made
 
 
 def is_whole(tools: Mapping[str, Tool[..., Any]]) -> bool:

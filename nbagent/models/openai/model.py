@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.keywords import tells
 from nbagent.core.base.model import Hosted, ModelDelta, Request
 from nbagent.models.limits import RateLimit, limits_of
 from nbagent.models.prices import price_of, says_cost
@@ -78,6 +79,7 @@ class OpenAIModel:
         UsageError: a limit is no number that it can be.
     """
 
+    @tells("nb.OpenAIModel")
     def __init__(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         name: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,9 @@ MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (nb.Agent, {"timeout": 3}, r"middleware=\[nb.Timeout\(seconds\)\]"),
     (nb.Agent, {"temperature": 0}, r"nb.OpenAIModel\(name, …\)"),
     (nb.Agent, {"max_tokens": 9}, "extra={'max_tokens': …}"),
+    (nb.OpenAIModel, {"max_tokens": 9}, "extra={'max_tokens': …}"),
+    (nb.OpenAIModel, {"reasoning_effort": "low"}, "extra={'reasoning_effort': …}"),
+    (nb.OpenAIModel, {"temprature": 0}, "did you mean 'temperature'"),
     (nb.Agent, {"human_in_the_loop": True}, "here it is policy="),
     (nb.Agent, {"checkpointer": None}, "here it is store="),
     (nb.Agent, {"recursion_limit": 9}, "here it is max_turns="),
@@ -130,3 +134,12 @@ async def test_input_where_nobody_can_type_names_what_asks(monkeypatch):
     run = nb.Agent(nb.ScriptedModel([call("who"), "done"]), tools=[who]).run("go")
     await run
     assert "ctx.ask_sync" in run.calls["who"][0].output
+
+
+def test_a_client_or_an_empty_text_in_a_models_place_is_told_what_to_give():
+    """Neither is found out by the first request."""
+    client = types.SimpleNamespace(chat=None, base_url="https://x.example")
+    with pytest.raises(nb.errors.UsageError, match=r"nb\.OpenAIModel\(name, client=…\)"):
+        nb.Agent(client)  # type: ignore[arg-type]  # as a person may write it
+    with pytest.raises(nb.errors.UsageError, match="empty text"):
+        nb.Agent("")

@@ -1,0 +1,82 @@
+"""What IPython shows of an error of ours: the person's own lines, without those of nbagent and of Python."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from types import TracebackType
+from typing import Any
+
+_OURS = ("nbagent", "IPython", "ipykernel")
+"""Packages whose lines tell a person nothing of an error of ours."""
+_STDLIB = sysconfig.get_path("stdlib") + os.sep
+
+
+def rendered(error: BaseException) -> list[str]:
+    """The error as IPython shows it, in lines; all of it where ``%xmode Verbose`` says so."""
+    from IPython.core.getipython import get_ipython  # noqa: PLC0415  not where nothing is shown
+
+    shell = get_ipython()
+    if shell is None:
+        return traceback.format_exception(error)
+    show: Any = shell.InteractiveTB
+    if show.mode == "Verbose":
+        return list(show.structured_traceback(type(error), error, error.__traceback__))
+    with _shortened(error):
+        # 0 is no frame that is left out: the shell's own are gone already
+        lines = show.structured_traceback(type(error), error, error.__traceback__, tb_offset=0)
+        return list(lines)
+
+
+def others(tb: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of nbagent and the shell; a library's frame is its caller's."""
+    kept = []
+    is_others = False
+    while tb is not None:
+        module = tb.tb_frame.f_globals.get("__name__")
+        if str(module).partition(".")[0] in _OURS:
+            is_others = False
+        elif not _is_library(tb.tb_frame.f_code.co_filename):
+            is_others = True
+        if is_others:
+            kept.append(tb)
+        tb = tb.tb_next
+    made: TracebackType | None = None
+    for one in reversed(kept):
+        made = TracebackType(made, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return made
+
+
+def _is_library(path: str) -> bool:
+    """Whether a file is Python's own, or was installed."""
+    return (
+        path.startswith((_STDLIB, "<frozen "))
+        or f"{os.sep}site-packages{os.sep}" in path
+        or f"{os.sep}dist-packages{os.sep}" in path
+    )
+
+
+@contextmanager
+def _shortened(error: BaseException) -> Iterator[None]:
+    """Meanwhile the error, and what led to it, have the person's frames alone; what has none is left out."""
+    chain: list[tuple[BaseException, Any]] = []
+    one: BaseException | None = error
+    while one is not None and all(one is not seen for seen, _ in chain):
+        before = (one.__cause__, one.__context__, one.__suppress_context__, one.__traceback__)
+        chain.append((one, before))
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    try:
+        for each, (*_, tb) in chain:
+            each.__traceback__ = others(tb)
+        for (each, _), (earlier, _) in pairwise(chain):
+            if earlier.__traceback__ is None:
+                each.__cause__ = each.__context__ = None
+        yield
+    finally:
+        for each, (cause, context, suppressed, tb) in chain:
+            each.__cause__, each.__context__, each.__traceback__ = cause, context, tb
+            each.__suppress_context__ = suppressed

@@ -132,7 +132,9 @@ def _counted(key: str, number: int) -> str:
 def _is_open(item: Item, opened: Collection[str] | None) -> bool:
     if opened is not None:
         return item.key in opened
-    return isinstance(item, CallItem) and any(rich.kind != "text" for rich in item.outputs)
+    return isinstance(item, CallItem) and any(
+        rich.kind in ("html", "image") for rich in item.outputs
+    )
 
 
 def _item(item: Item, opened: Collection[str] | None) -> Html:
@@ -225,7 +227,7 @@ def _printed(item: CallItem, opened: Collection[str] | None) -> list[Html | None
 
 
 def _rich(output: Rich) -> Html:
-    if output.kind == "html":
+    if output.kind in ("html", "links"):
         return _el("div", {"class": "nba-rich nba-say"}, Html(output.data))
     if output.kind == "image" and sanitize.picture_is_safe(output.data):
         source = f'src="{escape(output.data)}" alt="{escape(output.alt)}"'

@@ -48,6 +48,7 @@ async def test_a_hosted_call_is_a_row_with_its_query_and_its_sources(live: bool)
         'query="tallest tower"',
     )
     assert (code.state, code.result) == ("failed", "ZeroDivisionError")
+    assert '<details class="nba-call" data-state="done">' in static.render(view)  # folded
     text, sources = (item for item in view.items if isinstance(item, TextItem))
     assert [item.key for item in view.items].index(search.key) < [
         item.key for item in view.items

@@ -39,7 +39,9 @@ found = json.dumps([
 ])
 seen = [found, Finished("stop", Usage(905, 48, 0.0021))]
 """
-HOSTED = "run = nb.Agent(nb.ScriptedModel([hosted]), name='guide').run('How tall is the tallest tower?')"
+HOSTED = (
+    "run = nb.Agent(nb.ScriptedModel([hosted]), name='guide').run('How tall is the tallest tower?')"
+)
 TYPED = """run = nb.Agent(nb.ScriptedModel([seen]), name='analyst', output_type=list[Finding]).run(
     ['What is odd here?', fig])"""
 OUTSIDE = """

@@ -5,7 +5,7 @@
 /** @typedef {"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
 /** @typedef {"preparing"|"running"|"waiting"|"done"|"failed"|"rejected"|"cancelled"} CallState */
 /** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string}} Fact */
-/** @typedef {{kind: "html"|"image"|"text", data: string, alt: string}} Rich */
+/** @typedef {{kind: "html"|"image"|"text"|"links", data: string, alt: string}} Rich */
 /** @typedef {{fraction: number|null, text: string}} Progress */
 
 /** @typedef {{type: "text", key: string, blocks: string[], tail: string, raw: string}} TextItem */

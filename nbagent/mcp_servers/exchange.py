@@ -169,7 +169,7 @@ class Exchange:
         task: asyncio.Task[Any],
     ) -> None:
         """Ask a person while the server waits; a call that ends meanwhile ends the question too."""
-        await self._ctx.step(WAITS, lambda: True)
+        await self._ctx.step(WAITS, lambda: None)
         asking = self._loop.create_task(self.answer(*question))
         try:
             await asyncio.wait({asking, task}, return_when=asyncio.FIRST_COMPLETED)

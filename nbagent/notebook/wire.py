@@ -43,9 +43,12 @@ class Fact(_Wire):
 
 
 class Rich(_Wire):
-    """A piece of rich output. ``html``: sanitized HTML. ``image``: a data: URL. ``text``: preformatted."""
+    """A piece of rich output. ``html``: sanitized HTML. ``image``: a data: URL. ``text``: preformatted.
 
-    kind: Literal["html", "image", "text"]
+    ``links``: sanitized HTML too, of what was read. It opens no row, as a table or a picture does.
+    """
+
+    kind: Literal["html", "image", "text", "links"]
     data: str
     alt: str = ""
 

@@ -161,7 +161,8 @@ async def test_a_tool_of_a_server_is_asked_about_before_it_runs(notes):
     await run.settled()
     (asked,) = run.interrupts
     assert asked.kind == "approval"
-    assert "tester says of this tool: it may destroy something" in asked.metadata["message"]
+    assert asked.metadata is None  # the title is ours: whether it runs
+    assert "tester says of this tool: it may destroy something" in asked.note
     assert done(notes) == []
     with pytest.raises(nb.errors.InvalidAnswer, match="table"):
         run.restart(asked, new_input={"table": 5})

@@ -22,6 +22,7 @@ class Gate:
         self.verdict: str | None = None
         """The rule that spoke last."""
         self.note: str | None = None
+        self._why: str | None = None
         """What a person should know of the question that it asks."""
         self._call = call
         self._spec = spec
@@ -58,9 +59,9 @@ class Gate:
             raise CallDenied(f"A rule refuses this call of {tool.name}; it was not run.{why}")
         if judgement.verdict == "allow" or tool.fn is None:  # one without a body asks anyway
             return None
-        origin = tool.options.origin
-        text = judgement.text or (None if origin is None else origin.told)
-        metadata = {"message": text} if text else None
+        if tool.options.origin is not None:
+            self.note = " ".join(filter(None, (self._why, tool.options.origin.told)))
+        metadata = {"message": judgement.text} if judgement.text else None
         return Interrupt(metadata, editable=judgement.editable)
 
     async def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
@@ -93,7 +94,9 @@ class Gate:
         same = [one for one in such if one.has_schema(tool.input_schema)]
         if same and tool.code in {one.code for one in same}:
             return Judgement("allow", f"remembered, instead of {judgement.rule}")
-        self.note = CODE_CHANGED if same else SCHEMA_CHANGED if such else _mistaken(judgement)
+        self._why = self.note = (
+            CODE_CHANGED if same else SCHEMA_CHANGED if such else _mistaken(judgement)
+        )
         return judgement
 
     @staticmethod

@@ -76,7 +76,7 @@ class Origin(NamedTuple):
     """Where a tool comes from that somebody else wrote."""
 
     told: str
-    """What a person is told above an approval, in words of ours."""
+    """What a person is told below the title of an approval, in words of ours."""
     annotations: Mapping[str, Any]
     """What is said of the tool there; see ``CallView.annotations``."""
     identity: Json

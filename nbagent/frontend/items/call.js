@@ -51,7 +51,7 @@ export function drawCall(first, card) {
   // A table or a picture is what the person came for: its row opens, unless they closed it.
   let touched = false;
   const openRich = () => {
-    if (!touched && item.outputs.some((output) => output.kind !== "text")) el.open = true;
+    if (!touched && item.outputs.some(({ kind }) => /html|image/.test(kind))) el.open = true;
   };
   onClick(card.signal, summary, () => (touched = true));
   const tick = () => {
@@ -136,7 +136,7 @@ function callBody({ store }, key) {
  * @param {Rich} output
  */
 export function drawRich(output) {
-  if (output.kind === "html") {
+  if (/html|links/.test(output.kind)) {
     const el = h("div", "nba-rich nba-say");
     el.append(sanitized(output.data));
     return el;

@@ -30,7 +30,7 @@ def drawn(value: Any, *, whole: bool) -> str:
     if pruned.left:
         note = TEXTS["more_facts"].format(n=f"{pruned.left:,}")
         html = f'{html}<p class="note">{sanitize.escape(note)}</p>'
-    if whole and isinstance(value, dict | list):
+    if whole and value and isinstance(value, dict | list):
         json = markdown.render(facts.code_block(value))
         html = f"{html}<details><summary>JSON</summary>{json}</details>"
     return sanitize.clean_values(html)

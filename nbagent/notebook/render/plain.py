@@ -118,7 +118,7 @@ def _call(item: CallItem) -> str:
 
 def _rich(output: Rich) -> str:
     match output.kind:
-        case "html":
+        case "html" | "links":
             return text_of(output.data)
         case "image":
             return f"[{output.alt or TEXTS['image']}]"

@@ -98,6 +98,12 @@ def _el(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
     return Html(f"<{tag}{''.join(known)}>{''.join(inner)}</{tag}>")
 
 
+def _row(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
+    """An element whose children stand in a row, and apart where no style is kept."""
+    apart = (part for child in children if child for part in (child, Html(" ")))
+    return _el(tag, attributes, *apart)
+
+
 def _auto(tag: str, name: str, *children: _Child) -> Html | None:
     """An element of this class whose text sets its own direction; None without content."""
     return _el(tag, {"class": name, "dir": "auto"}, *children) if any(children) else None
@@ -108,7 +114,7 @@ def _header(head: Head) -> Html:
     if len(head.prompt) > LONG_PROMPT:
         prompt = _el("details", {}, _el("summary", {}, prompt))
     status = "outside" if head.status == "interrupted" and not head.questions else head.status
-    return _el(
+    return _row(
         "header",
         {"class": "nba-header"},
         _el("span", {"class": "nba-who", "dir": "auto"}, head.agent),
@@ -119,7 +125,7 @@ def _header(head: Head) -> Html:
 
 def _footer(head: Head) -> Html:
     parts = [_counted("turns", head.turns), _counted("decisions", head.decisions)]
-    return _el(
+    return _row(
         "footer", {"class": "nba-footer"}, *(_el("span", {}, part) for part in parts if part)
     )
 
@@ -132,7 +138,9 @@ def _counted(key: str, number: int) -> str:
 def _is_open(item: Item, opened: Collection[str] | None) -> bool:
     if opened is not None:
         return item.key in opened
-    return isinstance(item, CallItem) and any(rich.kind != "text" for rich in item.outputs)
+    return isinstance(item, CallItem) and any(
+        rich.kind in ("html", "image") for rich in item.outputs
+    )
 
 
 def _item(item: Item, opened: Collection[str] | None) -> Html:
@@ -189,7 +197,7 @@ def _text(item: TextItem) -> Html:
 
 def _call(item: CallItem, opened: Collection[str] | None) -> Html:
     state = TEXTS[f"state_{item.state}"]
-    summary = _el(
+    summary = _row(
         "summary",
         {},
         _el("span", {"class": "nba-dot", "role": "img", "aria-label": state}),
@@ -225,7 +233,7 @@ def _printed(item: CallItem, opened: Collection[str] | None) -> list[Html | None
 
 
 def _rich(output: Rich) -> Html:
-    if output.kind == "html":
+    if output.kind in ("html", "links"):
         return _el("div", {"class": "nba-rich nba-say"}, Html(output.data))
     if output.kind == "image" and sanitize.picture_is_safe(output.data):
         source = f'src="{escape(output.data)}" alt="{escape(output.alt)}"'
@@ -312,6 +320,7 @@ def _difference(before: str, after: str) -> list[str | Html]:
 def _record(item: RecordItem) -> Html:
     line = (
         _el("b", {"dir": "auto"}, item.title),
+        _el("span", {"class": "nba-sr"}, ": "),  # the style sheet has a dot there
         _el("span", {"class": "nba-decision", "dir": "auto"}, item.decision),
         _el("span", {"class": "nba-time"}),
     )

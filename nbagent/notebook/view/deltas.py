@@ -117,7 +117,7 @@ class Deltas:
             return
         text = TEXTS["waits"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
         until = time.time() + delta.seconds if delta.seconds else None
-        item = NoticeItem(key=f"{turn.key}.w", tone="warn", text=text, until=until)
+        item = NoticeItem(key=f"{turn.key}.w", text=text, until=until)
         turn.waiting = self._told(turn.waiting, item)
 
     def _told(self, node: FixedNode | None, item: NoticeItem) -> FixedNode:

@@ -75,7 +75,8 @@ class Fold:
 
     def head(self) -> Head:
         """The card's frame."""
-        return self.frame.head(self.state, self._board.root.name)
+        root = self._board.root
+        return self.frame.head(self.state, root.name, answering=root.thinking)
 
     def _draw(self, event: StoredEvent) -> None:
         match event:
@@ -205,6 +206,10 @@ class Fold:
             self._record_unanswered(drawn)
         answer = root.text_node(_END)
         last = _last_item(self._shown_end(event), self.state.text, self._name_of, answer)
+        if isinstance(event, RunFailed) and root.refused is not None:
+            line, errors = root.refused
+            if errors in event.message:  # it is told once
+                self._board.drop(root.entries, line)
         if last is not None:
             self._board.add(root.entries, last)
 
@@ -255,6 +260,8 @@ class Fold:
         for entry in list(entries):
             if isinstance(entry, Node) and entry.key == _END:
                 self._board.drop(entries, entry)
+        if self._board.root.refused is not None and self._board.root.refused[0] not in entries:
+            self._board.add(entries, self._board.root.refused[0])
         for call in self._open_calls():
             call.ended_as = None
             self._touch(call)
@@ -290,6 +297,7 @@ class Fold:
         if isinstance(event, OutputRefused):
             self._output_refused(agent, event)
             return
+        agent.refused = None
         turn = agent.live_turn or agent.new_turn()
         agent.live_turn = None
         self._strip.stop(agent.model_key, event.at)
@@ -351,9 +359,9 @@ class Fold:
     def _output_refused(self, agent: Agent, event: OutputRefused) -> None:
         """Below the answer, why it is none; whether the model is asked again is seen by what follows."""
         text = TEXTS["answer_refused"].format(errors=facts.shown(event.errors, facts.MAX_TEXT))
-        self._board.add(
-            agent.entries, FixedNode(NoticeItem(key=agent.refusal_key(), tone="warn", text=text))
-        )
+        node = FixedNode(NoticeItem(key=agent.refusal_key(), tone="warn", text=text))
+        agent.refused = node, event.errors
+        self._board.add(agent.entries, node)
 
     def _message_queued(self, event: MessageQueued) -> None:
         agent = self._board.agent(event.scope)

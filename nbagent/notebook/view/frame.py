@@ -93,8 +93,11 @@ class Frame:
         """It is a flow, with this input."""
         self._prompt = facts.brief(input_)
 
-    def head(self, state: RunState, agent: str) -> Head:
-        """All of it: what the engine's state says of the run, and what is only seen."""
+    def head(self, state: RunState, agent: str, *, answering: bool) -> Head:
+        """All of it: what the engine's state says of the run, and what is only seen.
+
+        A turn counts from when its model is ``answering``.
+        """
         status = status_of(state)
         asked = sum(waits.expects != "external" for waits in state.open)
         waiting = "interrupted" if asked else "outside"
@@ -105,7 +108,7 @@ class Frame:
             status=status,
             status_text=TEXTS[f"status_{waiting if status == 'interrupted' else status}"],
             started_at=self._started_at,
-            turns=self.turns,
+            turns=self.turns + answering,
             max_turns=0 if state.flow else self.turns + state.limit - state.turns,
             tokens=state.usage.total_tokens,
             cost=state.usage.cost,

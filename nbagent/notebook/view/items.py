@@ -506,7 +506,7 @@ class HostedNode(Node):
 
 
 def _read(found: Sequence[Mapping[str, str]]) -> list[Rich]:
-    return [Rich(kind="html", data=sources.listed(found))] if found else []
+    return [Rich(kind="links", data=sources.listed(found))] if found else []
 
 
 def _file(part: Mapping[str, Any]) -> list[Rich]:

@@ -233,7 +233,7 @@ def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
     """What an outside system answers: told, with nothing to press; its call's row has the input."""
     text = TEXTS["later" if waiting.kind == "later" else "external"]
     title, long = titled(metadata, text.format(tool=reveal(waiting.tool_name)))
-    return {"title": title, "facts": long + metadata.facts()}
+    return {"title": title, "facts": long + metadata.facts("danger")}
 
 
 def _odd(waiting: Waiting) -> str:

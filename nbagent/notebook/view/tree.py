@@ -131,6 +131,8 @@ class Agent:
         self.name = ""
         self.answer: AnswerForm = "text"
         """What its model is to end with."""
+        self.refused: tuple[FixedNode, str] | None = None
+        """Where its last answer does not fit: the line that says so, and why."""
         self.queued: list[FixedNode] = []
         """What the person wrote that the model does not have yet."""
         self.entries: list[Turn | Node] = []

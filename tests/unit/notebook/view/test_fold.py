@@ -144,7 +144,7 @@ def test_a_message_waits_below_its_turn_and_is_sent_with_the_results() -> None:
     snapshot = view.snapshot()
     assert [i.type for i in snapshot.items] == ["call", "record", "message"]
     assert snapshot.items[-1].note == ""  # type: ignore[union-attr]
-    assert (snapshot.head.turns, snapshot.head.max_turns) == (1, 6)
+    assert (snapshot.head.turns, snapshot.head.max_turns) == (2, 6)
     view.apply(ModelResponded(at=106.0, text="Hurrying."))
     assert drawn(view)[-2:] == ["message", "text"]
     assert "nba-message" in static.render(view.snapshot(), style=False)
@@ -200,6 +200,15 @@ def test_the_turns_that_are_left_are_those_of_the_engine() -> None:
     messages = [user("pay"), {"role": "assistant", "content": [call]}]
     view = view_of(STARTED.model_copy(update={"messages": messages}))
     assert (view.snapshot().head.turns, view.snapshot().head.max_turns) == (0, 4)
+
+
+def test_the_first_answer_that_is_on_its_way_is_the_first_turn() -> None:
+    """A turn counts from when its model answers; what never came is none once the run has ended."""
+    view = view_of(STARTED)
+    assert view.snapshot().head.turns == 1
+    view.apply(RESPONDED)
+    assert view.snapshot().head.turns == 1
+    assert view_of(STARTED, FAILED).snapshot().head.turns == 0
 
 
 def lanes(view: RunView) -> list[tuple[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -48,6 +49,7 @@ async def test_a_hosted_call_is_a_row_with_its_query_and_its_sources(live: bool)
         'query="tallest tower"',
     )
     assert (code.state, code.result) == ("failed", "ZeroDivisionError")
+    assert '<details class="nba-call" data-state="done">' in static.render(view)  # folded
     text, sources = (item for item in view.items if isinstance(item, TextItem))
     assert [item.key for item in view.items].index(search.key) < [
         item.key for item in view.items
@@ -81,3 +83,13 @@ async def test_what_was_discarded_leaves_no_row() -> None:
         view = await drawn(step, live=live)
         assert not any(isinstance(item, CallItem) for item in view.items)
         assert "x.org" not in static.render(view)
+
+
+async def test_without_styles_no_two_words_of_a_card_run_together() -> None:
+    """As a site shows it that keeps elements alone: header, rows and footer are read as words."""
+    markup = static.render(await drawn(STEP, live=False), style=False)
+    text = unescape(re.sub(r"<[^>]*>", "", markup))
+    assert text.startswith("agent How tall? done ")
+    assert ' web_search query="tallest tower" ' in text
+    assert 'code="1/0" failed ' in text
+    assert text.rstrip().endswith("1 turn")

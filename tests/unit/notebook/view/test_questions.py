@@ -510,6 +510,14 @@ def test_only_an_answer_in_the_form_is_told_as_yours():
             assert record.decision == words[who != "form"] + suffix
 
 
+def test_what_another_system_answers_tells_nothing_about_buttons():
+    """Whether approving could be undone is a word about a button that is not there."""
+    ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pay", "input": {}, "kind": "tool"}
+    metadata = {"message": "The bank tells.", "danger": False}
+    told = Question.of(Interrupted(**ask, expects="external", metadata=metadata))
+    assert (told.title, told.facts, told.actions) == ("The bank tells.", [], ())
+
+
 def test_what_the_question_says_is_not_said_again():
     """An input that is the question, or its choices, word for word; all else that would run stands there."""
     input_ = {"question": "Which?", "choices": ["a", "b"], "limit": 3}

@@ -12,6 +12,8 @@ from nbagent.core.base.events import (
     ModelResponded,
     OutputRefused,
     RunCompleted,
+    RunFailed,
+    RunRetried,
     RunStarted,
     ToolFinished,
     ToolStarted,
@@ -21,7 +23,7 @@ from nbagent.core.base.model import Discarded, TextDelta
 from nbagent.notebook.render import static
 from nbagent.notebook.render.answer import MAX_ROWS, drawn
 from nbagent.notebook.view.view import RunView
-from nbagent.notebook.wire import Put, TextItem
+from nbagent.notebook.wire import NoticeItem, Put, TextItem
 
 CITIES = [{"name": "Rome", "people": 3}, {"name": "Milan", "people": 1}]
 
@@ -188,3 +190,31 @@ def test_a_long_answer_is_drawn_in_steps_and_not_for_each_piece():
         view.apply(TextDelta('{"value": [' if number == 0 else f'{{"name": "{"x" * 80}"}},'))
         puts += sum(isinstance(op, Put) for op in view.flush(number * 0.01) or ())
     assert puts <= 20 / 0.25 + 2
+
+
+def test_why_an_answer_does_not_fit_is_told_once_where_the_run_fails_with_it() -> None:
+    """The end names it; where the run goes on, or ends for another reason, its line stands again."""
+    said = [
+        started(),
+        ModelResponded(at=101.0, text="soup"),
+        OutputRefused(at=102.0, errors="no JSON"),
+    ]
+    misfit = "the model's final answer does not fit output_type: no JSON; it was 'soup'"
+    view = view_of(*said, RunFailed(at=103.0, error="ModelError", message=misfit))
+    assert notices(view) == [f"ModelError: {misfit}"]
+    view.apply(RunRetried(at=104.0, by="code"))
+    (line,) = notices(view)
+    assert line.endswith(": no JSON")
+    down = RunFailed(at=103.0, error="ModelError", message="the server is down")
+    assert len(notices(view_of(*said, down))) == 2
+
+
+def notices(view: RunView) -> list[str]:
+    """The texts of all notices."""
+    return [item.text for item in view.snapshot().items if isinstance(item, NoticeItem)]
+
+
+@pytest.mark.parametrize(("value", "folds"), [([], 0), ({}, 0), ([1], 1), ({"a": 1}, 1), (1, 0)])
+def test_json_is_folded_below_a_value_that_is_drawn_in_another_way(value: Any, folds: int) -> None:
+    """An empty list stands there as JSON already."""
+    assert drawn(value, whole=True).count("<details>") == folds

@@ -1,0 +1,82 @@
+"""The pictures of docs/models.md: what a provider ran with its sources, and an image with a typed answer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+SETUP = """
+import json
+import matplotlib.pyplot as plt
+import nbagent as nb
+from nbagent.core.base.model import Citation, Finished, HostedCall, ReasoningDelta, TextDelta, Usage
+from pydantic import BaseModel
+
+class Finding(BaseModel):
+    month: str
+    value: float
+    why: str
+
+fig, ax = plt.subplots(figsize=(4, 2.2))
+ax.bar(["Apr", "May", "Jun", "Jul"], [31, 33, 92, 34])
+plt.close(fig)
+list_ = {"url": "https://example.org/towers", "title": "Towers of the world"}
+search = HostedCall("1", "web_search", {"query": "tallest tower 2026"}, "done", None, [list_])
+hosted = [
+    ReasoningDelta("**Looking it up**"), search,
+    TextDelta("The tallest tower is the Burj Khalifa, 828 m high."),
+    Citation(list_["title"], list_["url"]), Finished("stop", Usage(1_410, 62, 0.0131)),
+]
+found = json.dumps([
+    {"month": "June", "value": 92, "why": "three times its neighbors"},
+    {"month": "July", "value": 34, "why": "back to normal within a month"},
+])
+seen = [found, Finished("stop", Usage(905, 48, 0.0021))]
+"""
+HOSTED = (
+    "run = nb.Agent(nb.ScriptedModel([hosted]), name='guide').run('How tall is the tallest tower?')"
+)
+TYPED = """run = nb.Agent(nb.ScriptedModel([seen]), name='analyst', output_type=list[Finding]).run(
+    ['What is odd here?', fig])"""
+OUTSIDE = """
+agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("transfer"), "Done."]), name="banker")
+
+@agent.tool
+def transfer(ctx: nb.ToolContext) -> str:
+    "Wait for the bank."
+    ctx.interrupt("The bank tells when it is done.", external=True)
+
+run = agent.run("Pay the rent")
+"""
+COLOR = "el => getComputedStyle(el).color"
+
+
+def test_the_cards_of_the_guide_to_models_are_as_it_shows_them(server, open_lab):
+    """Sources stay folded, an image stands above what was found in it; a wait for others is in no warm color."""
+    cells = [SETUP, HOSTED, TYPED, OUTSIDE]
+    notebook = open_lab(server.write("models-guide.ipynb", *cells))
+    notebook.page.set_viewport_size({"width": 1100, "height": 1000})
+    for index in range(len(cells)):
+        notebook.run_cell(index)
+    hosted, typed, outside = (Card(notebook.output(index)) for index in (1, 2, 3))
+    for card in (hosted, typed):
+        card.wait_until("completed")
+    expect(hosted.root.locator("details[open]")).to_have_count(0)
+    expect(hosted.root.locator(".nba-say").last).to_contain_text("Sources: Towers of the world")
+    expect(typed.root.locator("tbody tr")).to_have_count(2)
+    expect(typed.root.locator(".nba-message img")).to_be_visible()
+    state = outside.root.locator("[data-state=waiting] .nba-state")
+    expect(state).to_have_text("waiting")
+    soft = outside.root.locator(".nba-footer").evaluate(COLOR)
+    assert state.evaluate(COLOR) == soft
+    for name, card in (("hosted", hosted), ("typed", typed)):
+        shot = notebook.shot(f"models-{name}", card.root)
+        if os.environ.get("NBAGENT_UPDATE_IMAGES"):
+            shutil.copy(shot, IMAGES / f"models-{name}.png")
+    assert notebook.errors == [], "\n".join(notebook.errors)

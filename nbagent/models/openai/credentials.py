@@ -45,9 +45,9 @@ class Credentials:
     """The credentials of one client, and how they are cut from a text."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self.given = tuple(texts)
+        self.told = tuple(texts)
         """As they were told."""
-        secret = (text for text in self.given if len(text) >= SHORT and text.lower() not in WORDS)
+        secret = (text for text in self.told if len(text) >= SHORT and text.lower() not in WORDS)
         told = {form for text in secret for form in _forms(text)}
         self._texts = sorted(told, key=len, reverse=True)
         self.long = [text for text in self._texts if len(text) >= LONG]
@@ -74,7 +74,7 @@ class Credentials:
         others = getattr(client, "secrets", None)  # of a double that has some
         found += others if isinstance(others, list) else []
         now = tuple(text for text in (*found, *_in_environment()) if isinstance(text, str))
-        if before is None or before.given != now:
+        if before is None or before.told != now:
             return cls(now)
         _watch_logs()
         return before

@@ -37,6 +37,7 @@ from nbagent.core.base.model import (
 from nbagent.core.engine.response import Collected
 from nbagent.models.recorded.exchange import request_json
 from nbagent.models.recorded.recording import FORMAT
+from nbagent.models.recorded.scrub import Scrubber
 from nbagent.models.scripted import ScriptedCall
 
 CALL = nb.ScriptedModel.call
@@ -758,3 +759,27 @@ async def test_the_environment_replays_every_model_of_a_process_and_loads_no_cli
         check=False,
     )
     assert ran.stdout == "from the file\n[]\n", ran.stderr
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-" + "a1" * 10,
+        "gho_" + "a1" * 10,
+        "github_pat_" + "a1" * 10,
+        "hf_" + "a1" * 10,
+        "xoxb-" + "a1" * 10,
+        "AKIA" + "A1" * 8,
+        "AIza" + "a1" * 20,
+        "eyJ" + ".".join(["a1" * 10] * 3),
+        "-----BEGIN PRIVATE KEY-----\na1a1",
+        "-----BEGIN RSA PRIVATE KEY-----\na1a1",
+    ],
+)
+def test_what_looks_like_a_key_is_cut_each_time_that_it_comes(key: str) -> None:
+    """A history comes with each request, and what is known of its texts is no reason to keep a key."""
+    scrubber = Scrubber()
+    for seen in (1, 2):
+        assert "a1" not in scrubber.text(f"here: {key} there")
+        assert "A1" not in scrubber.text(f"here: {key} there")
+        assert scrubber.counts["what looks like a key"] == 2 * seen

@@ -254,7 +254,7 @@ async def test_step_by_step_a_question_before_the_result_is_answered_in_the_hist
 
 
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("how", ["generate", "open_run"])
+@pytest.mark.parametrize("how", ["generate", "open_run", "messages"])
 async def test_an_approval_is_answered_where_the_server_was_not_connected_yet(
     how, inside, notes, tmp_path
 ):
@@ -278,6 +278,12 @@ async def test_an_approval_is_answered_where_the_server_was_not_connected_yet(
         messages = json.loads(json.dumps(response.messages))
         (asked,) = second.interrupts(messages)
         await second.generate(messages=messages, tool_restarts=[nb.tool_restart(asked)])
+    elif how == "messages":
+        response = await first.generate("Go")
+        again = second.run(messages=json.loads(json.dumps(response.messages)), attended=True)
+        await again.settled()
+        again.approve(again.interrupts[0])
+        await again
     else:
         run = first.run("Go", store=store)
         await run.settled()

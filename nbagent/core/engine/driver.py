@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any, assert_never
 
 from nbagent.core.base.errors import (
     BudgetExceeded,
+    McpError,
     ModelError,
     NbagentError,
     RunError,
@@ -64,6 +66,8 @@ from nbagent.core.tools.toolbox import Toolbox, is_whole
 
 from .response import respond
 from .runs import Request, StartedRuns, Surroundings
+
+logger = logging.getLogger("nbagent")
 
 
 async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str) -> None:
@@ -392,7 +396,16 @@ class Driver:
             await self._change()
             return True
         self._check_waits()
+        if self._outer is None:
+            await self._know_tools_asked_for()
         return False
+
+    async def _know_tools_asked_for(self) -> None:
+        """Have the tools that the open questions are about: a history may bring some of no server connected yet."""
+        try:
+            await know_tools_asked_for(self._spec, self.journal.state)
+        except McpError as error:  # all else of the run can be answered
+            logger.warning("%s", error)
 
     def _check_waits(self) -> None:
         """Nothing to do here is right only while a person is asked, or somebody else runs a call."""

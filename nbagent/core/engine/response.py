@@ -142,6 +142,8 @@ class Collected:
         elif len(self._citations) < MAX_CITATIONS:
             self._citations[delta] = None
             self._size += len(delta.title) + len(delta.url)
+        else:
+            self._notes[f"Of this answer's sources the first {MAX_CITATIONS} are kept."] = None
 
     def _ran(self, delta: HostedCall) -> HostedRan:
         """A hosted call, counted and as a journal keeps it; one that tells its progress counts each time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -202,8 +203,12 @@ class AnswerNode(TextNode):
             self._html, self.stale = html, True
 
 
+_HEADING = re.compile(r"^\*\*([^*\n]+)\*\*[ \t]*$", re.MULTILINE)
+"""A line that is bold as a whole, as summaries begin their paragraphs."""
+
+
 class ReasoningNode(Node):
-    """Reasoning, as plain text."""
+    """Reasoning, as plain text; once it is whole, its headings without their asterisks."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -213,7 +218,8 @@ class ReasoningNode(Node):
     def close(self, text: str) -> None:
         """The reasoning is whole."""
         self._work_in()
-        if (whole := encodable(facts.bounded(text, MAX_PLAIN))) != self._text:
+        text = _HEADING.sub(r"\1", facts.bounded(text, MAX_PLAIN))
+        if (whole := encodable(text)) != self._text:
             self._text, self.stale = whole, True
 
     def _work_in(self) -> None:

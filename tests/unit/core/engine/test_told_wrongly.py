@@ -104,3 +104,13 @@ def test_what_a_hosted_call_tells_wrongly_is_left_out(item: dict[str, Any]) -> N
         if isinstance(delta, Citation):
             assert [type(said) for said in delta] == [str, str]
     assert parser.finished() is not None
+
+
+async def test_sources_beyond_the_bound_are_left_out_visibly() -> None:
+    """What is dropped is said in the turn, once."""
+    many = [Citation(str(n), f"https://x.example/{n}") for n in range(502)]
+    run = nb.Agent(nb.ScriptedModel([[*many, "Done.", Finished("stop")]])).run("Go")
+    await run
+    [event] = [event for event in run.journal if event.type == "model_responded"]
+    assert len(event.citations) == 500
+    assert event.notes == ("Of this answer's sources the first 500 are kept.",)

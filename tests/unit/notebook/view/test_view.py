@@ -132,6 +132,13 @@ def test_items_stand_in_call_order_whatever_happens_first():
     assert forms == ["i1", "i2"]
 
 
+def test_headings_in_reasoning_lose_their_asterisks_and_nothing_else_does():
+    """Summaries begin their paragraphs with a bold line; what stands in a line stays as it was said."""
+    said = "**Looking it up**\n\n2**3 is **eight**.\n**Done** now"
+    [item] = view_of(started(), ModelResponded(at=101.0, reasoning=said)).snapshot().items
+    assert item.text == "Looking it up\n\n2**3 is **eight**.\n**Done** now"
+
+
 def test_an_answered_question_becomes_its_record_where_it_stood():
     """The form goes, one line says what was decided, by whom and after how long."""
     view = view_of(started(), responded(call(), call(id_="d")), asked())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -91,12 +91,10 @@ def tells(label: str) -> Callable[[F], F]:
             except TypeError as error:
                 # raised by the call itself, and by nothing in it
                 here = error.__traceback__
-                unknown = _unknown(function, kwargs) if here and here.tb_next is None else None
-                if unknown is None:
+                wrong = _wrong(label, args, kwargs) if here and here.tb_next is None else None
+                if wrong is None:
                     raise
-            raise TypeError(
-                f"{label}() got an unexpected keyword argument {unknown!r}{_hint(label, unknown)}"
-            )
+            raise TypeError(f"{label}() {wrong}")
 
         _told[label] = function
         return called  # type: ignore[return-value]  # it is called as the function is
@@ -122,9 +120,20 @@ def caller() -> FrameType:
     return frame
 
 
-def _unknown(function: Callable[..., Any], given: dict[str, Any]) -> str | None:
+def _wrong(label: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+    """What is wrong with the arguments of a call, and what is meant; None where that is something else."""
+    function = _told[label]
     known = _names(function)
-    return next((name for name in given if name not in known), None)
+    unknown = next((name for name in kwargs if name not in known), None)
+    if unknown is not None:
+        return f"got an unexpected keyword argument {unknown!r}{_hint(label, unknown)}"
+    parameters = inspect.signature(function).parameters.values()
+    placed = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(args) <= len(placed) or any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    rest = [name for name in known if name not in placed]
+    takes = ", ".join(name for name in placed if name != "self") or "nothing"
+    return f"takes {takes} by its place, and all else by name, as in {rest[0]}=…: {', '.join(rest)}"
 
 
 def _names(function: Callable[..., Any]) -> list[str]:

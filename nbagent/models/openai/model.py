@@ -113,7 +113,7 @@ class OpenAIModel:
                 timeout=timeout,
             )
         self.name = name
-        where = base_url or _base_url(client)
+        where = _checked_url(base_url) or _base_url(client)
         self._provider, self._model = provider_of(
             name, base_url=where, has_client=client is not None
         )
@@ -258,6 +258,18 @@ def _check_client(client: Any, **told: Any) -> None:
             f"{given[0]}= is given with client=, which has its own: "
             f"make the client with it, or give client.with_options({given[0]}=…)"
         )
+
+
+def _checked_url(base_url: str | None) -> str | None:
+    """An address that says how it is reached.
+
+    Raises:
+        ModelConfigError: it does not.
+    """
+    if not base_url or base_url.startswith(("http://", "https://")):
+        return base_url
+    told = base_url.rpartition("@")[2].partition("?")[0]  # a key may stand around it
+    raise ModelConfigError(f"base_url={told!r:.100} does not begin with 'http://' or 'https://'")
 
 
 def _base_url(client: Any) -> str | None:

@@ -143,3 +143,28 @@ def test_a_client_or_an_empty_text_in_a_models_place_is_told_what_to_give():
         nb.Agent(client)  # type: ignore[arg-type]  # as a person may write it
     with pytest.raises(nb.errors.UsageError, match="empty text"):
         nb.Agent("")
+
+
+POSITIONS: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
+    (
+        nb.Agent,
+        ("demo", "Be nice."),
+        r"takes model by its place, .* as in name=…: name, instructions",
+    ),
+    (AGENT.run, ("hi", "there"), r"agent.run\(\) takes prompt by its place, .* messages, "),
+    (nb.OpenAIModel, ("m", "http://x/v1"), "takes name by its place, .* as in base_url=…"),
+]
+
+
+@pytest.mark.parametrize(("made", "given", "said"), POSITIONS)
+def test_what_is_given_by_its_place_and_wants_a_name_is_told(made, given, said):
+    """Python's own words count arguments, and do not say which names there are."""
+    with pytest.raises(TypeError, match=said):
+        made(*given)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "api.example.com", "/v1"])
+def test_an_address_without_its_scheme_is_told_where_the_model_is_made(url):
+    """And not at the first request, in the words of a library below."""
+    with pytest.raises(nb.errors.ModelConfigError, match=r"base_url=.*'http://'"):
+        nb.OpenAIModel("m", base_url=url)

@@ -418,15 +418,16 @@ async def test_a_process_gets_no_more_of_the_environment_than_it_must(notes, mon
 @pytest.mark.parametrize("how", ["", "stays"])
 async def test_a_closed_server_leaves_no_process(how, tmp_path):
     """Also one that ignores that its input is closed, and a polite request to end."""
+    before = _children_of(os.getpid())  # of tests that ran in this process
     server = liar(how)
     await server.connect()
     await server.aclose()
-    assert not _children_of(os.getpid())
+    assert not _children_of(os.getpid()) - before
 
 
-def _children_of(pid: int) -> list[int]:
+def _children_of(pid: int) -> set[int]:
     listed = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(one) for one in listed.read_text().split()] if listed.exists() else []
+    return {int(one) for one in listed.read_text().split()} if listed.exists() else set()
 
 
 async def test_several_runs_and_loops_share_what_they_can(notes):

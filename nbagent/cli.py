@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 from nbagent import __version__, playback
 from nbagent.core.base.controls import escaped
@@ -303,13 +304,24 @@ def _wait_for_url(server: subprocess.Popen[bytes], token: str) -> str:
         if server.poll() is not None:
             raise DemoError(f"JupyterLab ended at its start with exit code {server.returncode}")
         for info in _running_servers():
-            if token == info["token"] or server.pid == info["pid"]:
+            is_ours = token == info["token"] or server.pid == info["pid"]
+            if is_ours and _listens(info["url"]):
                 query = (
                     f"?token={info['token']}" if info["token"] else ""
                 )  # config may say otherwise
                 return f"{info['url']}lab/tree/{NOTEBOOK}{query}"
         time.sleep(0.1)
     raise DemoError(f"JupyterLab did not start within {START_SECONDS} s")
+
+
+def _listens(url: str) -> bool:
+    """Whether the server at an address takes connections: it is listed shortly before it does."""
+    parts = urlsplit(url)
+    try:
+        with socket.create_connection((parts.hostname or HOST, parts.port or 80), timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 def _running_servers() -> list[dict[str, Any]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,3 +97,22 @@ def test_the_server_opens_the_notebook_in_the_folder(tmp_path):
     assert "--LabApp.default_url=/lab/tree/01_quickstart.ipynb" in shown
     assert "--no-browser" not in shown
     assert set(hidden) - set(shown) == {"--no-browser"}
+
+
+def test_an_address_is_told_once_it_takes_connections(monkeypatch):
+    """Jupyter lists a server shortly before it listens: a browser that was faster was refused."""
+    with socket.socket() as server:
+        server.bind((cli.HOST, 0))
+        listed = {"token": "t", "pid": 1, "url": f"http://{cli.HOST}:{server.getsockname()[1]}/"}
+        asked = []
+
+        def running():
+            if asked:
+                server.listen()
+            asked.append(True)
+            return [listed]
+
+        monkeypatch.setattr(cli, "_running_servers", running)
+        started = SimpleNamespace(poll=lambda: None, pid=1)
+        assert cli._wait_for_url(started, "t").startswith(listed["url"])
+    assert len(asked) == 2

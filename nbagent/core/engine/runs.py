@@ -314,8 +314,13 @@ class StartedRuns:
         )
 
     async def _write(self, events: Sequence[StoredEvent]) -> None:
-        """Write these, and that the body goes on where its call had waited."""
+        """Write these, and that the body goes on where its call had waited.
+
+        Raises:
+            CallTakenOver: another process has taken the call over.
+        """
         if not events and self._call.status != "ready":
+            going_on(self._around.journal.state, self._started, 0.0)
             return
         depth = len(self._started.scope)
 
@@ -491,6 +496,7 @@ class StartedRuns:
             self._awaiting -= not settled
         if made.broke is not None:
             raise made.broke
+        await self._write([])  # an answer may have ended it, and another process gone on with that
 
     def _check_waits(self) -> None:
         """End the body where all that it started waits for answers that nobody waits for."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pydantic
 import pytest
 
 import nbagent as nb
+from nbagent.core.base.events import Resolved
 from nbagent.core.base.model import Usage
 from nbagent.core.engine.runs import StartedRuns
+from tests.until import turns, until
 
 call = nb.ScriptedModel.call
 
@@ -369,6 +372,40 @@ async def test_c153_a_body_calls_a_tool(play, sync, answer, told, did):
     assert (i.path, i.kind, i.input) == (("planner", "body", "double"), "approval", {"n": 5})
     await s.answer(**answer)
     assert (s.results, log) == ([told], ["plain", *did])
+
+
+async def test_c153_a_body_whose_call_another_process_took_over_goes_no_further():
+    """P3: there an answer ended what the body had called, and the body goes on there alone."""
+    log: list[str] = []
+    other = "elsewhere:1:1:host"
+
+    @nb.tool(approval=True)
+    def approved() -> None:
+        log.append("approved")
+
+    async def body(ctx: nb.ToolContext) -> str:
+        with contextlib.suppress(nb.Rejected):
+            await ctx.call(approved)
+        await ctx.step("after", lambda: log.append("after"))
+        return "here"
+
+    agent = nb.Agent(nb.ScriptedModel([call("body"), "done"]), tools=[body])
+    store = nb.MemoryStore()
+    run = await agent.run("go", store=store, attended=True, show=False).settled()
+    (i,) = run.interrupts
+    (began,) = [e for e in run.journal if e.type == "tool_started"]
+    where = {"at": 1.0, "scope": (began.call_id,), "call_id": i.call_id}
+    refused = nb.Reject("no")
+    taken = [
+        Resolved(id=i.id, resolution=refused, by="other", owner=other, **where),
+        began.model_copy(update={"attempt": 2, "owner": other}),
+    ]
+    before = run.journal[-1]
+    store.append(run.id, taken, len(run.journal))
+    await until(lambda: run.journal[-1] is not before)
+    await turns(50)
+    await run.cancel()
+    assert log == []
 
 
 async def test_c153_what_a_called_body_calls_is_judged_as_well(play):

@@ -1,6 +1,8 @@
 // @ts-check
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
+import { drawComposer } from "./chat/composer.js";
+import { stayAtEnd } from "./chat/scroll.js";
 import { attr, h, setLabel, showText } from "./dom.js";
 import { keepKeysInside, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./header-footer.js";
@@ -36,6 +38,8 @@ export class RunView {
     new Set();
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
+  /** @type {ReturnType<typeof drawComposer>|null} */ #composer = null;
+  /** @type {ReturnType<typeof stayAtEnd>|null} */ #scroll = null;
   /** @type {HTMLElement|null} */ #jumped = null;
   #items = h("div", "nba-items");
   #live = h("div", { class: "nba-sr", "aria-live": "polite" });
@@ -57,6 +61,7 @@ export class RunView {
       clock: () => performance.now(),
       answered: (item) => this.#answered.add(item.interrupt),
       form: (item) => this.#take(item),
+      edit: (item) => this.#composer?.edit(item),
       say: (message) => this.#say(message),
     };
     every(signal, 1000, () => this.#tick());
@@ -99,6 +104,7 @@ export class RunView {
     }
     this.#tellGone(view.head);
     this.#notice(fresh, answered.length > 0);
+    this.#scroll?.follow();
     if (this.#tables.size < tables) glide(this.#items, height);
   }
 
@@ -204,11 +210,21 @@ export class RunView {
       };
       this.#items.before(this.#frame.header.el);
       this.#gone.after(this.#frame.footer.el);
+      if (head.chat) this.#drawChat();
     }
     setLabel(this.el, this.#store.t("card", { agent: head.agent }));
     attr(this.el, "data-status", head.status);
     this.#frame.header.update(head);
     this.#frame.footer.update(head);
+    this.#composer?.update(head);
+  }
+
+  /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */
+  #drawChat() {
+    this.el.classList.add("nba-chat");
+    this.#scroll = stayAtEnd(this.#items, this.#card.signal);
+    this.#composer = drawComposer(this.#card, () => this.#scroll?.toEnd());
+    this.#gone.after(this.#composer.el);
   }
 
   /**
@@ -217,7 +233,7 @@ export class RunView {
    */
   #tellGone(head) {
     const told = [...this.#shown.values()].some(({ type }) => type === "form");
-    const lost = this.#store.gone && !told && !ENDED.has(head.status);
+    const lost = this.#store.gone && !told && (head.chat || !ENDED.has(head.status));
     showText(this.#gone, lost ? this.#store.t("gone", { run: head.run }) : "");
     attr(this.el, "data-gone", this.#store.gone);
   }
@@ -278,6 +294,6 @@ function drawItem(item, card) {
     case "notice":
       return drawNotice(item, card);
     case "message":
-      return drawMessage(item);
+      return drawMessage(item, card);
   }
 }

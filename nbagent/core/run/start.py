@@ -42,6 +42,8 @@ class Options:
     messages: Sequence[Any] | None = None
     context: Any = None
     nested: bool = True
+    id: str | None = None
+    """What the run is found by in its store; one that nobody has where None."""
 
     def check(self, spec: RunSpec) -> None:
         """Refuse what cannot be meant.
@@ -84,6 +86,13 @@ def launch(
     if runs is not None:
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool))
     run, begin = _prepared(spec, prompt, options, blocking=False)
+    begin()
+    return run
+
+
+def launch_apart(spec: RunSpec, prompt: Prompt, options: Options, *, blocking: bool) -> Run:
+    """The same for a run of its own, wherever it is started; ``blocking`` where this thread waits for it."""
+    run, begin = _prepared(spec, prompt, options, blocking=blocking)
     begin()
     return run
 
@@ -161,7 +170,7 @@ def _prepared(
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
     loop = private_loop() if blocking else host.loop(attended=attended)
-    journal, place = Journal(new_id(), options.store), Place(host, attended, loop)
+    journal, place = Journal(options.id or new_id(), options.store), Place(host, attended, loop)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
 

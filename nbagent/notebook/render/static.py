@@ -76,13 +76,14 @@ def render(
         frame: whether header and footer are drawn; a form that stands alone has none.
     """
     items = [_item(item, opened) for item in view.items]
+    chat = " nba-chat" if view.head.chat else ""
     card = _el(
         "section",
         {
             # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
-            "class": "nbagent nba-static mathjax_ignore tex2jax_ignore",
+            "class": f"nbagent{chat} nba-static mathjax_ignore tex2jax_ignore",
             "data-status": view.head.status,
-            "aria-label": TEXTS["card"].format(agent=view.head.agent),
+            "aria-label": TEXTS["chat_card" if chat else "card"].format(agent=view.head.agent),
         },
         _header(view.head) if frame else None,
         _el("div", {"class": "nba-items"}, *items),

@@ -18,19 +18,21 @@ export function drawMessage(first, card) {
   const said = words("div", "nba-text");
   const files = h("div", "nba-files");
   const note = words("div", "nba-help");
-  const edit = makeButton("nba-link nba-edit", "✎");
-  const el = h("div", "nba-message", said, files, note, edit);
-  setLabel(edit, card.store.t("say_edit"));
-  edit.title = card.store.t("say_edit");
+  const el = h("div", "nba-message", said, files, note);
   let now = first;
-  onClick(card.signal, edit, () => card.edit(now));
+  if (first.editable) {
+    const edit = makeButton("nba-link nba-edit", "✎");
+    edit.title = card.store.t("say_edit");
+    setLabel(edit, edit.title);
+    onClick(card.signal, edit, () => card.edit(now));
+    el.append(edit);
+  }
   const update = (/** @type {MessageItem} */ item) => {
     showText(said, item.text);
     fill(files, ...item.files.map(drawFile));
     files.hidden = item.files.length === 0;
     showText(note, item.note);
     now = item;
-    edit.hidden = !item.editable;
   };
   update(first);
   return { el, update };

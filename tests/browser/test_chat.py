@@ -77,9 +77,7 @@ def test_a_chat_is_written_read_and_said_anew_in_its_card(opened):
     expect(box).to_have_value("/look at @df ")
     keys.press("Enter")
     expect(card.root).to_contain_text("mostly by discounts")
-    expect(card.root.locator(".nba-message").last).to_contain_text(
-        "(/look: use the tool look.)"
-    )
+    expect(card.root.locator(".nba-message").last).to_contain_text("(/look: use the tool look.)")
     expect(card.root.locator(".nba-message").last.locator(".nba-file")).to_contain_text("@df")
     keys.type("Pay Ada")
     keys.press("Enter")

@@ -230,7 +230,11 @@ class Session:
     # --- beginning
 
     def start(self, messages: Sequence[Message], *, after: str | None = None) -> None:
-        """Begin: write the first event, and let the driver go on from this history."""
+        """Begin: write the first event, and let the driver go on from this history.
+
+        Raises:
+            Conflict: the store has a run of this id: it was begun elsewhere.
+        """
         started = RunStarted(
             at=self.spec.clock(),
             agent=self.spec.agent,
@@ -242,7 +246,13 @@ class Session:
             flow=self.spec.model is None,
             answer=self.spec.answer.form,
         )
-        self._then(self.journal.submit(lambda _state: [started]), lambda _events: self._begun())
+
+        def begin(state: RunState) -> list[StoredEvent]:
+            if state.position:
+                raise Conflict(f"the run {self.run_id!r} was begun elsewhere meanwhile")
+            return [started]
+
+        self._then(self.journal.submit(begin), lambda _events: self._begun())
 
     def _begun(self) -> None:
         self._watch_pending()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .base.controls import escaped
-from .base.errors import UsageError
+from .base.errors import Conflict, UsageError
 from .base.events import RunStarted
 from .base.messages import Message
 from .journal.journal import Journal, Store
@@ -112,7 +112,13 @@ class Thread:
             id=f"{self.id}.{self._count + 1}",
             answers=self.options.answers if answers is None else answers,
         )
-        run = self.agent.start(prompt, options, blocking)
+        try:
+            run = self.agent.start(prompt, options, blocking)
+        except Conflict as error:
+            raise Conflict(
+                f"the chat {self.id!r} went on elsewhere, as {options.id!r}: open it again with "
+                "agent.chat(id=…)"
+            ) from error
         if run is not after:
             self._count += 1
             self.runs = (*before, run)
@@ -223,7 +229,7 @@ def thread_of(chat: Chat) -> Thread:
 
 def goes_on(run: Run) -> bool:
     """Whether the run has not ended."""
-    return run.status in ("running", "interrupted")
+    return run.status not in ("completed", "failed", "cancelled")
 
 
 def _checked_id(thread_id: Any) -> str:

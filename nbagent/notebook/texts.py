@@ -86,7 +86,7 @@ TEXTS: dict[str, str] = {
     "say_too_big": "These files are too large together: at most {n} MB.",
     "say_names": "{n} names",
     "say_other": "The message that was edited is not there any more.",
-    "use_tool": "(/{tool}: use the tool {tool}.)",
+    "use_tool": "(Use the tool {tool}.)",
     "no_chat": "There is nothing to say here.",
     "chat_gone": "The kernel is gone. What is typed stays here.\nRun the cell again to go on.",
     # questions

@@ -262,9 +262,10 @@ export function drawComposer(card, said) {
     /** @param {MessageItem} item */
     edit(item) {
       edited = item;
+      // Variables are looked at anew, as the text names them.
       chips = item.files.flatMap((file, kept) => {
         const about = file.kind === "image" ? file.alt : file.data;
-        return about.startsWith("@") ? [] : [{ name: about, about: "", size: 0, kept }];
+        return /^\w+ @/.test(about) ? [] : [{ name: about, about: "", size: 0, kept }];
       });
       write(item.text);
       drawChips();

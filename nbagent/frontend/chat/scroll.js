@@ -22,8 +22,12 @@ export function stayAtEnd(el, signal) {
     follow();
   };
   attr(el, "tabindex", 0);
+  let top = 0;
   on(signal, el, "scroll", () => {
-    there = el.scrollHeight - el.scrollTop - el.clientHeight < NEAR;
+    // What grows below leaves the place as it is: only who goes up leaves the end.
+    const near = el.scrollHeight - el.scrollTop - el.clientHeight < NEAR;
+    there = near || (there && el.scrollTop >= top);
+    top = el.scrollTop;
   });
   on(signal, el, "load", follow, true); // pictures
   const grown = new ResizeObserver(follow);

@@ -124,7 +124,7 @@ async def test_c224_of_two_who_go_on_with_one_thread_one_is_first():
     store = nb.MemoryStore()
     one, other = (agent("Mine.").chat(id="notes", store=store) for _ in range(2))
     await one.send("first")
-    with pytest.raises(nb.Conflict, match=r"notes\.1.*begun elsewhere"):
+    with pytest.raises(nb.Conflict, match=r"went on elsewhere.*open it again"):
         other.send("second")
     assert other.runs == ()
     again = agent("Goes on.").chat(id="notes", store=store)

@@ -151,7 +151,7 @@
  * @property {(event: string, callback: (...args: any[]) => void) => void} on
  * @property {(event: string, callback: (...args: any[]) => void) => void} off
  * @property {(content: FromFrontEnd) => void} send
- * @property {{kernel?: Kernel}} [widget_manager] Jupyter's, where there is one
+ * @property {{kernel?: Kernel, get_model?: (id: string) => Promise<any>}} [widget_manager] Jupyter's, where there is one
  */
 
 export {};

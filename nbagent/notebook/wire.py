@@ -331,7 +331,7 @@ class Snapshot(_Wire):
     now: float
     """The kernel's Unix time, so that the front end's clock need not be right."""
     texts: dict[str, str] = Field(default_factory=dict)
-    """Every string the front end shows by itself."""
+    """The strings that the front end shows by itself, as far as the page has not got them otherwise."""
 
 
 class Patch(_Wire):

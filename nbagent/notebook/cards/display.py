@@ -179,7 +179,7 @@ class Shown:
         """The run, and those whose cards stand below it, as HTML and text."""
         bundle = static_bundle(self._run, opened=live.card.opened)
         for run, card in zip(self._below, live.below, strict=True):
-            more = static_bundle(run, opened=card.opened, style=False)
+            more = static_bundle(run, opened=card.opened)
             bundle = {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
         return bundle
 
@@ -275,13 +275,11 @@ def _view(run: Run) -> Any:
     return view.snapshot()
 
 
-def static_bundle(
-    run: Run, *, opened: list[str] | None = None, style: bool = True
-) -> dict[str, str]:
+def static_bundle(run: Run, *, opened: list[str] | None = None) -> dict[str, str]:
     """The run as it stands, as HTML and text that need no kernel."""
     view = _view(run)
     return {
-        "text/html": static.render(view, opened=opened, style=style),
+        "text/html": static.render(view, opened=opened),
         "text/plain": plain.render(view),
     }
 

@@ -13,6 +13,7 @@ import ipywidgets
 import traitlets
 
 from nbagent.notebook import kernel
+from nbagent.notebook.render import styles
 from nbagent.notebook.texts import TEXTS
 
 STATIC = Path(__file__).parents[2] / "static"
@@ -20,7 +21,7 @@ CARD = (STATIC / "card.js").read_text(encoding="utf-8")
 """The module whose default export is a card."""
 LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
 """The module that takes the card's from a ``FrontEnd``."""
-STYLE = (STATIC / "card.css").read_text(encoding="utf-8") + (
+STYLE = styles.live() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
 )
 

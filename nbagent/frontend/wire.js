@@ -107,7 +107,7 @@
 /** @typedef {{op: "put", item: Item, index: number}} Put */
 /** @typedef {{op: "remove", key: string}} Remove */
 /** @typedef {{op: "raw", key: string, text: string}} Raw */
-/** @typedef {{op: "block", key: string, keep?: boolean, blocks: string[], tail: string, raw: string}} Block */
+/** @typedef {{op: "block", key: string, start: number, end: number, html: string, ends: number[], raw: string}} Block */
 /** @typedef {{op: "print", key: string, text: string}} Print */
 /** @typedef {{op: "head", head: Head}} SetHead */
 /** @typedef {Put|Remove|Raw|Block|Print|SetHead} Op */

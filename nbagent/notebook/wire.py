@@ -293,14 +293,19 @@ class Raw(_Wire):
 
 
 class Block(_Wire):
-    """Finish ``blocks`` of a text item; the open end is now ``tail`` (HTML) and ``raw`` (text)."""
+    """Draw the open end of a text item anew: ``start`` and ``end`` characters of it stay, ``html`` is between.
+
+    What was open counts as one piece of HTML, its raw text in the place where it goes on. The first
+    characters up to each of ``ends`` are finished blocks now, the rest is the tail; ``raw`` follows.
+    Characters are UTF-16 units; ``html`` is written as ``view.shorthand`` has it.
+    """
 
     op: Literal["block"] = "block"
     key: str
-    keep: bool = False
-    """Whether the open end, code as plain text, is finished as it stands, before ``blocks``."""
-    blocks: list[str] = Field(default_factory=list)
-    tail: str = ""
+    start: int = 0
+    end: int = 0
+    html: str = ""
+    ends: list[int] = Field(default_factory=list)
     raw: str = ""
 
 

@@ -22,6 +22,7 @@ import traitlets
 from pydantic import TypeAdapter, ValidationError
 
 from nbagent.notebook.locale import open_cards
+from nbagent.notebook.render import styles
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
@@ -65,7 +66,7 @@ class Card(anywidget.AnyWidget):
     """
 
     _esm = (STATIC / "card.js").read_text(encoding="utf-8")
-    _css = (STATIC / "card.css").read_text(encoding="utf-8")
+    _css = styles.live()
     snapshot = traitlets.Dict().tag(sync=True)
 
     def __init__(self) -> None:

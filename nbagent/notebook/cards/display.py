@@ -185,7 +185,7 @@ class Shown:
         """The run, and those whose cards stand below it, as HTML and text."""
         bundle = static_bundle(self._run, opened=live.card.opened, measured=True)
         for run, card in zip(self._below, live.below, strict=True):
-            more = static_bundle(run, opened=card.opened, style=False, measured=True)
+            more = static_bundle(run, opened=card.opened, measured=True)
             bundle = {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
         return bundle
 
@@ -288,11 +288,7 @@ def _view(run: Run) -> Any:
 
 
 def static_bundle(
-    run: Run,
-    *,
-    opened: list[str] | None = None,
-    style: bool = True,
-    measured: bool = False,
+    run: Run, *, opened: list[str] | None = None, measured: bool = False
 ) -> dict[str, str]:
     """The run as it stands, as HTML and text that need no kernel.
 
@@ -301,7 +297,7 @@ def static_bundle(
     """
     view = _view(run)
     return {
-        "text/html": static.render(view, opened=opened, style=style, measured=measured),
+        "text/html": static.render(view, opened=opened, measured=measured),
         "text/plain": plain.render(view),
     }
 

@@ -10,7 +10,7 @@ from nbagent.core.base.errors import Rejected
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import Respond
 from nbagent.forms.form import Form, Submission
-from nbagent.notebook.render import plain, static
+from nbagent.notebook.render import plain, static, styles
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
@@ -29,7 +29,7 @@ from nbagent.notebook.wire import (
     View,
 )
 
-from .card import STATIC, Card
+from .card import Card
 
 _ID = "form"
 """What the form is called on the wire: its card has no other."""
@@ -80,7 +80,7 @@ class FormCard(Card):
     Lives on the loop that it is made on.
     """
 
-    _css = (STATIC / "card.css").read_text(encoding="utf-8") + (
+    _css = styles.live() + (
         ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
     )
 

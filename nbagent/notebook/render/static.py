@@ -32,7 +32,7 @@ from . import amounts, sanitize
 from .outline import form_facts
 from .reveal import reveal
 from .sanitize import escape
-from .styles import used_by
+from .styles import scoped
 
 LONG_PROMPT = 280
 """Characters above which a prompt is folded; the live card has the same number."""
@@ -97,19 +97,23 @@ def render(
     """
     how = _How(opened, measured)
     items = [_drawn(stretch, how) for stretch in stretches(view.items)]
-    card = _el(
-        "section",
-        {
-            # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
-            "class": "nbagent nba-static mathjax_ignore tex2jax_ignore",
-            "data-status": view.head.status,
-            "aria-label": TEXTS["card"].format(agent=view.head.agent),
-        },
+    drawn = (
         _header(view.head, how) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
         _footer(view.head, how) if frame else None,
     )
-    return f"<style>{used_by(card)}</style>{card}" if style else card
+    # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
+    classes = "nbagent nba-static mathjax_ignore tex2jax_ignore"
+    if not style:
+        return _card(view.head, classes, *drawn)
+    scope, rules = scoped(_card(view.head, classes, *drawn))
+    return f"<style>{rules}</style>{_card(view.head, f'{classes} {scope}', *drawn)}"
+
+
+def _card(head: Head, classes: str, *drawn: _Child) -> Html:
+    label = TEXTS["card"].format(agent=head.agent)
+    attributes = {"class": classes, "data-status": head.status, "aria-label": label}
+    return _el("section", dict(attributes), *drawn)
 
 
 def _el(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:

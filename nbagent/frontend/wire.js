@@ -25,6 +25,8 @@
  * @property {string} printed
  * @property {Rich[]} outputs
  * @property {string|null} result
+ * @property {string} [traceback] where its tool raised
+ * @property {RecordItem[]} [decisions] how its own questions were settled; the row tells the last one
  */
 /**
  * @typedef {object} Action
@@ -76,7 +78,7 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show"|"retry", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
 /** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[]}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
@@ -130,7 +132,7 @@
  * @property {string|null} remember
  */
 /** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft, instead?: boolean}} Drafts */
-/** @typedef {{type: "press", notice: string, action: "stop"|"show"}} Press */
+/** @typedef {{type: "press", notice: string, action: NoticeAction["name"]}} Press */
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
 /** @typedef {Hello|Answer|Drafts|Press|Stop|Focus} FromFrontEnd */

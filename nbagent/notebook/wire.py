@@ -100,6 +100,10 @@ class CallItem(_Wire):
     """What the tool displayed, then its result where that is rich."""
     result: str | None = None
     """The result as text, where no rich output shows it; the error's text if it failed."""
+    traceback: str = ""
+    """Where its tool raised, as far as this process knows it."""
+    decisions: list[RecordItem] = Field(default_factory=list)
+    """How its own questions were settled, oldest first: the row tells the last one."""
 
 
 ActionName = Literal["submit", "approve", "reject", "answer"]
@@ -191,7 +195,7 @@ class RecordItem(_Wire):
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show"]
+    name: Literal["stop", "show", "retry"]
     label: str
 
 
@@ -402,7 +406,7 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show"]
+    action: Literal["stop", "show", "retry"]
 
 
 class Stop(_Wire):

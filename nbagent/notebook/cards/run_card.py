@@ -23,11 +23,13 @@ from nbagent.core.base.events import (
     RunFailed,
     RunStarted,
 )
+from nbagent.core.call.body import Raised
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import RunView
@@ -72,7 +74,8 @@ class RunCard(Card):
     def __init__(self, run: Run) -> None:
         self.run = run
         self._session = session_of(run)
-        self.view = RunView(run.id, types_of=partial(_types, run))
+        traceback_of = partial(traceback_of_call, run)
+        self.view = RunView(run.id, types_of=partial(_types, run), traceback_of=traceback_of)
         self._flush_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Of the next patch; touched on the run's loop only."""
@@ -251,8 +254,21 @@ class RunCard(Card):
         self._session.stop(by="form")
 
     def _pressed(self, message: Press) -> None:
-        if self.view.offers(message.notice, message.action):
+        if not self.view.offers(message.notice, message.action):
+            return
+        if message.action == "retry":
+            self._retry()
+        else:
             self.pressed(message.notice, message.action)
+
+    def _retry(self) -> None:
+        """Go on after the failure, or say why that cannot be."""
+        self.notice("retry", None)
+        try:
+            self.run.retry()
+        except NbagentError as error:
+            text = TEXTS["not_retried"].format(error=reveal(str(error)))
+            self.notice("retry", NoticeItem(key="retry", tone="warn", text=text))
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         with self._lock:
@@ -273,6 +289,12 @@ class RunCard(Card):
         """Nothing waits under that id in this view: say who answered."""
         text = self._session.why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
+
+
+def traceback_of_call(run: Run, call_id: str) -> str:
+    """Where the tool of this call raised; empty where this process does not know it."""
+    value = session_of(run).values.get(call_id)
+    return value.traceback if isinstance(value, Raised) else ""
 
 
 def _types(run: Run, tool_name: str) -> Types | None:

@@ -21,6 +21,7 @@ import ipywidgets
 import traitlets
 from pydantic import TypeAdapter, ValidationError
 
+from nbagent.core.tools.output import Bundle
 from nbagent.notebook.locale import open_cards
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -105,6 +106,11 @@ class Card(anywidget.AnyWidget):
 
     def detach(self) -> None:
         """Follow nothing any more; the widget is about to close."""
+
+    @property
+    def charts(self) -> list[Bundle]:
+        """What Jupyter draws by itself below the card, once that has given way; by default nothing."""
+        return []
 
     # --- ipywidgets in the place of fields
 

@@ -29,7 +29,7 @@ from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
 from .journal.memory import default_store
 from .run.answers import interrupts_of
-from .run.generate import Pending, Response, replies_of, response_of, say, settle
+from .run.generate import Pending, Response, RunPending, replies_of, response_of, say, settle
 from .run.nested import generated_inside, run_inside, runs_here
 from .run.result import Result
 from .run.run import Run
@@ -214,7 +214,7 @@ class Agent:
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
-        pending: Pending = "refuse",
+        pending: RunPending = "wait",
         store: Store | None = None,
         answers: Answers = None,
         attended: bool | None = None,
@@ -231,9 +231,10 @@ class Agent:
             messages: a history that this goes on with, such as ``run.messages`` or ``response.messages``:
                 what is open in it is asked here.
             after: a run whose conversation this goes on with.
-            pending: what the prompt does to open questions of that run: it is refused; ``"reject"``
-                refuses them and stops that run; ``"queue"`` sends the prompt in that run, after the
-                open calls' results, and gives that run back. Of ``messages``: as in ``generate``.
+            pending: what the prompt does where that run has not ended: this one waits until it has, and ends
+                with it where that fails or is cancelled; ``"refuse"`` raises; ``"reject"`` refuses what
+                it asks and stops it; ``"queue"`` sends the prompt in that run, after the open calls'
+                results, and gives that run back. Of ``messages``: as in ``generate``.
             store: where the journal is kept; the agent's by default.
             answers: for runs that nobody watches: answers in order, by tool name, or a function of
                 the interrupt. Never used beside a form.
@@ -245,8 +246,8 @@ class Agent:
                 on the outermost run, which keeps, shows and cancels it. False makes it a run of its own.
 
         Raises:
-            UnansweredInterrupts: the run before, or the history, still asks something.
-            RunNotFinished: the run before has not ended.
+            UnansweredInterrupts: the history still asks something; or the run before does, and is not waited for.
+            RunNotFinished: the run before has not ended, and is not waited for.
             UsageError: there is nothing to do, or ``messages`` is no history.
         """
         given = Options(
@@ -261,7 +262,7 @@ class Agent:
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
-        pending: Pending = "refuse",
+        pending: RunPending = "wait",
         store: Store | None = None,
         answers: Answers = None,
         attended: bool | None = None,

@@ -104,7 +104,7 @@ class NotebookHost:
 
 
 def _goes_on(run: Run) -> bool:
-    return run.status in ("running", "interrupted")
+    return run.status in ("queued", "running", "interrupted")
 
 
 _host: list[NotebookHost] = []

@@ -42,6 +42,7 @@ class Options:
     messages: Sequence[Any] | None = None
     context: Any = None
     nested: bool = True
+    background: bool = False
 
     def check(self, spec: RunSpec) -> None:
         """Refuse what cannot be meant.
@@ -53,6 +54,8 @@ class Options:
             raise UsageError(f"on_rerun is 'cancel' or 'keep', not {self.on_rerun!r}")
         if self.nested not in (True, False):
             raise UsageError(f"nested is True or False, not {self.nested!r:.80}")
+        if self.background not in (True, False):
+            raise UsageError(f"background is True or False, not {self.background!r:.80}")
         if self.attended not in (True, False, None):
             raise UsageError(f"attended is True, False or None, not {self.attended!r:.80}")
         if self.pending != "wait":
@@ -127,6 +130,8 @@ def _launched_inside(
         UsageError: it was asked for what only a run of its own has.
     """
     options.check(spec)
+    if options.background:
+        raise UsageError("background=True is for a run of its own: give nested=False too")
     if options.pending not in ("wait", "refuse"):
         raise UsageError(
             f"pending={options.pending!r} is for a run of its own: inside a tool's body wait for the run "
@@ -164,8 +169,10 @@ def _prepared(
         begun = beginning(spec, history, text, pending)
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
-    loop = private_loop() if blocking else host.loop(attended=attended)
-    journal, place = Journal(new_id(), options.store), Place(host, attended, loop)
+    is_apart = blocking or options.background
+    loop = private_loop() if is_apart else host.loop(attended=attended)
+    journal = Journal(new_id(), options.store)
+    place = Place(host, attended, loop, options.background)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
 

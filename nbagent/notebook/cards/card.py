@@ -21,6 +21,7 @@ import anywidget
 import traitlets
 from pydantic import TypeAdapter, ValidationError
 
+from nbagent.notebook import kernel
 from nbagent.notebook.locale import open_cards
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -86,6 +87,8 @@ class Card(anywidget.AnyWidget):
         """Held while the view changes and while what changed is sent."""
         self.on_msg(self._on_message)  # first: opening the comm, a page may greet at once
         super().__init__()
+        if self.loop is not kernel.kernel_loop():
+            kernel.hear_off_main(self.comm)
         open_cards.add(self)
 
     def _repr_keys(self) -> Any:

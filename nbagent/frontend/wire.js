@@ -2,7 +2,7 @@
 // The wire between kernel and page: the shapes of ../notebook/wire.py, field by field.
 // ../../tests/fixtures/wire.json holds an example of each that both ends check.
 
-/** @typedef {"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
+/** @typedef {"queued"|"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
 /** @typedef {"preparing"|"running"|"waiting"|"done"|"failed"|"rejected"|"cancelled"} CallState */
 /** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string}} Fact */
 /** @typedef {{kind: "html"|"image"|"text"|"links", data: string, alt: string}} Rich */

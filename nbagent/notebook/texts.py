@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TEXTS: dict[str, str] = {
     # the run
+    "status_queued": "waits for the run before",
     "status_running": "working",
     "status_interrupted": "waiting for you",
     "status_outside": "waiting",

@@ -21,7 +21,7 @@ class _Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-RunStatus = Literal["running", "interrupted", "completed", "failed", "cancelled"]
+RunStatus = Literal["queued", "running", "interrupted", "completed", "failed", "cancelled"]
 CallState = Literal["preparing", "running", "waiting", "done", "failed", "rejected", "cancelled"]
 
 

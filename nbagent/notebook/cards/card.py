@@ -22,6 +22,7 @@ import traitlets
 from pydantic import TypeAdapter, ValidationError
 
 from nbagent.core.tools.output import Bundle
+from nbagent.notebook import kernel
 from nbagent.notebook.locale import open_cards
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -92,6 +93,8 @@ class Card(anywidget.AnyWidget):
         self._css = front_end.STYLE if shared is None else ""
         self.on_msg(self._on_message)  # first: opening the comm, a page may greet at once
         super().__init__(front_end=shared)
+        if self.loop is not kernel.kernel_loop():
+            kernel.hear_off_main(self.comm)
         open_cards.add(self)
 
     def _repr_keys(self) -> Any:

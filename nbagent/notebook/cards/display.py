@@ -39,7 +39,7 @@ WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 def goes_on(run: Run) -> bool:
     """Whether the run has not ended."""
-    return run.status in ("running", "interrupted")
+    return run.status in ("queued", "running", "interrupted")
 
 
 class RunBox(ipywidgets.VBox):

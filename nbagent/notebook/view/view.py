@@ -113,7 +113,7 @@ class RunView:
     def set_stopping(self) -> None:
         """Show that the run is being stopped, until it has ended."""
         with self._lock:
-            if self.status in ("running", "interrupted"):
+            if self.status in ("queued", "running", "interrupted"):
                 self._fold.frame.stopping = self._board.head_dirty = True
 
     def notice(self, key: str, item: NoticeItem | None) -> None:

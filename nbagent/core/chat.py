@@ -15,7 +15,7 @@ from typing import Any
 
 from .base.controls import escaped
 from .base.errors import Conflict, UsageError
-from .base.events import RunStarted
+from .base.events import RunQueued, RunStarted
 from .base.messages import Message
 from .journal.journal import Journal, Store
 from .run.host import current_host
@@ -138,7 +138,7 @@ class Thread:
             journal.catch_up()
             found.append(journal)
             first = journal.read()[0]
-            run_id = first.after if isinstance(first, RunStarted) else None
+            run_id = first.after if isinstance(first, RunStarted | RunQueued) else None
         if found:
             options = replace(self.options, store=self.store, after=None)
             self.runs = tuple(self.agent.take_up(one, options) for one in reversed(found))

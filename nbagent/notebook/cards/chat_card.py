@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from nbagent.core.base.errors import NbagentError, UsageError
+from nbagent.core.base.events import RunStarted
 from nbagent.core.base.files import files_of
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.call.threads import run_in_thread
@@ -31,8 +32,9 @@ from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Complete, FieldError, Name, Names, SaidFile, Say
 
 from .card import Card
+from .charts import Charts
 from .preview import Preview
-from .run_card import RunCard, types_of
+from .run_card import RunCard, traceback_of_call, types_of
 
 MAX_SAID = 100_000
 """Characters of one message."""
@@ -59,6 +61,7 @@ class ChatCard(RunCard):
         self._drafts: dict[str, Any] = {}
         self.pressed = lambda _key, _action: None
         self._lock = threading.RLock()
+        self._charts = Charts()
         self._followed: list[tuple[Run, Callable[[RunEvent], None]]] = []
         """The runs that are shown, each with what hears it."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -73,6 +76,7 @@ class ChatCard(RunCard):
         for run, heard in self._followed:
             run.unsubscribe(heard)
         self._settle_all()
+        self._charts.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -99,6 +103,8 @@ class ChatCard(RunCard):
                 run.unsubscribe(heard)
             del self._followed[alike:]
             self.threads.cut(alike)
+            if runs[alike:] != runs:
+                self._later(self._draw_charts)
             for run in runs[alike:]:
                 self._follow(run)
             if self._flush_at is None:
@@ -106,15 +112,30 @@ class ChatCard(RunCard):
 
     def _follow(self, run: Run) -> None:
         session = session_of(run)
-        view = RunView(run.id, types_of=partial(types_of, run), in_thread=True)
+        view = RunView(
+            run.id,
+            types_of=partial(types_of, run),
+            traceback_of=partial(traceback_of_call, run),
+            in_thread=True,
+        )
         heard = partial(self._hear, session, view)
         events = run.subscribe(heard)
         for event in events:
             view.apply(event)
+            self._charts.heard(event)
         self.threads.begin(view)
         self._followed.append((run, heard))
         for event in events if goes_on(run) else ():
             self._follow_question(session, event)
+
+    def _draw_charts(self) -> None:
+        """The charts of the runs that are shown now."""
+        self._charts.close()
+        self._charts = Charts()
+        for run, _ in self._followed:
+            for event in run.journal:
+                self._charts.heard(event)
+        self.rows_changed(self.rows)
 
     def _texts(self) -> dict[str, str]:
         texts = Card._texts(self)  # noqa: SLF001 - what any card shows
@@ -212,7 +233,8 @@ def _file(said: SaidFile) -> File:
 
 def _kept_files(run: Run, chosen: list[int]) -> list[File]:
     """The files of a run's prompt that stay when it is said anew."""
-    prompts = [message for message in run.journal[0].messages if is_prompt(message)]  # type: ignore[union-attr]
+    begun = next((event for event in run.journal if isinstance(event, RunStarted)), None)
+    prompts = [] if begun is None else [one for one in begun.messages if is_prompt(one)]
     parts = list(files_of(prompts[-1])) if prompts else []
     return [
         File(base64.b64decode(part["data"]), part["media_type"], name=part.get("name"))

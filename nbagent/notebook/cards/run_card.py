@@ -22,13 +22,17 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
     RunStarted,
+    ToolFinished,
 )
+from nbagent.core.call.body import Raised
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.json_schema import form_type
+from nbagent.core.tools.output import Bundle, Displayed
 from nbagent.core.tools.tool import Tool
 from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.thread import ThreadView
@@ -36,6 +40,7 @@ from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Answer, Drafts, FieldError, NoticeItem, Op, Press, Rich, View
 
 from .card import Card
+from .charts import Charts
 from .preview import Preview
 
 PACE = 0.05
@@ -74,7 +79,11 @@ class RunCard(Card):
     def __init__(self, run: Run) -> None:
         self.run = run
         self._session = session_of(run)
-        view = RunView(run.id, types_of=partial(types_of, run))
+        view = RunView(
+            run.id,
+            types_of=partial(types_of, run),
+            traceback_of=partial(traceback_of_call, run),
+        )
         self.view: RunView | ThreadView = view
         self._heard: Callable[[RunEvent], None] = partial(self._hear, self._session, view)
         self._flush_at: float | None = None
@@ -85,17 +94,21 @@ class RunCard(Card):
         """By interrupt id; touched on the run's loop only."""
         self._drafts: dict[str, Any] = {}
         """The page's last drafts, where a preview follows them, by interrupt id; on the loop only."""
+        self._charts = Charts()
+        """Touched on the run's loop only, from its first event on."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
         before = run.journal
         for event in before:
             view.apply(event)
+            self._charts.heard(event)
         view.flush(time.monotonic())
         super().__init__()  # opens the comm, with all of that in the snapshot
         with self._lock:
             events = run.subscribe(self._heard)
             for event in events[len(before) :]:
                 view.apply(event)
+                self._charts.heard(event)
             self._push()
         for event in events:
             self._follow_question(self._session, event)
@@ -104,6 +117,7 @@ class RunCard(Card):
         """Follow the run no more."""
         self.run.unsubscribe(self._heard)
         self._settle_all()
+        self._charts.close()
         if self._timer is not None:
             self._timer.cancel()  # else the loop would hold the card until then
 
@@ -140,10 +154,26 @@ class RunCard(Card):
         self._flushed_at = time.monotonic()
         return self.view.flush(self._flushed_at)
 
+    @property
+    def rows(self) -> list[Any]:
+        """The charts of its calls, then the widgets of its questions."""
+        return [*self._charts.rows, *super().rows]
+
+    @property
+    def charts(self) -> list[Bundle]:
+        """What its calls displayed that Jupyter draws by itself."""
+        return self._charts.bundles
+
+    def _chart_shown(self, heard: RunEvent) -> None:
+        if self._charts.heard(heard):
+            self.rows_changed(self.rows)
+
     def _hear(self, session: Session, view: RunView, heard: RunEvent) -> None:
         with self._lock:
             view.apply(heard)
             self._follow_question(session, heard)
+            if isinstance(heard, Displayed | ToolFinished):
+                self._later(partial(self._chart_shown, heard))
             if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
                 self._push()
                 if self._flush_at is not None:
@@ -234,9 +264,16 @@ class RunCard(Card):
             show = partial(self._previewed, question.id)
             self._previews[question.id] = Preview(tool, question, show)
 
-    def _previewed(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
+    def _previewed(
+        self,
+        interrupt: str,
+        preview: list[Rich],
+        *,
+        error: str | None = None,
+        note: str | None = None,
+    ) -> None:
         with self._lock:
-            self.view.set_preview(interrupt, preview, error)
+            self.view.set_preview(interrupt, preview, error=error, note=note)
             if self._flush_at is None:
                 self._plan()
 
@@ -259,8 +296,21 @@ class RunCard(Card):
         self._session.stop(by="form")
 
     def _pressed(self, message: Press) -> None:
-        if self.view.offers(message.notice, message.action):
+        if not self.view.offers(message.notice, message.action):
+            return
+        if message.action == "retry":
+            self._retry()
+        else:
             self.pressed(message.notice, message.action)
+
+    def _retry(self) -> None:
+        """Go on after the failure, or say why that cannot be."""
+        self.notice("retry", None)
+        try:
+            self.run.retry()
+        except NbagentError as error:
+            text = TEXTS["not_retried"].format(error=reveal(str(error)))
+            self.notice("retry", NoticeItem(key="retry", tone="warn", text=text))
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         with self._lock:
@@ -282,6 +332,12 @@ class RunCard(Card):
         """Nothing waits under that id in this view: say who answered."""
         text = self._asked_by(interrupt).why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
+
+
+def traceback_of_call(run: Run, call_id: str) -> str:
+    """Where the tool of this call raised; empty where this process does not know it."""
+    value = session_of(run).values.get(call_id)
+    return value.traceback if isinstance(value, Raised) else ""
 
 
 def types_of(run: Run, tool_name: str) -> Types | None:

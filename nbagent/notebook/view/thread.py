@@ -136,9 +136,13 @@ class ThreadView:
         """Keep what is typed for pages that are drawn later."""
         self._ask(interrupt, lambda view: view.set_drafts(interrupt, drafts, instead=instead))
 
-    def set_preview(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
+    def set_preview(
+        self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
+    ) -> None:
         """Show what approving would do, or why that cannot be shown."""
-        self._ask(interrupt, lambda view: view.set_preview(interrupt, preview, error))
+        self._ask(
+            interrupt, lambda view: view.set_preview(interrupt, preview, error=error, note=note)
+        )
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
         """Show whether what stands outside the page's own fields differs from what was proposed."""

@@ -55,10 +55,14 @@ async def held(name):
         return response if name == "Response" else response.interrupts[0]
     run = agent.run("go", answers=["yes"])
     flow = nb.flow(name="add")(lambda: 1)
-    return {"Agent": agent, "Flow": flow, "Run": run, "Result": await run}[name]
+    return {"Agent": agent, "Chat": agent.chat(), "Flow": flow, "Run": run, "Result": await run}[
+        name
+    ]
 
 
-@pytest.mark.parametrize("name", ["Agent", "Flow", "Run", "Result", "Response", "PendingInterrupt"])
+@pytest.mark.parametrize(
+    "name", ["Agent", "Chat", "Flow", "Run", "Result", "Response", "PendingInterrupt"]
+)
 async def test_what_a_person_holds_shows_what_the_guide_tells_and_nothing_else(name):
     """The engine's own attributes are not offered by completion."""
     (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", GUIDE, re.MULTILINE)

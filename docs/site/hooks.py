@@ -41,6 +41,11 @@ REMOTE = re.compile(
     r"""|@import[^;]*//[^;]*;|url\(["']?(?:https?:)?//[^)]*\)"""
 )
 """What a browser would fetch from another host."""
+OUTPUT = (
+    '<div class="nb-output"><template shadowrootmode="open">'
+    '<link rel="stylesheet" href="../../site/output.css">{}</template></div>'
+)
+"""An output by itself: the theme's styles do not reach it, nor its own the page."""
 
 outputs: dict[str, list[str]] = {}
 """The saved outputs of each notebook's page, as HTML, in order."""
@@ -48,20 +53,41 @@ outputs: dict[str, list[str]] = {}
 
 def pages() -> dict[str, str]:
     """Each page's path in the repository, and its path in the site."""
-    found = {path.relative_to(ROOT).as_posix(): path.name for path in ROOT.glob("docs/*.md")}
+    found = {f"docs/{path.name}": path.name for path in sorted(ROOT.glob("docs/*.md"))}
     for path in sorted(ROOT.glob("notebooks/*.ipynb")):
         found[f"notebooks/{path.name}"] = f"tutorials/{path.stem}.md"
     return found | BESIDE
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Name each tutorial in the navigation: ``*`` is all that it does not name."""
-    tutorials = [uri for uri in pages().values() if re.match(r"tutorials/\d", uri)]
-    for section in config.nav or []:
-        for name, children in section.items():
-            if "tutorials/*.md" in children:
-                section[name] = [c for c in children if "*" not in c] + tutorials
+    """Fill the navigation: an entry with ``*`` is each page of that folder that has no entry."""
+    sections = [section for section in config.nav or [] if isinstance(*section.values(), list)]
+    named = {page_of(entry) for section in config.nav or [] for entry in entries(section)}
+    for section in sections:
+        found: list[Any] = []
+        for entry in entries(section):
+            found += left_in(entry, named) if "*" in page_of(entry) else [entry]
+        section[next(iter(section))] = found
     return config
+
+
+def entries(section: dict[str, Any]) -> list[Any]:
+    """What a section of the navigation has: pages, and pages with a title."""
+    (found,) = section.values()
+    return found if isinstance(found, list) else [found]
+
+
+def page_of(entry: str | dict[str, str]) -> str:
+    """The page that an entry names."""
+    return entry if isinstance(entry, str) else next(iter(entry.values()))
+
+
+def left_in(entry: str, named: set[str]) -> list[str]:
+    """The pages of the folder that no entry names, in the order of their names."""
+    folder = posixpath.dirname(entry)
+    return [
+        page for page in pages().values() if posixpath.dirname(page) == folder and page not in named
+    ]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -154,7 +180,7 @@ def notebook_page(path: Path) -> tuple[str, list[str]]:
         text.append(f"```python\n{source}\n```")
         for output in cell["outputs"]:
             text.append(f"@@output-{len(shown)}@@")
-            shown.append(f'<div class="nb-output">{"".join(drawn(output))}</div>')
+            shown.append(OUTPUT.format("".join(drawn(output))))
     return "\n\n".join(text), shown
 
 

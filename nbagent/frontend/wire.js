@@ -37,6 +37,7 @@
  * @property {boolean} primary
  * @property {boolean} danger
  * @property {boolean} reason
+ * @property {string} [help]
  */
 /**
  * The form of a call's result, given in its place.
@@ -60,8 +61,9 @@
  * @property {string} [named] what the fields are
  * @property {Instead|null} [instead]
  * @property {Action[]} actions
- * @property {{id: string, label: string}[]} remember
+ * @property {{id: string, label: string, help?: string}[]} remember
  * @property {Rich[]} [preview]
+ * @property {string|null} [preview_note]
  * @property {string|null} [preview_error]
  * @property {boolean} approval
  * @property {number|null} expires_at

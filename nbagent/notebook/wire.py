@@ -124,6 +124,8 @@ class Action(_Wire):
     primary: bool = False
     danger: bool = False
     reason: bool = False
+    help: str = ""
+    """What it does, in a sentence; shown in the menu."""
 
 
 class Remember(_Wire):
@@ -131,6 +133,8 @@ class Remember(_Wire):
 
     id: str
     label: str
+    help: str = ""
+    """What it lets run from then on, in a sentence."""
 
 
 class Instead(_Wire):
@@ -158,8 +162,10 @@ class FormItem(_Wire):
     """The metadata's other fields, and the exact input where it is approved and cannot be edited."""
     preview: list[Rich] = Field(default_factory=list)
     """What approving would do, as the tool's ``preview`` shows it, above the buttons."""
+    preview_note: str | None = None
+    """What the preview waits for."""
     preview_error: str | None = None
-    """Why there is no preview, in one line; approving still works."""
+    """Why making the preview failed, in one line; approving still works."""
     spec: dict[str, Any] | None = None
     drafts: Any = None
     """What was typed before a reload, or None for an untouched form."""

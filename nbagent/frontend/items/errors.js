@@ -73,7 +73,16 @@ export function errorSummary(card, signal) {
     count();
     setText(said, shown.length > 0 ? title.textContent : card.store.t("errors_none"));
   };
-  return { el, said, show, edited };
+  return {
+    el,
+    said,
+    show,
+    edited,
+    /** Whether something is left to correct. */
+    get any() {
+      return shown.length > 0;
+    },
+  };
 }
 
 /**

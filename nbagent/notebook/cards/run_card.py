@@ -253,9 +253,16 @@ class RunCard(Card):
             show = partial(self._previewed, question.id)
             self._previews[question.id] = Preview(tool, question, show)
 
-    def _previewed(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
+    def _previewed(
+        self,
+        interrupt: str,
+        preview: list[Rich],
+        *,
+        error: str | None = None,
+        note: str | None = None,
+    ) -> None:
         with self._lock:
-            self.view.set_preview(interrupt, preview, error)
+            self.view.set_preview(interrupt, preview, error=error, note=note)
             if self._flush_at is None:
                 self._plan()
 

@@ -129,6 +129,11 @@ def _hint(name: str) -> str:
     return "" if name.startswith("_") else _suggest(name, __all__)
 
 
+def load_ipython_extension(shell: _Any) -> None:
+    """``%load_ext nbagent``: ``%%agent`` and ``%agent``; ``%agent --help`` tells how."""
+    _import_module("nbagent.notebook.magics").register(shell)
+
+
 def __dir__() -> list[str]:
     return __all__
 

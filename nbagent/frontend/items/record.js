@@ -16,7 +16,8 @@ import { duration } from "../format.js";
  * @param {RecordItem} item
  */
 export function afterTime({ store }, { after }) {
-  const told = (after ?? 0) >= 1 && after !== null && store.t("after", { t: duration(store, after, true) });
+  const told =
+    (after ?? 0) >= 1 && after !== null && store.t("after", { t: duration(store, after, true) });
   return h("span", "nba-time", told);
 }
 

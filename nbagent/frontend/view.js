@@ -13,7 +13,9 @@ import { drawNotice } from "./items/notice.js";
 import { drawReasoning } from "./items/reasoning.js";
 import { drawRecord } from "./items/record.js";
 import { drawText } from "./items/text.js";
+import { drawUnsent } from "./items/unsent.js";
 import { every } from "./lifetime.js";
+import { holdPlace } from "./place.js";
 import { HEAD } from "./reduce.js";
 
 /**
@@ -39,6 +41,7 @@ export class RunView {
   /** @type {HTMLElement|null} */ #jumped = null;
   #items = h("div", "nba-items");
   #live = h("div", { class: "nba-sr", "aria-live": "polite" });
+  #unsent = h("div", "nba-unsents");
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
 
   /**
@@ -48,7 +51,7 @@ export class RunView {
    */
   constructor(store, signal, prefix) {
     this.#store = store;
-    this.el = h("section", "nbagent", this.#items, this.#gone, this.#live);
+    this.el = h("section", "nbagent", this.#items, this.#unsent, this.#gone, this.#live);
     let ids = 0;
     this.#card = {
       store,
@@ -57,6 +60,7 @@ export class RunView {
       clock: () => performance.now(),
       answered: (item) => this.#answered.add(item.interrupt),
       form: (item) => this.#take(item),
+      unsent: (title, typed) => this.#keepUnsent(title, typed),
       say: (message) => this.#say(message),
     };
     every(signal, 1000, () => this.#tick());
@@ -77,6 +81,7 @@ export class RunView {
     const { view } = this.#store;
     if (view === null) return;
     if (keys.has(HEAD)) this.#drawHead(view.head);
+    const placed = holdPlace(this.#items);
     const tables = this.#tables.size;
     const height = tables && this.#items.offsetHeight;
     const items = groupAlike(view.items, this.#tables);
@@ -99,6 +104,7 @@ export class RunView {
     }
     this.#tellGone(view.head);
     this.#notice(fresh, answered.length > 0);
+    placed();
     if (this.#tables.size < tables) glide(this.#items, height);
   }
 
@@ -181,6 +187,16 @@ export class RunView {
         this.#say(this.#store.t("asked", { title: item.title }));
     const record = fresh.find((item) => item.type === "record");
     if (answered && record) this.#shown.get(record.key)?.drawn.el.focus({ preventScroll: true });
+  }
+
+  /**
+   * Shows what was typed into a question that was settled elsewhere; who stops the run means it.
+   * @param {string} title
+   * @param {import("./wire.js").Fact[]} typed
+   */
+  #keepUnsent(title, typed) {
+    if (this.#store.view?.head.status === "cancelled") return;
+    this.#unsent.append(drawUnsent(title, typed, this.#card));
   }
 
   /**

@@ -42,7 +42,7 @@ export function factValue({ code, value, changed_from: before, parts: pieces = [
 /**
  * The text of a node that nobody can change.
  * @param {SpecNode} node
- * @param {Context} ctx
+ * @param {Pick<Context, "t">} ctx
  */
 export function nodeText(node, ctx) {
   const { initial } = node;

@@ -227,7 +227,12 @@ class RunCard(Card):
             self._previews[question.id] = Preview(tool, question, show)
 
     def _previewed(
-        self, interrupt: str, preview: list[Rich], *, error: str | None = None, note: str | None = None
+        self,
+        interrupt: str,
+        preview: list[Rich],
+        *,
+        error: str | None = None,
+        note: str | None = None,
     ) -> None:
         with self._lock:
             self.view.set_preview(interrupt, preview, error=error, note=note)

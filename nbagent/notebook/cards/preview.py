@@ -32,7 +32,8 @@ class Show(Protocol):
 
     def __call__(
         self, preview: list[Rich], *, error: str | None = None, note: str | None = None
-    ) -> None: ...
+    ) -> None:
+        """Show them."""
 
 
 class Preview:

@@ -5,6 +5,8 @@ import { makeTimer, on } from "./lifetime.js";
 
 /** Milliseconds of quiet before the kernel is told. */
 const QUIET = 200;
+/** The class of what has the focus because the page put it there. */
+export const PLACED = "nba-placed";
 
 /**
  * Tells the kernel after a moment of quiet when a person comes or goes, and which rows are open.
@@ -80,8 +82,8 @@ function isBusy(root) {
   // What was not sent is in this page alone.
   if (root.querySelector(".nba-unsent")) return true;
   const focused = document.activeElement;
-  // After an answer its record has the focus, which the page put there: nobody works in the card.
-  if (focused && root.contains(focused) && !focused.matches(".nba-record")) return true;
+  // After an answer its row or record has the focus, which the page put there: nobody works in the card.
+  if (focused && root.contains(focused) && !focused.matches(`.nba-record, .${PLACED}`)) return true;
   const selection = document.getSelection();
   if (!selection || selection.isCollapsed) return false;
   return [selection.anchorNode, selection.focusNode].some(

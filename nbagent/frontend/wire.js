@@ -2,7 +2,7 @@
 // The wire between kernel and page: the shapes of ../notebook/wire.py, field by field.
 // ../../tests/fixtures/wire.json holds an example of each that both ends check.
 
-/** @typedef {"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
+/** @typedef {"queued"|"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
 /** @typedef {"preparing"|"running"|"waiting"|"done"|"failed"|"rejected"|"cancelled"} CallState */
 /** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string}} Fact */
 /** @typedef {{kind: "html"|"image"|"text"|"links", data: string, alt: string}} Rich */
@@ -25,6 +25,8 @@
  * @property {string} printed
  * @property {Rich[]} outputs
  * @property {string|null} result
+ * @property {string} [traceback] where its tool raised
+ * @property {RecordItem[]} [decisions] how its own questions were settled; the row tells the last one
  */
 /**
  * @typedef {object} Action
@@ -78,7 +80,7 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show"|"retry", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
 /** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[]}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
@@ -109,7 +111,7 @@
 /** @typedef {{op: "put", item: Item, index: number}} Put */
 /** @typedef {{op: "remove", key: string}} Remove */
 /** @typedef {{op: "raw", key: string, text: string}} Raw */
-/** @typedef {{op: "block", key: string, keep?: boolean, blocks: string[], tail: string, raw: string}} Block */
+/** @typedef {{op: "block", key: string, start: number, end: number, html: string, ends: number[], raw: string}} Block */
 /** @typedef {{op: "print", key: string, text: string}} Print */
 /** @typedef {{op: "head", head: Head}} SetHead */
 /** @typedef {Put|Remove|Raw|Block|Print|SetHead} Op */
@@ -132,7 +134,7 @@
  * @property {string|null} remember
  */
 /** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft, instead?: boolean}} Drafts */
-/** @typedef {{type: "press", notice: string, action: "stop"|"show"}} Press */
+/** @typedef {{type: "press", notice: string, action: NoticeAction["name"]}} Press */
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
 /** @typedef {Hello|Answer|Drafts|Press|Stop|Focus} FromFrontEnd */
@@ -153,7 +155,7 @@
  * @property {(event: string, callback: (...args: any[]) => void) => void} on
  * @property {(event: string, callback: (...args: any[]) => void) => void} off
  * @property {(content: FromFrontEnd) => void} send
- * @property {{kernel?: Kernel}} [widget_manager] Jupyter's, where there is one
+ * @property {{kernel?: Kernel, get_model?: (id: string) => Promise<any>}} [widget_manager] Jupyter's, where there is one
  */
 
 export {};

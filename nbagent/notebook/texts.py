@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TEXTS: dict[str, str] = {
     # the run
+    "status_queued": "waits for the run before",
     "status_running": "working",
     "status_interrupted": "waiting for you",
     "status_outside": "waiting",
@@ -43,6 +44,8 @@ TEXTS: dict[str, str] = {
     "earlier_stops": "The earlier run of this cell is being stopped.",
     "stop_it": "Stop it",
     "show_it": "Show it",
+    "retry": "Retry",
+    "not_retried": "This run cannot be retried here: {error}",
     "message_waits": "sent after this turn",
     "message_unsent": "not sent",
     "cell_rerun": "the cell was run again",
@@ -56,6 +59,8 @@ TEXTS: dict[str, str] = {
     "turns_one": "{n} turn",
     "decisions": "{n} decisions by you",
     "decisions_one": "{n} decision by you",
+    "times": "\u00d7 {n}",
+    "traceback": "Traceback",
     "state_preparing": "preparing",
     "state_running": "running",
     "state_waiting": "waiting",
@@ -141,6 +146,7 @@ TEXTS: dict[str, str] = {
     "unshowable": "{what} cannot be shown here",
     # what the page shows by itself
     "progress": "Progress",
+    "milliseconds": "{n} ms",
     "seconds": "{n} s",
     "minutes": "{m} min {s} s",
     "hours": "{h} h {m} min",

@@ -21,7 +21,7 @@ class _Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-RunStatus = Literal["running", "interrupted", "completed", "failed", "cancelled"]
+RunStatus = Literal["queued", "running", "interrupted", "completed", "failed", "cancelled"]
 CallState = Literal["preparing", "running", "waiting", "done", "failed", "rejected", "cancelled"]
 
 
@@ -100,6 +100,10 @@ class CallItem(_Wire):
     """What the tool displayed, then its result where that is rich."""
     result: str | None = None
     """The result as text, where no rich output shows it; the error's text if it failed."""
+    traceback: str = ""
+    """Where its tool raised, as far as this process knows it."""
+    decisions: list[RecordItem] = Field(default_factory=list)
+    """How its own questions were settled, oldest first: the row tells the last one."""
 
 
 ActionName = Literal["submit", "approve", "reject", "answer"]
@@ -197,7 +201,7 @@ class RecordItem(_Wire):
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show"]
+    name: Literal["stop", "show", "retry"]
     label: str
 
 
@@ -299,14 +303,19 @@ class Raw(_Wire):
 
 
 class Block(_Wire):
-    """Finish ``blocks`` of a text item; the open end is now ``tail`` (HTML) and ``raw`` (text)."""
+    """Draw the open end of a text item anew: ``start`` and ``end`` characters of it stay, ``html`` is between.
+
+    What was open counts as one piece of HTML, its raw text in the place where it goes on. The first
+    characters up to each of ``ends`` are finished blocks now, the rest is the tail; ``raw`` follows.
+    Characters are UTF-16 units; ``html`` is written as ``view.shorthand`` has it.
+    """
 
     op: Literal["block"] = "block"
     key: str
-    keep: bool = False
-    """Whether the open end, code as plain text, is finished as it stands, before ``blocks``."""
-    blocks: list[str] = Field(default_factory=list)
-    tail: str = ""
+    start: int = 0
+    end: int = 0
+    html: str = ""
+    ends: list[int] = Field(default_factory=list)
     raw: str = ""
 
 
@@ -337,7 +346,7 @@ class Snapshot(_Wire):
     now: float
     """The kernel's Unix time, so that the front end's clock need not be right."""
     texts: dict[str, str] = Field(default_factory=dict)
-    """Every string the front end shows by itself."""
+    """The strings that the front end shows by itself, as far as the page has not got them otherwise."""
 
 
 class Patch(_Wire):
@@ -403,7 +412,7 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show"]
+    action: Literal["stop", "show", "retry"]
 
 
 class Stop(_Wire):

@@ -15,7 +15,7 @@
  */
 /**
  * A drawn item: one element that follows its data.
- * @template {import("../wire.js").Item|import("./grouping.js").GroupItem} T
+ * @template {import("../wire.js").Item|import("./grouping.js").Placed} T
  * @typedef {object} DrawnItem
  * @property {HTMLElement} el
  * @property {(item: T) => void} update

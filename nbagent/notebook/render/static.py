@@ -1,12 +1,14 @@
 """The card as HTML that needs no kernel: the elements and classes of the live one, and no script.
 
 It is the same for the same run, whoever renders it and whenever: no ids, no times, no token counts.
+Where a person has seen those on the live card they stay (``measured``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from itertools import groupby, islice, zip_longest
 from typing import Any, Literal, TypeAlias, assert_never
 
@@ -27,11 +29,11 @@ from nbagent.notebook.wire import (
     View,
 )
 
-from . import sanitize
+from . import amounts, sanitize
 from .outline import form_facts
 from .reveal import reveal
 from .sanitize import escape
-from .styles import used_by
+from .styles import scoped
 
 LONG_PROMPT = 280
 """Characters above which a prompt is folded; the live card has the same number."""
@@ -48,6 +50,10 @@ NAMED = ("waiting", "failed", "rejected", "cancelled")
 """Call states that the row names in words."""
 MAX_PAIRS = 250_000
 """Pairs of lines that are compared; beyond, what differs is taken as a whole."""
+STRETCH = 3
+"""Calls of one tool, one after the other, from which on they are one row; the live card has the same number."""
+LANES = ("wait", "model", "tool")
+"""What the time strip draws, the last on top."""
 MAX_WORD_PAIRS = 2_500
 """The same of the words in a line."""
 MAX_WORD_LINES = 40
@@ -70,12 +76,25 @@ class Html(str):
 _Child: TypeAlias = str | Html | None
 
 
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a run is drawn, for all its items."""
+
+    opened: Collection[str] | None
+    measured: bool
+
+    def time(self, seconds: float | None) -> str:
+        """How long something took, where that is told."""
+        return amounts.duration(seconds) if self.measured and seconds is not None else ""
+
+
 def render(
     view: View,
     *,
     opened: Collection[str] | None = None,
     style: bool = True,
     frame: bool = True,
+    measured: bool = False,
 ) -> str:
     """The run as it stands.
 
@@ -84,21 +103,27 @@ def render(
         opened: keys of the items that stand open; by default those with a table or a picture.
         style: whether the style sheet comes along.
         frame: whether header and footer are drawn; a form that stands alone has none.
+        measured: whether what differs from run to run is drawn: times, tokens, cost, tracebacks.
     """
-    items = [_item(item, opened) for item in view.items]
-    card = _el(
-        "section",
-        {
-            # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
-            "class": "nbagent nba-static mathjax_ignore tex2jax_ignore",
-            "data-status": view.head.status,
-            "aria-label": TEXTS["card"].format(agent=view.head.agent),
-        },
-        _header(view.head) if frame else None,
+    how = _How(opened, measured)
+    items = [_drawn(stretch, how) for stretch in stretches(view.items)]
+    drawn = (
+        _header(view.head, how) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
-        _footer(view.head) if frame else None,
+        _footer(view.head, how) if frame else None,
     )
-    return f"<style>{used_by(card)}</style>{card}" if style else card
+    # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
+    classes = "nbagent nba-static mathjax_ignore tex2jax_ignore"
+    if not style:
+        return _card(view.head, classes, *drawn)
+    scope, rules = scoped(_card(view.head, classes, *drawn))
+    return f"<style>{rules}</style>{_card(view.head, f'{classes} {scope}', *drawn)}"
+
+
+def _card(head: Head, classes: str, *drawn: _Child) -> Html:
+    label = TEXTS["card"].format(agent=head.agent)
+    attributes = {"class": classes, "data-status": head.status, "aria-label": label}
+    return _el("section", dict(attributes), *drawn)
 
 
 def _el(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
@@ -119,7 +144,7 @@ def _auto(tag: str, name: str, *children: _Child) -> Html | None:
     return _el(tag, {"class": name, "dir": "auto"}, *children) if any(children) else None
 
 
-def _header(head: Head) -> Html:
+def _header(head: Head, how: _How) -> Html:
     prompt: Html = _el("span", {}, head.prompt)
     if len(head.prompt) > LONG_PROMPT:
         prompt = _el("details", {}, _el("summary", {}, prompt))
@@ -130,43 +155,124 @@ def _header(head: Head) -> Html:
         _el("span", {"class": "nba-who", "dir": "auto"}, head.agent),
         _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
         _el("span", {"class": "nba-pill", "data-status": status}, head.status_text),
+        _strip(head) if how.measured and head.spans else None,
     )
 
 
-def _footer(head: Head) -> Html:
-    parts = [_counted("turns", head.turns), _counted("decisions", head.decisions)]
+def _strip(head: Head) -> Html:
+    """When what happened; what still goes on is drawn as far as anything else has come."""
+    length = max([0.001, *(span.end or span.start for span in head.spans)])
+    parts = (
+        _el(
+            "i",
+            {
+                "data-lane": span.lane,
+                "style": f"left:{span.start / length:.2%};"
+                f"width:{((span.end or length) - span.start) / length:.2%}",
+            },
+        )
+        for span in sorted(head.spans, key=lambda span: LANES.index(span.lane))
+    )
+    return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *parts)
+
+
+def _footer(head: Head, how: _How) -> Html:
+    cost = ""
+    if head.known_cost > 0:
+        said = TEXTS["cost_known" if head.cost is None else "cost"]
+        cost = said.format(n=amounts.money(head.known_cost))
+    measures = [amounts.count("tokens", head.tokens), cost] if how.measured else []
+    turns = amounts.count("turns", head.turns if head.max_turns else 0)
+    parts = [turns, *measures, amounts.count("decisions", head.decisions)]
     return _row(
         "footer", {"class": "nba-footer"}, *(_el("span", {}, part) for part in parts if part)
     )
 
 
-def _counted(key: str, number: int) -> str:
-    text = TEXTS[f"{key}_one" if number == 1 else key]
-    return text.format(n=number) if number else ""
+def _is_open(item: Item, how: _How) -> bool:
+    if how.opened is not None:
+        return item.key in how.opened
+    return isinstance(item, CallItem) and _is_rich(item)
 
 
-def _is_open(item: Item, opened: Collection[str] | None) -> bool:
-    if opened is not None:
-        return item.key in opened
-    return isinstance(item, CallItem) and any(
-        rich.kind in ("html", "image") for rich in item.outputs
+def _is_rich(item: CallItem) -> bool:
+    """Whether it has a table or a picture, which its row is opened for."""
+    return any(rich.kind in ("html", "image") for rich in item.outputs)
+
+
+def stretches(items: Iterable[Item]) -> list[list[Item]]:
+    """The items as they are drawn: calls of one tool, one after the other, are one row.
+
+    None of what failed, was decided or shows a table or a picture, and of no turn in which a call of
+    that tool still runs. ``frontend/items/stretch.js`` finds the same.
+    """
+    items = list(items)
+    unsettled = {
+        _tool_of(item)
+        for item in items
+        if isinstance(item, CallItem) and item.state in ("preparing", "running")
+    }
+
+    def kind(at: int) -> Any:
+        item = items[at]
+        if not isinstance(item, CallItem) or _tool_of(item) in unsettled:
+            return at
+        quiet = item.state == "done" and not item.decisions and not _is_rich(item)
+        return (item.path, item.name) if quiet else at
+
+    alike = [[items[at] for at in group] for _, group in groupby(range(len(items)), kind)]
+    return [
+        part
+        for group in alike
+        for part in ([group] if len(group) >= STRETCH else [[item] for item in group])
+    ]
+
+
+def _tool_of(item: CallItem) -> tuple[str, str]:
+    """The turn it stands in, which its key tells, and its tool."""
+    return item.key.rpartition(".")[0], item.name
+
+
+def _drawn(items: list[Item], how: _How) -> Html:
+    first, *others = items
+    if not others or not isinstance(first, CallItem):
+        return _item(first, how)
+    calls = [item for item in items if isinstance(item, CallItem)]
+    key = f"f:{first.key}"
+    summary = _row(
+        "summary",
+        {},
+        _el("span", {"class": "nba-dot", "role": "img", "aria-label": TEXTS["state_done"]}),
+        _auto("span", "nba-path", first.path and f"{first.path} ▸"),
+        _el("span", {"class": "nba-name", "dir": "auto"}, first.name),
+        _el("span", {"class": "nba-times"}, TEXTS["times"].format(n=len(calls))),
+        _el("span", {"class": "nba-brief", "dir": "auto"}, " · ".join(c.brief for c in calls[:9])),
+        _el("span", {"class": "nba-time"}, how.time(_together(calls))),
     )
+    body = _el("div", {"class": "nba-body"}, *(_item(item, how) for item in items))
+    is_open = key in (how.opened or ())
+    return _details("nba-call nba-stretch", summary, body, is_open=is_open, state="done")
 
 
-def _item(item: Item, opened: Collection[str] | None) -> Html:
+def _together(calls: list[CallItem]) -> float | None:
+    known = [call.elapsed for call in calls if call.elapsed is not None]
+    return sum(known) if known else None
+
+
+def _item(item: Item, how: _How) -> Html:
     match item:
         case TextItem():
             return _text(item)
         case ReasoningItem(text=text):
             summary = _el("summary", {}, TEXTS["reasoning"])
             body = _el("div", {"class": "nba-thought", "dir": "auto"}, text)
-            return _details("nba-think", summary, body, is_open=_is_open(item, opened))
+            return _details("nba-think", summary, body, is_open=_is_open(item, how))
         case CallItem():
-            return _call(item, opened)
+            return _call(item, how)
         case FormItem():
             return _form(item)
         case RecordItem():
-            return _record(item)
+            return _record(item, how)
         case NoticeItem():
             return _notice(item)
         case MessageItem():
@@ -205,7 +311,13 @@ def _text(item: TextItem) -> Html:
     return _el("div", {"class": "nba-say", "dir": "auto"}, blocks, raw)
 
 
-def _call(item: CallItem, opened: Collection[str] | None) -> Html:
+def state_word(item: CallItem) -> str:
+    """What the row says of how the call stands, where its dot and its decision do not."""
+    told = item.decisions and item.decisions[-1].tone != "good"
+    return TEXTS[f"state_{item.state}"] if item.state in NAMED and not told else ""
+
+
+def _call(item: CallItem, how: _How) -> Html:
     state = TEXTS[f"state_{item.state}"]
     summary = _row(
         "summary",
@@ -214,28 +326,55 @@ def _call(item: CallItem, opened: Collection[str] | None) -> Html:
         _auto("span", "nba-path", item.path and f"{item.path} ▸"),
         _el("span", {"class": "nba-name", "dir": "auto"}, item.name),
         _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
-        _el("span", {"class": "nba-state"}, state if item.state in NAMED else ""),
+        _decision(item.decisions[-1], how) if item.decisions else None,
+        _el("span", {"class": "nba-state"}, state_word(item)),
+        _el("span", {"class": "nba-time"}, how.time(item.elapsed)),
     )
+    records = [*item.decisions[:-1], *(last for last in item.decisions[-1:] if last.details)]
     outputs = [_rich(output) for output in item.outputs]
     body = _el(
         "div",
         {"class": "nba-body"},
         _el("div", {"class": "nba-input"}, _facts(item.input)) if item.input else None,
-        *_printed(item, opened),
+        _el("div", {"class": "nba-decisions"}, *(_record(record, how) for record in records))
+        if records
+        else None,
+        *_printed(item, how),
         _el("div", {"class": "nba-outputs"}, *outputs) if outputs else None,
         _auto("pre", "nba-result", item.result),
+        _traceback(item, how) if item.traceback and how.measured else None,
     )
-    return _details("nba-call", summary, body, is_open=_is_open(item, opened), state=item.state)
+    return _details("nba-call", summary, body, is_open=_is_open(item, how), state=item.state)
 
 
-def _printed(item: CallItem, opened: Collection[str] | None) -> list[Html | None]:
+def _decision(record: RecordItem, how: _How) -> Html:
+    words = _el("span", {"dir": "auto"}, record.decision)
+    return _el(
+        "span", {"class": "nba-decided", "data-tone": record.tone}, words, _after(record, how)
+    )
+
+
+def _after(record: RecordItem, how: _How) -> Html:
+    known = how.measured and (record.after or 0) >= 1
+    seconds = amounts.duration(record.after or 0, whole=True)
+    text = TEXTS["after"].format(t=seconds) if known else ""
+    return _el("span", {"class": "nba-time"}, text)
+
+
+def _traceback(item: CallItem, how: _How) -> Html:
+    text = _el("pre", {"class": "nba-printed", "dir": "auto"}, item.traceback)
+    is_open = f"{item.key}:traceback" in (how.opened or ())
+    return _details("nba-rest", _el("summary", {}, TEXTS["traceback"]), text, is_open=is_open)
+
+
+def _printed(item: CallItem, how: _How) -> list[Html | None]:
     """Printed text: its first lines, and the others behind a fold."""
     lines = item.printed.removesuffix("\n").split("\n")
     if len(lines) < FOLDED_FROM:
         return [_auto("pre", "nba-printed", item.printed)]
     more = TEXTS["more_lines"].format(n=len(lines) - FIRST_LINES)
     rest = _el("pre", {"class": "nba-printed", "dir": "auto"}, "\n".join(lines[FIRST_LINES:]))
-    is_open = f"{item.key}:printed" in (opened or ())
+    is_open = f"{item.key}:printed" in (how.opened or ())
     return [
         _auto("pre", "nba-printed", "\n".join(lines[:FIRST_LINES])),
         _details("nba-rest", _el("summary", {}, more), rest, is_open=is_open),
@@ -371,12 +510,12 @@ def _end_of_run(lines: list[Line], mark: str, start: int) -> int:
     return start
 
 
-def _record(item: RecordItem) -> Html:
+def _record(item: RecordItem, how: _How) -> Html:
     line = (
         _el("b", {"dir": "auto"}, item.title),
         _el("span", {"class": "nba-sr"}, ": "),  # the style sheet has a dot there
         _el("span", {"class": "nba-decision", "dir": "auto"}, item.decision),
-        _el("span", {"class": "nba-time"}),
+        _after(item, how),
     )
     if item.details:
         inner = _el("details", {}, _el("summary", {}, *line), _facts(item.details))

@@ -82,6 +82,7 @@ __all__ = [
     "mcp",
     "messages_from_openai",
     "messages_to_openai",
+    "notebook_tools",
     "open_run",
     "review",
     "set_locale",
@@ -106,6 +107,7 @@ _LATE = {
     "hosted": "nbagent.core.tools.hosted",
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
+    "notebook_tools": "nbagent.data.tools",
     "set_locale": "nbagent.notebook.locale",
     "set_prices": "nbagent.models.prices",
 }

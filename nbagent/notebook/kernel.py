@@ -74,6 +74,21 @@ def execution_key() -> str | None:
     return header["msg_id"] if header.get("msg_type") == "execute_request" else None
 
 
+class Cell:
+    """The execution that the calling code belongs to, to show something in its output later."""
+
+    def __init__(self) -> None:
+        self._request = _request()
+
+    def show(self, bundle: dict[str, Any]) -> None:
+        """Add an output to it, whatever executes now; safe from any thread."""
+        kernel = _kernel()
+        if kernel is not None and self._request:
+            content = {"data": bundle, "metadata": {}, "transient": {}}
+            socket = _need(kernel, "iopub_socket")
+            kernel.session.send(socket, "display_data", content, self._request, b"display_data")
+
+
 def kernel_loop() -> asyncio.AbstractEventLoop | None:
     """The loop that cells await on, or None outside of kernels.
 

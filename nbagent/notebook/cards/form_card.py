@@ -29,7 +29,7 @@ from nbagent.notebook.wire import (
     View,
 )
 
-from .card import STATIC, Card
+from .card import Card
 
 _ID = "form"
 """What the form is called on the wire: its card has no other."""
@@ -79,10 +79,6 @@ class FormCard(Card):
 
     Lives on the loop that it is made on.
     """
-
-    _css = (STATIC / "card.css").read_text(encoding="utf-8") + (
-        ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
-    )
 
     def __init__(self, question: Question) -> None:
         self.question = question

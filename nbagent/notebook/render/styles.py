@@ -1,7 +1,12 @@
-"""The part of the style sheet that a static card needs: a saved notebook holds one for every card."""
+"""The part of the style sheet that a static card needs: a saved notebook holds one for every card.
+
+A page may hold many cards, drawn by several versions, in any order. So no card's rules meet another's: those of a static
+card are for a class that is the hash of their own text, and the live sheet is for what is not static.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
@@ -12,6 +17,32 @@ _CLASSES = re.compile(r'class="([^"]*)"')
 _OUR_CLASS = re.compile(r"\.(nba-[\w-]+)")
 _GROUP = re.compile(r"\([^()]*\)")
 _KEYFRAMES = "@keyframes "
+_ROOT = ".nbagent.nbagent"
+"""What every selector of the sheet begins with, or has behind what it asks of the host."""
+_ABOVE = "#nba"
+"""No card has this id: that it is not there weighs more than any rule of a version that did not scope its own."""
+
+
+def scoped(html: str) -> tuple[str, str]:
+    """The class that a card with this HTML gets, and the rules that can match in it, for that class alone."""
+    rules = used_by(html)
+    name = f"nba-s{hashlib.sha256(rules.encode()).hexdigest()[:8]}"
+    return name, _for(rules, f".{name}:not({_ABOVE})", name)
+
+
+@cache
+def live() -> str:
+    """The whole sheet, for live cards alone."""
+    sheet = _SHEET.read_text(encoding="utf-8")
+    return _for(sheet, f".nbagent:not(.nba-static,{_ABOVE})", "nba-live")
+
+
+def _for(rules: str, root: str, name: str) -> str:
+    """The rules for this root alone; animations, whose names all of a page share, are called after it."""
+    text = rules.replace(_ROOT, root)
+    for each in re.findall(rf"{_KEYFRAMES}([\w-]+)", text):
+        text = re.sub(rf"\b{each}\b", f"{each}-{name}", text)
+    return text
 
 
 def used_by(html: str) -> str:

@@ -120,7 +120,7 @@ async def test_show_puts_the_earlier_card_below_and_both_end_as_one(cell: Cell) 
     assert [one.run for one in below if isinstance(one, RunCard)] == [first]
     html = cell.shown.bundle(cell.live)["text/html"]
     assert html.index("second") < html.index("Stopped by you.")
-    assert html.count("<style>") == 1
+    assert html.count("<style>") == 2  # rules are for one card alone
 
 
 @pytest.mark.parametrize(

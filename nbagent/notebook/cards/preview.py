@@ -33,7 +33,7 @@ class Show(Protocol):
     def __call__(
         self, preview: list[Rich], *, error: str | None = None, note: str | None = None
     ) -> None:
-        """Show them."""
+        """Show this."""
 
 
 class Preview:

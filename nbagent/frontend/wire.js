@@ -78,7 +78,7 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show"|"retry", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
 /** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[]}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
@@ -134,8 +134,9 @@
 /** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft, instead?: boolean}} Drafts */
 /** @typedef {{type: "press", notice: string, action: NoticeAction["name"]}} Press */
 /** @typedef {{type: "stop"}} Stop */
+/** @typedef {{type: "retry"}} Retry */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
-/** @typedef {Hello|Answer|Drafts|Press|Stop|Focus} FromFrontEnd */
+/** @typedef {Hello|Answer|Drafts|Press|Stop|Retry|Focus} FromFrontEnd */
 
 /**
  * A kernel's connection in JupyterLab, as far as the card looks at it.

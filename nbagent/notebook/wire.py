@@ -1,7 +1,7 @@
 """The wire between kernel and front end: every message, typed.
 
 The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs) and
-``Receipt``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Focus``. The same
+``Receipt``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Retry``, ``Focus``. The same
 shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
 that both ends check.
 
@@ -197,7 +197,7 @@ class RecordItem(_Wire):
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show", "retry"]
+    name: Literal["stop", "show"]
     label: str
 
 
@@ -403,13 +403,19 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show", "retry"]
+    action: Literal["stop", "show"]
 
 
 class Stop(_Wire):
     """The Stop button."""
 
     type: Literal["stop"] = "stop"
+
+
+class Retry(_Wire):
+    """The Retry button of a run that failed."""
+
+    type: Literal["retry"] = "retry"
 
 
 class Focus(_Wire):
@@ -421,5 +427,5 @@ class Focus(_Wire):
 
 
 FromFrontEnd: TypeAlias = Annotated[
-    Hello | Answer | Drafts | Press | Stop | Focus, Field(discriminator="type")
+    Hello | Answer | Drafts | Press | Stop | Retry | Focus, Field(discriminator="type")
 ]

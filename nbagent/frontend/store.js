@@ -41,9 +41,11 @@ export class Store {
   /**
    * @param {Model} model
    * @param {AbortSignal} signal aborting it takes every listener away
+   * @param {Record<string, string>} [texts] the sentences that all cards have in common
    */
-  constructor(model, signal) {
+  constructor(model, signal, texts = {}) {
     this.#model = model;
+    this.texts = texts;
     const synced = () => {
       if (this.#live === null) this.#fromTrait(model.get("snapshot"));
     };

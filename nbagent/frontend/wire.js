@@ -2,7 +2,7 @@
 // The wire between kernel and page: the shapes of ../notebook/wire.py, field by field.
 // ../../tests/fixtures/wire.json holds an example of each that both ends check.
 
-/** @typedef {"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
+/** @typedef {"queued"|"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
 /** @typedef {"preparing"|"running"|"waiting"|"done"|"failed"|"rejected"|"cancelled"} CallState */
 /** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string, html?: string}} Fact */
 /** @typedef {{kind: "html"|"image"|"text"|"links", data: string, alt: string}} Rich */
@@ -37,6 +37,7 @@
  * @property {boolean} primary
  * @property {boolean} danger
  * @property {boolean} reason
+ * @property {string} [help]
  */
 /**
  * The form of a call's result, given in its place.
@@ -60,8 +61,9 @@
  * @property {string} [named] what the fields are
  * @property {Instead|null} [instead]
  * @property {Action[]} actions
- * @property {{id: string, label: string}[]} remember
+ * @property {{id: string, label: string, help?: string}[]} remember
  * @property {Rich[]} [preview]
+ * @property {string|null} [preview_note]
  * @property {string|null} [preview_error]
  * @property {boolean} approval
  * @property {number|null} expires_at
@@ -109,7 +111,7 @@
 /** @typedef {{op: "put", item: Item, index: number}} Put */
 /** @typedef {{op: "remove", key: string}} Remove */
 /** @typedef {{op: "raw", key: string, text: string}} Raw */
-/** @typedef {{op: "block", key: string, keep?: boolean, blocks: string[], tail: string, raw: string}} Block */
+/** @typedef {{op: "block", key: string, start: number, end: number, html: string, ends: number[], raw: string}} Block */
 /** @typedef {{op: "print", key: string, text: string}} Print */
 /** @typedef {{op: "head", head: Head}} SetHead */
 /** @typedef {Put|Remove|Raw|Block|Print|SetHead} Op */
@@ -154,7 +156,7 @@
  * @property {(event: string, callback: (...args: any[]) => void) => void} on
  * @property {(event: string, callback: (...args: any[]) => void) => void} off
  * @property {(content: FromFrontEnd) => void} send
- * @property {{kernel?: Kernel}} [widget_manager] Jupyter's, where there is one
+ * @property {{kernel?: Kernel, get_model?: (id: string) => Promise<any>}} [widget_manager] Jupyter's, where there is one
  */
 
 export {};

@@ -21,7 +21,7 @@ class _Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-RunStatus = Literal["running", "interrupted", "completed", "failed", "cancelled"]
+RunStatus = Literal["queued", "running", "interrupted", "completed", "failed", "cancelled"]
 CallState = Literal["preparing", "running", "waiting", "done", "failed", "rejected", "cancelled"]
 
 
@@ -126,6 +126,8 @@ class Action(_Wire):
     primary: bool = False
     danger: bool = False
     reason: bool = False
+    help: str = ""
+    """What it does, in a sentence; shown in the menu."""
 
 
 class Remember(_Wire):
@@ -133,6 +135,8 @@ class Remember(_Wire):
 
     id: str
     label: str
+    help: str = ""
+    """What it lets run from then on, in a sentence."""
 
 
 class Instead(_Wire):
@@ -160,8 +164,10 @@ class FormItem(_Wire):
     """The metadata's other fields, and the exact input where it is approved and cannot be edited."""
     preview: list[Rich] = Field(default_factory=list)
     """What approving would do, as the tool's ``preview`` shows it, above the buttons."""
+    preview_note: str | None = None
+    """What the preview waits for."""
     preview_error: str | None = None
-    """Why there is no preview, in one line; approving still works."""
+    """Why making the preview failed, in one line; approving still works."""
     spec: dict[str, Any] | None = None
     drafts: Any = None
     """What was typed before a reload, or None for an untouched form."""
@@ -299,14 +305,19 @@ class Raw(_Wire):
 
 
 class Block(_Wire):
-    """Finish ``blocks`` of a text item; the open end is now ``tail`` (HTML) and ``raw`` (text)."""
+    """Draw the open end of a text item anew: ``start`` and ``end`` characters of it stay, ``html`` is between.
+
+    What was open counts as one piece of HTML, its raw text in the place where it goes on. The first
+    characters up to each of ``ends`` are finished blocks now, the rest is the tail; ``raw`` follows.
+    Characters are UTF-16 units; ``html`` is written as ``view.shorthand`` has it.
+    """
 
     op: Literal["block"] = "block"
     key: str
-    keep: bool = False
-    """Whether the open end, code as plain text, is finished as it stands, before ``blocks``."""
-    blocks: list[str] = Field(default_factory=list)
-    tail: str = ""
+    start: int = 0
+    end: int = 0
+    html: str = ""
+    ends: list[int] = Field(default_factory=list)
     raw: str = ""
 
 
@@ -337,7 +348,7 @@ class Snapshot(_Wire):
     now: float
     """The kernel's Unix time, so that the front end's clock need not be right."""
     texts: dict[str, str] = Field(default_factory=dict)
-    """Every string the front end shows by itself."""
+    """The strings that the front end shows by itself, as far as the page has not got them otherwise."""
 
 
 class Patch(_Wire):

@@ -19,6 +19,7 @@ from IPython.display import display, update_display
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.notebook import kernel
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -26,6 +27,7 @@ from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import NoticeAction, NoticeItem
 
 from .card import Card
+from .charts import Charts
 from .run_card import RunCard, traceback_of_call
 
 QUIET = 2.0
@@ -37,7 +39,7 @@ WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 def goes_on(run: Run) -> bool:
     """Whether the run has not ended."""
-    return run.status in ("running", "interrupted")
+    return run.status in ("queued", "running", "interrupted")
 
 
 class RunBox(ipywidgets.VBox):
@@ -60,6 +62,8 @@ class Live:
         card.rows_changed = self._arrange
         self._places: list[str] = []
         """Display ids."""
+        self._cells: list[kernel.Cell] = []
+        """The executions whose output has them."""
 
     def add(self, card: Card) -> None:
         """Show another card below."""
@@ -75,6 +79,7 @@ class Live:
         """Show it in the output of the code that runs now; ``text`` is for where no widget is drawn."""
         display_id = uuid.uuid4().hex
         self._places.append(display_id)
+        self._cells.append(kernel.Cell())
         bundle = {
             "text/plain": text,
             WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id},
@@ -111,6 +116,10 @@ class Live:
             return  # a page that was reloaded has no display to update: closing would leave it blank
         self._places = []
         cards, self.below = [self.card, *self.below], []
+        for cell in self._cells:
+            for chart in (chart for card in cards for chart in card.charts):
+                cell.show(chart)
+        self._cells = []
         for card in cards:
             card.detach()
         if settled is not None:
@@ -303,5 +312,10 @@ def static_bundle(
 
 
 def publish_static(run: Run) -> None:
-    """Show the run as it stands, for good."""
+    """Show the run as it stands, for good, and below it the charts of its calls."""
     display(static_bundle(run), raw=True)  # type: ignore[no-untyped-call]
+    charts = Charts()
+    for event in run.journal:
+        charts.heard(event)
+    for chart in charts.bundles:
+        display(chart, raw=True)  # type: ignore[no-untyped-call]

@@ -22,11 +22,13 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
     RunStarted,
+    ToolFinished,
 )
 from nbagent.core.call.body import Raised
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.tools.json_schema import form_type
+from nbagent.core.tools.output import Bundle, Displayed
 from nbagent.core.tools.tool import Tool
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -36,6 +38,7 @@ from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Answer, Drafts, FieldError, NoticeItem, Op, Press, Rich, View
 
 from .card import Card
+from .charts import Charts
 from .preview import Preview
 
 PACE = 0.05
@@ -84,17 +87,21 @@ class RunCard(Card):
         """By interrupt id; touched on the run's loop only."""
         self._drafts: dict[str, Any] = {}
         """The page's last drafts, where a preview follows them, by interrupt id; on the loop only."""
+        self._charts = Charts()
+        """Touched on the run's loop only, from its first event on."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
         before = run.journal
         for event in before:
             self.view.apply(event)
+            self._charts.heard(event)
         self.view.flush(time.monotonic())
         super().__init__()  # opens the comm, with all of that in the snapshot
         with self._lock:
             events = run.subscribe(self._heard)
             for event in events[len(before) :]:
                 self.view.apply(event)
+                self._charts.heard(event)
             self._push()
         for event in events:
             self._follow_question(event)
@@ -103,6 +110,7 @@ class RunCard(Card):
         """Follow the run no more."""
         self.run.unsubscribe(self._heard)
         self._settle_all()
+        self._charts.close()
         if self._timer is not None:
             self._timer.cancel()  # else the loop would hold the card until then
 
@@ -139,10 +147,26 @@ class RunCard(Card):
         self._flushed_at = time.monotonic()
         return self.view.flush(self._flushed_at)
 
+    @property
+    def rows(self) -> list[Any]:
+        """The charts of its calls, then the widgets of its questions."""
+        return [*self._charts.rows, *super().rows]
+
+    @property
+    def charts(self) -> list[Bundle]:
+        """What its calls displayed that Jupyter draws by itself."""
+        return self._charts.bundles
+
+    def _chart_shown(self, heard: RunEvent) -> None:
+        if self._charts.heard(heard):
+            self.rows_changed(self.rows)
+
     def _heard(self, heard: RunEvent) -> None:
         with self._lock:
             self.view.apply(heard)
             self._follow_question(heard)
+            if isinstance(heard, Displayed | ToolFinished):
+                self._later(partial(self._chart_shown, heard))
             if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
                 self._push()
                 if self._flush_at is not None:
@@ -229,9 +253,16 @@ class RunCard(Card):
             show = partial(self._previewed, question.id)
             self._previews[question.id] = Preview(tool, question, show)
 
-    def _previewed(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
+    def _previewed(
+        self,
+        interrupt: str,
+        preview: list[Rich],
+        *,
+        error: str | None = None,
+        note: str | None = None,
+    ) -> None:
         with self._lock:
-            self.view.set_preview(interrupt, preview, error)
+            self.view.set_preview(interrupt, preview, error=error, note=note)
             if self._flush_at is None:
                 self._plan()
 

@@ -6,9 +6,10 @@ Where a person has seen those on the live card they stay (``measured``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from itertools import groupby, zip_longest
+from itertools import groupby, islice, zip_longest
 from typing import Any, Literal, TypeAlias, assert_never
 
 from nbagent.notebook.render import facts
@@ -53,6 +54,15 @@ STRETCH = 3
 """Calls of one tool, one after the other, from which on they are one row; the live card has the same number."""
 LANES = ("wait", "model", "tool")
 """What the time strip draws, the last on top."""
+MAX_WORD_PAIRS = 2_500
+"""The same of the words in a line."""
+MAX_WORD_LINES = 40
+"""Lines in which words are compared."""
+AROUND = 3
+"""Lines that are alike and shown before and after a change. The live card has the same numbers."""
+_BLANK = " \t"
+_WORDS = re.compile(r"([ \t]+|[!-/:-@\[-^`{-~])")
+"""Words are what stands between blanks and marks."""
 
 Line: TypeAlias = tuple[Literal[" ", "-", "+"], str]
 
@@ -464,15 +474,59 @@ def _cell(value: Any, align: str | None) -> Html:
 
 
 def _difference(before: str, after: str) -> list[str | Html]:
-    """Old and new in one: of several lines, those alike stand once, unmarked."""
+    """Old and new in one, as the live card draws it.
+
+    Of several lines each is a block, and lines that are alike and near no change are left out. In a line
+    that changed, so are the words.
+    """
     if "\n" not in before + after:
-        return [_el("del", {}, before), " ", _el("ins", {}, after)]
-    tags = {"-": "del", "+": "ins"}
-    parts = [
-        line if mark == " " else _el(tags[mark], {}, line)
-        for mark, line in line_diff(before, after)
+        was, now = word_diff(before, after)
+        return [_side("del", was), " ", _side("ins", now)]
+    lines = line_diff(before, after)
+    words = _changed_words(lines)
+    near = _near_changes(lines)
+    parts: list[str | Html] = []
+    for at, (mark, line) in enumerate(lines):
+        if near[at]:
+            side = words.get(at, [(" ", line)])
+            tag = {"-": "del", "+": "ins"}.get(mark)
+            parts.append(_el("div", {}, line if tag is None else _side(tag, side)))
+        elif at == 0 or near[at - 1]:
+            parts.append(_el("div", {"class": "nba-gap"}, "⋯"))
+    return parts
+
+
+def _side(tag: str, parts: list[Line]) -> Html:
+    """One side of a changed line, with the words that differ as ``b``."""
+    return _el(tag, {}, *(text if mark == " " else _el("b", {}, text) for mark, text in parts))
+
+
+def _near_changes(lines: list[Line]) -> list[bool]:
+    """Whether each line changed, or stands near one that did."""
+    return [
+        any(mark != " " for mark, _ in lines[max(0, at - AROUND) : at + AROUND + 1])
+        for at in range(len(lines))
     ]
-    return [piece for part in parts for piece in ("\n", part)][1:]
+
+
+def _changed_words(lines: list[Line]) -> dict[int, list[Line]]:
+    """The words of lines that were changed into each other, by the places of the lines."""
+    found: dict[int, list[Line]] = {}
+    left, at = MAX_WORD_LINES, 0
+    while at < len(lines):
+        middle = _end_of_run(lines, "-", at)
+        end = _end_of_run(lines, "+", middle)
+        for was, now in islice(zip(range(at, middle), range(middle, end), strict=False), left):
+            found[was], found[now] = word_diff(lines[was][1], lines[now][1])
+            left -= 1
+        at = max(end, at + 1)
+    return found
+
+
+def _end_of_run(lines: list[Line], mark: str, start: int) -> int:
+    while start < len(lines) and lines[start][0] == mark:
+        start += 1
+    return start
 
 
 def _record(item: RecordItem, how: _How) -> Html:
@@ -516,7 +570,34 @@ def _form(item: FormItem) -> Html:
 
 def line_diff(before: str, after: str) -> list[Line]:
     """Each line with a mark: in both, only in the old text, or only in the new one."""
-    old, new = before.split("\n"), after.split("\n")
+    return _diff(before.split("\n"), after.split("\n"))
+
+
+def word_diff(before: str, after: str) -> tuple[list[Line], list[Line]]:
+    """An old and a new line as parts that are in both or in this one alone; whole where little is alike."""
+    old, new = ([word for word in _WORDS.split(line) if word] for line in (before, after))
+    if len(old) * len(new) <= MAX_WORD_PAIRS:
+        words = _diff(old, new)
+        alike = sum(_units(word.strip(_BLANK)) for mark, word in words if mark == " ")
+        if alike * 3 >= max(_units(before), _units(after)):
+            return _joined(words, "-"), _joined(words, "+")
+    return [(" ", before)], [(" ", after)]
+
+
+def _joined(words: list[Line], side: str) -> list[Line]:
+    """One side of a line: neighbours that differ are one part."""
+    mine = [word for word in words if word[0] in (" ", side)]
+    return [
+        (mark, "".join(text for _, text in parts)) for mark, parts in groupby(mine, lambda w: w[0])
+    ]
+
+
+def _units(text: str) -> int:
+    """Its length as the page counts it."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _diff(old: list[str], new: list[str]) -> list[Line]:
     head = _alike(old, new)
     tail = _alike(old[head:][::-1], new[head:][::-1])
     return [

@@ -20,6 +20,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunQueued,
     RunRetried,
     RunStarted,
     StepFinished,
@@ -85,8 +86,8 @@ class Fold:
 
     def _draw(self, event: StoredEvent) -> None:
         match event:
-            case RunStarted():
-                self._run_started(event)
+            case RunQueued() | RunStarted():
+                self._begun(event)
             case ModelResponded() | OutputRefused():
                 self._model_said(event)
             case MessageQueued():
@@ -137,6 +138,18 @@ class Fold:
 
     # --- the run
 
+    def _begun(self, event: RunQueued | RunStarted) -> None:
+        if isinstance(event, RunQueued):
+            self._run_queued(event)
+        else:
+            self._run_started(event)
+
+    def _run_queued(self, event: RunQueued) -> None:
+        agent, said = self._board.root, user(event.said)
+        agent.name = reveal(event.agent)
+        self.frame.started(event.at, [said])
+        self._draw_files(agent, said)
+
     def _run_started(self, event: RunStarted) -> None:
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = reveal(event.agent)
@@ -146,7 +159,8 @@ class Fold:
             self._started_by_body(event)
         if not event.scope:
             self.frame.started(event.at, event.messages)
-            self._draw_files(agent, last_said(event.messages))
+            if not agent.entries:  # else they were drawn when it was queued
+                self._draw_files(agent, last_said(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.flow_started(call.input)
         if state is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
@@ -35,6 +36,8 @@ from nbagent.notebook.wire import (
     Rich,
     TextItem,
 )
+
+from . import shorthand
 
 FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem | TextItem
 
@@ -87,6 +90,8 @@ class TextNode(Node):
         super().__init__(key)
         self.stream = Stream()
         self._blocks_sent = 0
+        self._open = "", ""
+        """Tail and raw text as the page has them."""
         self._closed = False
         self._close_sent = False
 
@@ -105,7 +110,8 @@ class TextNode(Node):
     def wire(self) -> TextItem:
         """The item with all that is known of it."""
         stream = self.stream
-        raw = stream.raw + encodable("".join(stream.pending))[:MAX_PLAIN]
+        pending = "".join(stream.pending).removesuffix("\r")  # its newline may still come
+        raw = stream.raw + encodable(pending)[:MAX_PLAIN]
         return TextItem(key=self.key, blocks=list(stream.blocks), tail=stream.tail, raw=raw)
 
     def ops(self, now: float, index: int) -> list[Op]:
@@ -116,19 +122,25 @@ class TextNode(Node):
         grown = None if self._closed else stream.advance(now)
         finished = stream.blocks[self._blocks_sent :]
         self._blocks_sent, self._close_sent = len(stream.blocks), self._closed
-        kept, stream.kept = stream.kept, None
+        was_open, self._open = self._open, (stream.tail, stream.raw)
         if self.stale:
             return super().ops(now, index)
-        if grown is None and kept is not None:
-            more: list[Op] = [Raw(key=self.key, text=kept)] if kept else []
-            return [*more, self._block(finished[1:], keep=True)]
         if grown is None:
-            return [self._block(finished)]
+            return [self._block(finished, shorthand.open_end(*was_open))]
         return [Raw(key=self.key, text=grown)] if grown else []
 
-    def _block(self, finished: list[str], *, keep: bool = False) -> Block:
-        tail, raw = self.stream.tail, self.stream.raw
-        return Block(key=self.key, keep=keep, blocks=finished, tail=tail, raw=raw)
+    def _block(self, finished: list[str], was_open: str) -> Block:
+        """What is new, in the shorthand in which it travels."""
+        drawn = "".join([*finished, self.stream.tail])
+        start, end = shorthand.kept(was_open, drawn)
+        return Block(
+            key=self.key,
+            start=shorthand.units(was_open[:start]),
+            end=shorthand.units(was_open[len(was_open) - end :]),
+            html=shorthand.short(drawn[start : len(drawn) - end]),
+            ends=[*accumulate(map(shorthand.units, finished))],
+            raw=self.stream.raw,
+        )
 
 
 class AnswerNode(TextNode):

@@ -97,10 +97,12 @@ class RunView:
                 update = {"instead": form and form.model_copy(update=update)}
             self._update_form(interrupt, update, send=False)
 
-    def set_preview(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
-        """Show what approving would do, or why that cannot be shown."""
+    def set_preview(
+        self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
+    ) -> None:
+        """Show what approving would do, or why that cannot be shown: it failed, or waits for something."""
         with self._lock:
-            update = {"preview": preview, "preview_error": error}
+            update = {"preview": preview, "preview_error": error, "preview_note": note}
             self._update_form(interrupt, update, send=True)
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
@@ -113,7 +115,7 @@ class RunView:
     def set_stopping(self) -> None:
         """Show that the run is being stopped, until it has ended."""
         with self._lock:
-            if self.status in ("running", "interrupted"):
+            if self.status in ("queued", "running", "interrupted"):
                 self._fold.frame.stopping = self._board.head_dirty = True
 
     def notice(self, key: str, item: NoticeItem | None) -> None:

@@ -17,6 +17,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunQueued,
     RunRetried,
     RunStarted,
     StepFinished,
@@ -50,6 +51,7 @@ INSIDE = BodyCalled(at=104.0, scope=("c",), call_id="r", name="banker", input={"
 FAILED = RunFailed(at=104.0, error="ToolFailed", message="x")
 
 DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
+    RunQueued: ([RunQueued(at=99.0, agent="a", model="m", after="r0", text="go")], "queued", []),
     RunStarted: ([STARTED], "running", []),
     ModelResponded: ([STARTED, RESPONDED], "running", ["call preparing"]),
     OutputRefused: (

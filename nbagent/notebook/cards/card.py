@@ -39,6 +39,7 @@ from nbagent.notebook.wire import (
     Patch,
     Press,
     Receipt,
+    Retry,
     Say,
     Snapshot,
     Stop,
@@ -184,6 +185,9 @@ class Card(anywidget.AnyWidget):
         """The Stop button was pressed."""
         raise NotImplementedError
 
+    def _retry(self) -> None:
+        """The Retry button was pressed; what is no run has none."""
+
     def _pressed(self, message: Press) -> None:
         """A notice's button was pressed; a card that has no notices has nothing to do."""
 
@@ -255,6 +259,8 @@ class Card(anywidget.AnyWidget):
                 self._pressed(message)
             case Stop():
                 self._stop()
+            case Retry():
+                self._retry()
             case Focus(busy=busy, opened=opened):
                 self.busy = busy
                 self.opened = [key for key in opened[:MAX_OPENED] if len(key) <= MAX_KEY]

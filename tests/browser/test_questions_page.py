@@ -61,7 +61,7 @@ def question(number: int, **more: Any) -> FormItem:
     form = Form(Bill, value={"to": NAMES[number - 1], "amount": number * 10})
     known = {
         "key": f"q:{number}",
-        "interrupt": f"i{number}",
+        "interrupt": str(number),
         "call": f"c{number}",
         "tool": "pay",
         "title": "Pay it?",
@@ -131,7 +131,7 @@ def test_an_answer_for_all_leaves_what_is_begun(opened):
     expect(every).to_have_text(told)
     shot(page, "all-but-two")
     every.press("Enter")
-    assert [one["interrupt"] for one in made.answers()] == ["i1", "i3", "i5"]
+    assert [one["interrupt"] for one in made.answers()] == ["1", "3", "5"]
     expect(under.nth(1).get_by_label("Why?")).to_have_value("not Bob")
 
     under.nth(1).get_by_label("Why?").press("Enter")

@@ -253,7 +253,6 @@ class ToolContext:
         Raises:
             Rejected: the person said no.
         """
-
         wanted = _Wanted.of(
             metadata, reply
         )  # what no form can ask for is refused here, at the call

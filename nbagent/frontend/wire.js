@@ -4,7 +4,7 @@
 
 /** @typedef {"queued"|"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
 /** @typedef {"preparing"|"running"|"waiting"|"done"|"failed"|"rejected"|"cancelled"} CallState */
-/** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string}} Fact */
+/** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string, html?: string}} Fact */
 /** @typedef {{kind: "html"|"image"|"text"|"links", data: string, alt: string}} Rich */
 /** @typedef {{fraction: number|null, text: string}} Progress */
 

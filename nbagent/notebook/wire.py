@@ -6,7 +6,7 @@ shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` 
 that both ends check.
 
 What is drawn is a list of items, each with a key that stays; an operation names the item it changes.
-HTML fields hold sanitized blocks made by ``render.markdown`` or ``render.rich`` and nothing else;
+HTML fields hold sanitized blocks made by ``render.markdown``, ``render.rich`` or ``render.arguments``;
 every other string is data and reaches the page by ``textContent``.
 """
 
@@ -38,6 +38,8 @@ class Fact(_Wire):
     """The value in pieces, where something in it is marked: every second one is."""
     remark: str = ""
     """What is marked, or what else to know of the value, in words."""
+    html: str = ""
+    """The value as code or as a tree: sanitized HTML, drawn in its place."""
     whole: Any = Field(default=None, exclude=True)
     """The value itself, where the static view draws it nested; it is never sent."""
 

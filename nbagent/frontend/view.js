@@ -14,7 +14,9 @@ import { drawReasoning } from "./items/reasoning.js";
 import { drawRecord } from "./items/record.js";
 import { drawStretch, foldStretches } from "./items/stretch.js";
 import { drawText } from "./items/text.js";
+import { drawUnsent } from "./items/unsent.js";
 import { every, on } from "./lifetime.js";
+import { holdPlace } from "./place.js";
 import { HEAD } from "./reduce.js";
 
 /**
@@ -40,6 +42,7 @@ export class RunView {
   /** @type {HTMLElement|null} */ #jumped = null;
   #items = h("div", "nba-items");
   #live = h("div", { class: "nba-sr", "aria-live": "polite" });
+  #unsent = h("div", "nba-unsents");
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
 
   /**
@@ -49,7 +52,7 @@ export class RunView {
    */
   constructor(store, signal, prefix) {
     this.#store = store;
-    this.el = h("section", "nbagent", this.#items, this.#gone, this.#live);
+    this.el = h("section", "nbagent", this.#items, this.#unsent, this.#gone, this.#live);
     let ids = 0;
     this.#card = {
       store,
@@ -58,6 +61,7 @@ export class RunView {
       clock: () => performance.now(),
       answered: (item) => this.#answered.add(item.interrupt),
       form: (item) => this.#take(item),
+      unsent: (title, typed) => this.#keepUnsent(title, typed),
       say: (message) => this.#say(message),
     };
     every(signal, 1000, () => this.#tick());
@@ -78,6 +82,7 @@ export class RunView {
     const { view } = this.#store;
     if (view === null) return;
     if (keys.has(HEAD)) this.#drawHead(view.head);
+    const placed = holdPlace(this.#items);
     const tables = this.#tables.size;
     const items = foldStretches(groupAlike(view.items, this.#tables));
     const folds = items.some((item) => item.type === "stretch" && !this.#shown.has(item.key));
@@ -106,6 +111,7 @@ export class RunView {
     }
     this.#tellGone(view.head);
     this.#notice(fresh, changed, answered);
+    placed();
     if (folds || this.#tables.size < tables) glide(this.#items, height);
   }
 
@@ -227,6 +233,16 @@ export class RunView {
     line.classList.add(PLACED);
     on(this.#card.signal, line, "focusout", () => line.classList.remove(PLACED));
     line.focus({ preventScroll: true });
+  }
+
+  /**
+   * Shows what was typed into a question that was settled elsewhere; who stops the run means it.
+   * @param {string} title
+   * @param {import("./wire.js").Fact[]} typed
+   */
+  #keepUnsent(title, typed) {
+    if (this.#store.view?.head.status === "cancelled") return;
+    this.#unsent.append(drawUnsent(title, typed, this.#card));
   }
 
   /**

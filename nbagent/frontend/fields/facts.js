@@ -50,7 +50,7 @@ export function factValue({
 /**
  * The text of a node that nobody can change.
  * @param {SpecNode} node
- * @param {Context} ctx
+ * @param {Pick<Context, "t">} ctx
  */
 export function nodeText(node, ctx) {
   const { initial } = node;

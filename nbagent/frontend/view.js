@@ -1,6 +1,7 @@
 // @ts-check
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
+import { offerCopies } from "./copy.js";
 import { attr, h, setLabel, showText } from "./dom.js";
 import { keepKeysInside, PLACED, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./header-footer.js";
@@ -38,6 +39,7 @@ export class RunView {
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
   /** @type {HTMLElement|null} */ #jumped = null;
+  /** @type {ReturnType<typeof offerCopies>} */ #copies;
   #items = h("div", "nba-items");
   #live = h("div", { class: "nba-sr", "aria-live": "polite" });
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
@@ -60,6 +62,8 @@ export class RunView {
       form: (item) => this.#take(item),
       say: (message) => this.#say(message),
     };
+    this.#copies = offerCopies(this.el, this.#card);
+    this.el.append(this.#copies.el);
     every(signal, 1000, () => this.#tick());
     keepKeysInside(this.el, signal);
     reportFocus(this.el, store, signal);
@@ -248,6 +252,7 @@ export class RunView {
         header: drawHeader(this.#card),
         footer: drawFooter(this.#card, () => this.#jump()),
       };
+      this.#copies.name();
       this.#items.before(this.#frame.header.el);
       this.#gone.after(this.#frame.footer.el);
     }

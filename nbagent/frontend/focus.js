@@ -79,6 +79,8 @@ function isOfTheWindow({ key, ctrlKey, metaKey, altKey }) {
  * @param {HTMLElement} root
  */
 function isBusy(root) {
+  // What was not sent is in this page alone.
+  if (root.querySelector(".nba-unsent")) return true;
   const focused = document.activeElement;
   // After an answer its row or record has the focus, which the page put there: nobody works in the card.
   if (focused && root.contains(focused) && !focused.matches(`.nba-record, .${PLACED}`)) return true;

@@ -1,6 +1,8 @@
 // @ts-check
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
+import { drawComposer } from "./chat/composer.js";
+import { stayAtEnd } from "./chat/scroll.js";
 import { offerCopies } from "./copy.js";
 import { attr, h, setLabel, showText } from "./dom.js";
 import { keepKeysInside, PLACED, reportFocus } from "./focus.js";
@@ -15,7 +17,9 @@ import { drawReasoning } from "./items/reasoning.js";
 import { drawRecord } from "./items/record.js";
 import { drawStretch, foldStretches } from "./items/stretch.js";
 import { drawText } from "./items/text.js";
+import { drawUnsent } from "./items/unsent.js";
 import { every, on } from "./lifetime.js";
+import { holdPlace } from "./place.js";
 import { HEAD } from "./reduce.js";
 
 /**
@@ -38,10 +42,13 @@ export class RunView {
     new Set();
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
+  /** @type {ReturnType<typeof drawComposer>|null} */ #composer = null;
+  /** @type {ReturnType<typeof stayAtEnd>|null} */ #scroll = null;
   /** @type {HTMLElement|null} */ #jumped = null;
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
   #items = h("div", "nba-items");
   #live = h("div", { class: "nba-sr", "aria-live": "polite" });
+  #unsent = h("div", "nba-unsents");
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
 
   /**
@@ -51,7 +58,7 @@ export class RunView {
    */
   constructor(store, signal, prefix) {
     this.#store = store;
-    this.el = h("section", "nbagent", this.#items, this.#gone, this.#live);
+    this.el = h("section", "nbagent", this.#items, this.#unsent, this.#gone, this.#live);
     let ids = 0;
     this.#card = {
       store,
@@ -60,6 +67,8 @@ export class RunView {
       clock: () => performance.now(),
       answered: (item) => this.#answered.add(item.interrupt),
       form: (item) => this.#take(item),
+      edit: (item) => this.#composer?.edit(item),
+      unsent: (title, typed) => this.#keepUnsent(title, typed),
       say: (message) => this.#say(message),
     };
     this.#copies = offerCopies(this.el, this.#card);
@@ -82,6 +91,7 @@ export class RunView {
     const { view } = this.#store;
     if (view === null) return;
     if (keys.has(HEAD)) this.#drawHead(view.head);
+    const placed = holdPlace(this.#items);
     const tables = this.#tables.size;
     const items = foldStretches(groupAlike(view.items, this.#tables));
     const folds = items.some((item) => item.type === "stretch" && !this.#shown.has(item.key));
@@ -110,6 +120,8 @@ export class RunView {
     }
     this.#tellGone(view.head);
     this.#notice(fresh, changed, answered);
+    placed();
+    this.#scroll?.follow();
     if (folds || this.#tables.size < tables) glide(this.#items, height);
   }
 
@@ -234,6 +246,16 @@ export class RunView {
   }
 
   /**
+   * Shows what was typed into a question that was settled elsewhere; who stops the run means it.
+   * @param {string} title
+   * @param {import("./wire.js").Fact[]} typed
+   */
+  #keepUnsent(title, typed) {
+    if (this.#store.view?.head.status === "cancelled") return;
+    this.#unsent.append(drawUnsent(title, typed, this.#card));
+  }
+
+  /**
    * Tells who cannot see the page.
    * @param {string} message
    */
@@ -255,11 +277,21 @@ export class RunView {
       this.#copies.name();
       this.#items.before(this.#frame.header.el);
       this.#gone.after(this.#frame.footer.el);
+      if (head.chat) this.#drawChat();
     }
     setLabel(this.el, this.#store.t("card", { agent: head.agent }));
     attr(this.el, "data-status", head.status);
     this.#frame.header.update(head);
     this.#frame.footer.update(head);
+    this.#composer?.update(head);
+  }
+
+  /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */
+  #drawChat() {
+    this.el.classList.add("nba-chat");
+    this.#scroll = stayAtEnd(this.#items, this.#card.signal);
+    this.#composer = drawComposer(this.#card, () => this.#scroll?.toEnd());
+    this.#gone.after(this.#composer.el);
   }
 
   /**
@@ -268,7 +300,7 @@ export class RunView {
    */
   #tellGone(head) {
     const told = [...this.#shown.values()].some(({ type }) => type === "form");
-    const lost = this.#store.gone && !told && !ENDED.has(head.status);
+    const lost = this.#store.gone && !told && (head.chat || !ENDED.has(head.status));
     showText(this.#gone, lost ? this.#store.t("gone", { run: head.run }) : "");
     attr(this.el, "data-gone", this.#store.gone);
   }
@@ -340,6 +372,6 @@ function drawItem(item, card, row) {
     case "notice":
       return drawNotice(item, card);
     case "message":
-      return drawMessage(item);
+      return drawMessage(item, card);
   }
 }

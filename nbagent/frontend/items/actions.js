@@ -278,7 +278,7 @@ function moreMenu(card, signal) {
       choices = offered.map((choice) => {
         const { label, help } = choice.rule ?? choice.action;
         const told = help && words("small", "", help);
-        const el = makeButton("nba-entry", words("span", "", label), told);
+        const el = makeButton("nba-way", words("span", "", label), told);
         attr(el, "role", "menuitem");
         attr(el, "tabindex", -1);
         onClick(signal, el, (event) => chosen(event, el, choice));

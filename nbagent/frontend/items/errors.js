@@ -128,7 +128,7 @@ function summaryLine({ chain, message }, signal) {
  * @param {Field} field
  * @returns {Generator<Field>}
  */
-function* fieldsWithin(field) {
+export function* fieldsWithin(field) {
   yield field;
   for (const [, child] of field.children()) yield* fieldsWithin(child);
 }

@@ -2,14 +2,14 @@
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
 import { attr, fill, h, isEqual, randomId, setText, showText, words } from "../dom.js";
-import { factList } from "../fields/facts.js";
+import { factList, nodeText } from "../fields/facts.js";
 import { makeField } from "../fields/index.js";
 import { freeze } from "../fields/inputs.js";
 import { unseenTexts } from "../fields/long-text.js";
 import { lifeWithin, makeTimer, on } from "../lifetime.js";
 import { actionBar } from "./actions.js";
 import { drawRich } from "./call.js";
-import { errorSummary, placeError, unfinishedFields } from "./errors.js";
+import { errorSummary, fieldsWithin, placeError, unfinishedFields } from "./errors.js";
 import { isPick, pressKey } from "./form-keys.js";
 import { nextSubmission, OPEN } from "./submission.js";
 
@@ -160,9 +160,28 @@ export class FormView {
     this.draw();
   }
 
-  /** Ends all that listens. */
+  /** Ends all that listens; what was typed and not sent is handed on. */
   remove() {
+    const typed = this.#submission.state === "accepted" ? [] : this.#typed();
+    if (typed.length > 0) this.#card.unsent(this.#item.title, typed);
     this.#life.abort();
+  }
+
+  /** What stands in the fields and was not there before, without secrets, and the reason. */
+  #typed() {
+    const { t } = this.#card.store;
+    const fields = [this.#own, this.#result].flatMap((root) =>
+      root ? [...fieldsWithin(root)] : [],
+    );
+    const typed = fields.flatMap((field) => {
+      const draft = field.children().length > 0 ? null : field.draft(false);
+      if (draft === null) return [];
+      const now = { ...field.node, initial: draft, initial_json: draft.json ?? null };
+      const value = nodeText(/** @type {typeof field.node} */ (now), { t });
+      return value ? [typedFact(field.name() || field.node.label, value)] : [];
+    });
+    const { reason } = this.bar;
+    return reason ? [...typed, typedFact(t("reason_typed"), reason)] : typed;
   }
 
   /** Counts down. */
@@ -509,6 +528,15 @@ export class FormView {
     if (!ok) this.owner?.refused?.(errors, sent.forAll);
     this.fail(ok ? [] : errors);
   }
+}
+
+/**
+ * @param {string} label
+ * @param {string} value
+ * @returns {import("../wire.js").Fact}
+ */
+function typedFact(label, value) {
+  return { label, value, code: false, changed_from: null };
 }
 
 /**

@@ -13,7 +13,7 @@ import { drawNotice } from "./items/notice.js";
 import { drawReasoning } from "./items/reasoning.js";
 import { drawRecord } from "./items/record.js";
 import { drawText } from "./items/text.js";
-import { every } from "./lifetime.js";
+import { every, nextFrame } from "./lifetime.js";
 import { HEAD } from "./reduce.js";
 
 /**
@@ -26,6 +26,8 @@ import { HEAD } from "./reduce.js";
 
 /** Milliseconds in which what lies below a table comes up. */
 const GLIDE = 180;
+/** Items that are drawn for the first time in one frame: a page that draws hundreds at once stands still. */
+const AT_ONCE = 40;
 
 export class RunView {
   /** @type {import("./store.js").Store} */ #store;
@@ -37,6 +39,7 @@ export class RunView {
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
   /** @type {HTMLElement|null} */ #jumped = null;
+  /** @type {Set<string>} Keys that the next frame draws. */ #due = new Set();
   #items = h("div", "nba-items");
   #live = h("div", { class: "nba-sr", "aria-live": "polite" });
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
@@ -76,6 +79,9 @@ export class RunView {
   #draw(keys) {
     const { view } = this.#store;
     if (view === null) return;
+    for (const key of this.#due) keys.add(key);
+    const goesOn = this.#due.size > 0;
+    this.#due = new Set();
     if (keys.has(HEAD)) this.#drawHead(view.head);
     const tables = this.#tables.size;
     const height = tables && this.#items.offsetHeight;
@@ -93,6 +99,14 @@ export class RunView {
         before.drawn.update(item);
         continue;
       }
+      if (fresh.length === AT_ONCE) {
+        // In order: what stands before an item is drawn before it.
+        const rest = items
+          .slice(index)
+          .flatMap((one) => (one.type === "group" ? one.items : [one]));
+        this.#due = new Set(rest.map(({ key }) => key));
+        break;
+      }
       fresh.push(item);
       if (before) answered.push(...this.#leave(before));
       this.#insert(item, index, before);
@@ -100,6 +114,16 @@ export class RunView {
     this.#tellGone(view.head);
     this.#notice(fresh, answered.length > 0);
     if (this.#tables.size < tables) glide(this.#items, height);
+    if (this.#due.size > 0 && !goesOn) this.#later();
+  }
+
+  /** Draws what is due, frame by frame. */
+  #later() {
+    nextFrame(this.#card.signal, () => {
+      if (this.#due.size === 0) return;
+      this.#draw(new Set());
+      if (this.#due.size > 0) this.#later();
+    });
   }
 
   /**

@@ -76,6 +76,10 @@ class NotebookHost:
         if shown is None or not shown.stands_in(kernel.execution_key()):
             self.show(run)
 
+    def value(self, run: Run) -> Any:
+        """A kernel draws no values of Python's."""
+        return repr(run)
+
     async def wait(self, run: Run, future: Future[None]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""
         await kernel.wait(future, on_kernel_interrupt=partial(self._stop, run))

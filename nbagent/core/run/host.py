@@ -27,6 +27,9 @@ class Host(Protocol):
     def display(self, run: Any) -> None:
         """A run is displayed by name, as the last line of a cell does."""
 
+    def value(self, run: Any) -> Any:
+        """What stands for the run where the surroundings draw values themselves."""
+
     async def wait(self, run: Any, future: Future[None]) -> None:
         """Wait inside a cell, so that forms still work; if the wait is stopped, so is the run."""
 
@@ -66,6 +69,10 @@ class ScriptHost:
     def display(self, run: Any) -> None:
         """Print it."""
         print(repr(run))  # noqa: T201 - displayed outside of a notebook
+
+    def value(self, run: Any) -> Any:
+        """Its text."""
+        return repr(run)
 
     async def wait(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
         """Just wait."""

@@ -82,6 +82,7 @@ __all__ = [
     "mcp",
     "messages_from_openai",
     "messages_to_openai",
+    "notebook_tools",
     "open_run",
     "review",
     "set_locale",
@@ -106,6 +107,7 @@ _LATE = {
     "hosted": "nbagent.core.tools.hosted",
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
+    "notebook_tools": "nbagent.data.tools",
     "set_locale": "nbagent.notebook.locale",
     "set_prices": "nbagent.models.prices",
 }
@@ -125,6 +127,11 @@ def _hint(name: str) -> str:
     if isinstance(found, type) and issubclass(found, NbagentError):
         return f"; it is nb.errors.{name}"
     return "" if name.startswith("_") else _suggest(name, __all__)
+
+
+def load_ipython_extension(shell: _Any) -> None:
+    """``%load_ext nbagent``: ``%%agent`` and ``%agent``; ``%agent --help`` tells how."""
+    _import_module("nbagent.notebook.magics").register(shell)
 
 
 def __dir__() -> list[str]:

@@ -31,7 +31,8 @@ export function drawHeader(card) {
   /** @type {Head|null} */
   let head = null;
   const draw = () => {
-    if (head) drawStrip(strip, head.spans, card.store.now() - head.started_at);
+    if (!head) return;
+    drawStrip(strip, head.spans, card.store.now() - head.started_at, ENDED.has(head.status));
   };
   const update = (/** @type {Head} */ next) => {
     if (head?.prompt !== next.prompt) {

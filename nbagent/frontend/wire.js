@@ -2,9 +2,9 @@
 // The wire between kernel and page: the shapes of ../notebook/wire.py, field by field.
 // ../../tests/fixtures/wire.json holds an example of each that both ends check.
 
-/** @typedef {"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
+/** @typedef {"queued"|"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
 /** @typedef {"preparing"|"running"|"waiting"|"done"|"failed"|"rejected"|"cancelled"} CallState */
-/** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string}} Fact */
+/** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string, html?: string}} Fact */
 /** @typedef {{kind: "html"|"image"|"text"|"links", data: string, alt: string}} Rich */
 /** @typedef {{fraction: number|null, text: string}} Progress */
 
@@ -25,6 +25,8 @@
  * @property {string} printed
  * @property {Rich[]} outputs
  * @property {string|null} result
+ * @property {string} [traceback] where its tool raised
+ * @property {RecordItem[]} [decisions] how its own questions were settled; the row tells the last one
  */
 /**
  * @typedef {object} Action
@@ -35,6 +37,7 @@
  * @property {boolean} primary
  * @property {boolean} danger
  * @property {boolean} reason
+ * @property {string} [help]
  */
 /**
  * The form of a call's result, given in its place.
@@ -58,8 +61,9 @@
  * @property {string} [named] what the fields are
  * @property {Instead|null} [instead]
  * @property {Action[]} actions
- * @property {{id: string, label: string}[]} remember
+ * @property {{id: string, label: string, help?: string}[]} remember
  * @property {Rich[]} [preview]
+ * @property {string|null} [preview_note]
  * @property {string|null} [preview_error]
  * @property {boolean} approval
  * @property {number|null} expires_at
@@ -76,7 +80,7 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show"|"retry", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
 /** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[]}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
@@ -130,7 +134,7 @@
  * @property {string|null} remember
  */
 /** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft, instead?: boolean}} Drafts */
-/** @typedef {{type: "press", notice: string, action: "stop"|"show"}} Press */
+/** @typedef {{type: "press", notice: string, action: NoticeAction["name"]}} Press */
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
 /** @typedef {Hello|Answer|Drafts|Press|Stop|Focus} FromFrontEnd */

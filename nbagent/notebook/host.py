@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -34,6 +36,11 @@ class NotebookHost:
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
         """The kernel's own with a person there; else the private one, so that cells may block."""
         return kernel.kernel_loop() if attended else private_loop()
+
+    def cell(self) -> tuple[str, str] | None:
+        """By its id, where the front end tells it."""
+        cell, key = kernel.cell_id(), kernel.execution_key()
+        return None if cell is None or key is None else (cell, key)
 
     def started(self, run: Run, *, on_rerun: str) -> None:
         """Cancel what an earlier execution of this cell left waiting."""
@@ -88,6 +95,10 @@ class NotebookHost:
         """The same in synchronous code."""
         kernel.pump(future, on_kernel_interrupt=partial(self._stop, run))
 
+    async def on_main(self, work: Callable[[], Any]) -> Any:
+        """Between cells, or while one waits for a run."""
+        return await asyncio.wrap_future(kernel.on_main(partial(copy_context().run, work)))
+
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A mime bundle of a value that shows richer than its JSON, or None."""
         return capture.present(value)
@@ -108,7 +119,7 @@ class NotebookHost:
 
 
 def _goes_on(run: Run) -> bool:
-    return run.status in ("running", "interrupted")
+    return run.status in ("queued", "running", "interrupted")
 
 
 _host: list[NotebookHost] = []

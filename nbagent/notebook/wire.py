@@ -6,7 +6,7 @@ shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` 
 that both ends check.
 
 What is drawn is a list of items, each with a key that stays; an operation names the item it changes.
-HTML fields hold sanitized blocks made by ``render.markdown`` or ``render.rich`` and nothing else;
+HTML fields hold sanitized blocks made by ``render.markdown``, ``render.rich`` or ``render.arguments``;
 every other string is data and reaches the page by ``textContent``.
 """
 
@@ -21,7 +21,7 @@ class _Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-RunStatus = Literal["running", "interrupted", "completed", "failed", "cancelled"]
+RunStatus = Literal["queued", "running", "interrupted", "completed", "failed", "cancelled"]
 CallState = Literal["preparing", "running", "waiting", "done", "failed", "rejected", "cancelled"]
 
 
@@ -38,6 +38,8 @@ class Fact(_Wire):
     """The value in pieces, where something in it is marked: every second one is."""
     remark: str = ""
     """What is marked, or what else to know of the value, in words."""
+    html: str = ""
+    """The value as code or as a tree: sanitized HTML, drawn in its place."""
     whole: Any = Field(default=None, exclude=True)
     """The value itself, where the static view draws it nested; it is never sent."""
 
@@ -100,6 +102,10 @@ class CallItem(_Wire):
     """What the tool displayed, then its result where that is rich."""
     result: str | None = None
     """The result as text, where no rich output shows it; the error's text if it failed."""
+    traceback: str = ""
+    """Where its tool raised, as far as this process knows it."""
+    decisions: list[RecordItem] = Field(default_factory=list)
+    """How its own questions were settled, oldest first: the row tells the last one."""
 
 
 ActionName = Literal["submit", "approve", "reject", "answer"]
@@ -120,6 +126,8 @@ class Action(_Wire):
     primary: bool = False
     danger: bool = False
     reason: bool = False
+    help: str = ""
+    """What it does, in a sentence; shown in the menu."""
 
 
 class Remember(_Wire):
@@ -127,6 +135,8 @@ class Remember(_Wire):
 
     id: str
     label: str
+    help: str = ""
+    """What it lets run from then on, in a sentence."""
 
 
 class Instead(_Wire):
@@ -154,8 +164,10 @@ class FormItem(_Wire):
     """The metadata's other fields, and the exact input where it is approved and cannot be edited."""
     preview: list[Rich] = Field(default_factory=list)
     """What approving would do, as the tool's ``preview`` shows it, above the buttons."""
+    preview_note: str | None = None
+    """What the preview waits for."""
     preview_error: str | None = None
-    """Why there is no preview, in one line; approving still works."""
+    """Why making the preview failed, in one line; approving still works."""
     spec: dict[str, Any] | None = None
     drafts: Any = None
     """What was typed before a reload, or None for an untouched form."""
@@ -191,7 +203,7 @@ class RecordItem(_Wire):
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show"]
+    name: Literal["stop", "show", "retry"]
     label: str
 
 
@@ -402,7 +414,7 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show"]
+    action: Literal["stop", "show", "retry"]
 
 
 class Stop(_Wire):

@@ -21,6 +21,8 @@ import ipywidgets
 import traitlets
 from pydantic import TypeAdapter, ValidationError
 
+from nbagent.core.tools.output import Bundle
+from nbagent.notebook import kernel
 from nbagent.notebook.locale import open_cards
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -91,6 +93,8 @@ class Card(anywidget.AnyWidget):
         self._css = front_end.STYLE if shared is None else ""
         self.on_msg(self._on_message)  # first: opening the comm, a page may greet at once
         super().__init__(front_end=shared)
+        if self.loop is not kernel.kernel_loop():
+            kernel.hear_off_main(self.comm)
         open_cards.add(self)
 
     def _repr_keys(self) -> Any:
@@ -105,6 +109,11 @@ class Card(anywidget.AnyWidget):
 
     def detach(self) -> None:
         """Follow nothing any more; the widget is about to close."""
+
+    @property
+    def charts(self) -> list[Bundle]:
+        """What Jupyter draws by itself below the card, once that has given way; by default nothing."""
+        return []
 
     # --- ipywidgets in the place of fields
 

@@ -19,6 +19,7 @@ from IPython.display import display, update_display
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.notebook import kernel
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -26,16 +27,19 @@ from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import NoticeAction, NoticeItem
 
 from .card import Card
-from .run_card import RunCard
+from .charts import Charts
+from .run_card import RunCard, traceback_of_call
 
 QUIET = 2.0
 """Seconds without anything in the card being touched before live gives way to static."""
+RETRY_FOR = 120.0
+"""Seconds in which the card of a run that failed stays live, for its Retry button."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 def goes_on(run: Run) -> bool:
     """Whether the run has not ended."""
-    return run.status in ("running", "interrupted")
+    return run.status in ("queued", "running", "interrupted")
 
 
 class RunBox(ipywidgets.VBox):
@@ -58,6 +62,8 @@ class Live:
         card.rows_changed = self._arrange
         self._places: list[str] = []
         """Display ids."""
+        self._cells: list[kernel.Cell] = []
+        """The executions whose output has them."""
 
     def add(self, card: Card) -> None:
         """Show another card below."""
@@ -73,6 +79,7 @@ class Live:
         """Show it in the output of the code that runs now; ``text`` is for where no widget is drawn."""
         display_id = uuid.uuid4().hex
         self._places.append(display_id)
+        self._cells.append(kernel.Cell())
         bundle = {
             "text/plain": text,
             WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id},
@@ -109,6 +116,10 @@ class Live:
             return  # a page that was reloaded has no display to update: closing would leave it blank
         self._places = []
         cards, self.below = [self.card, *self.below], []
+        for cell in self._cells:
+            for chart in (chart for card in cards for chart in card.charts):
+                cell.show(chart)
+        self._cells = []
         for card in cards:
             card.detach()
         if settled is not None:
@@ -138,6 +149,8 @@ class Shown:
         """Runs that the same cell started before, and that may still go on."""
         self._below: list[Run] = []
         """Those of them whose cards stand below this one."""
+        self._failed_at = float("-inf")
+        """When it failed last, by the monotonic clock."""
 
     def stands_in(self, execution: str | None) -> bool:
         """Whether this execution's output shows the run already."""
@@ -167,6 +180,8 @@ class Shown:
     def _heard(self, heard: RunEvent) -> None:
         live = self.live
         ended = isinstance(heard, RunCompleted | RunFailed | RunCancelled) and not heard.scope
+        if isinstance(heard, RunFailed) and not heard.scope:
+            self._failed_at = time.monotonic()
         if live is not None and ended:
             live.settle(partial(self.bundle, live), settled=self._settled)
 
@@ -177,11 +192,17 @@ class Shown:
 
     def bundle(self, live: Live) -> dict[str, str]:
         """The run, and those whose cards stand below it, as HTML and text."""
-        bundle = static_bundle(self._run, opened=live.card.opened)
+        bundle = static_bundle(self._run, opened=live.card.opened, measured=True)
         for run, card in zip(self._below, live.below, strict=True):
-            more = static_bundle(run, opened=card.opened)
+            more = static_bundle(run, opened=card.opened, measured=True)
             bundle = {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
         return bundle
+
+    @property
+    def _can_be_retried(self) -> bool:
+        """Whether it has failed a moment ago: its card has a button to go on."""
+        failed = self._run.status == "failed"
+        return failed and time.monotonic() - self._failed_at < RETRY_FOR
 
     # --- what the same cell started before
 
@@ -194,7 +215,7 @@ class Shown:
         }
         card.pressed = lambda key, action: notices[key].pressed(action)
         runs = [self._run, *(earlier.run for earlier in notices.values())]
-        live.held = lambda: any(map(goes_on, runs))  # one that failed may have been retried
+        live.held = lambda: self._can_be_retried or any(map(goes_on, runs))
 
     def _show_below(self, live: Live, run: Run) -> RunCard:
         card = RunCard(run)
@@ -269,21 +290,32 @@ class Earlier:
 
 
 def _view(run: Run) -> Any:
-    view = RunView(run.id)
+    view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
     for event in run.journal:
         view.apply(event)
     return view.snapshot()
 
 
-def static_bundle(run: Run, *, opened: list[str] | None = None) -> dict[str, str]:
-    """The run as it stands, as HTML and text that need no kernel."""
+def static_bundle(
+    run: Run, *, opened: list[str] | None = None, measured: bool = False
+) -> dict[str, str]:
+    """The run as it stands, as HTML and text that need no kernel.
+
+    What differs each time is told (``measured``) where a person has seen it on the live card: a cell
+    that runs with nobody there shows the same each time, and can be compared.
+    """
     view = _view(run)
     return {
-        "text/html": static.render(view, opened=opened),
+        "text/html": static.render(view, opened=opened, measured=measured),
         "text/plain": plain.render(view),
     }
 
 
 def publish_static(run: Run) -> None:
-    """Show the run as it stands, for good."""
+    """Show the run as it stands, for good, and below it the charts of its calls."""
     display(static_bundle(run), raw=True)  # type: ignore[no-untyped-call]
+    charts = Charts()
+    for event in run.journal:
+        charts.heard(event)
+    for chart in charts.bundles:
+        display(chart, raw=True)  # type: ignore[no-untyped-call]

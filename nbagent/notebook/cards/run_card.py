@@ -22,18 +22,23 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
     RunStarted,
+    ToolFinished,
 )
+from nbagent.core.call.body import Raised
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.tools.json_schema import form_type
+from nbagent.core.tools.output import Bundle, Displayed
 from nbagent.core.tools.tool import Tool
 from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Answer, Drafts, FieldError, NoticeItem, Op, Press, Rich, View
 
 from .card import Card
+from .charts import Charts
 from .preview import Preview
 
 PACE = 0.05
@@ -72,7 +77,8 @@ class RunCard(Card):
     def __init__(self, run: Run) -> None:
         self.run = run
         self._session = session_of(run)
-        self.view = RunView(run.id, types_of=partial(_types, run))
+        traceback_of = partial(traceback_of_call, run)
+        self.view = RunView(run.id, types_of=partial(_types, run), traceback_of=traceback_of)
         self._flush_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Of the next patch; touched on the run's loop only."""
@@ -81,17 +87,21 @@ class RunCard(Card):
         """By interrupt id; touched on the run's loop only."""
         self._drafts: dict[str, Any] = {}
         """The page's last drafts, where a preview follows them, by interrupt id; on the loop only."""
+        self._charts = Charts()
+        """Touched on the run's loop only, from its first event on."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
         before = run.journal
         for event in before:
             self.view.apply(event)
+            self._charts.heard(event)
         self.view.flush(time.monotonic())
         super().__init__()  # opens the comm, with all of that in the snapshot
         with self._lock:
             events = run.subscribe(self._heard)
             for event in events[len(before) :]:
                 self.view.apply(event)
+                self._charts.heard(event)
             self._push()
         for event in events:
             self._follow_question(event)
@@ -100,6 +110,7 @@ class RunCard(Card):
         """Follow the run no more."""
         self.run.unsubscribe(self._heard)
         self._settle_all()
+        self._charts.close()
         if self._timer is not None:
             self._timer.cancel()  # else the loop would hold the card until then
 
@@ -136,10 +147,26 @@ class RunCard(Card):
         self._flushed_at = time.monotonic()
         return self.view.flush(self._flushed_at)
 
+    @property
+    def rows(self) -> list[Any]:
+        """The charts of its calls, then the widgets of its questions."""
+        return [*self._charts.rows, *super().rows]
+
+    @property
+    def charts(self) -> list[Bundle]:
+        """What its calls displayed that Jupyter draws by itself."""
+        return self._charts.bundles
+
+    def _chart_shown(self, heard: RunEvent) -> None:
+        if self._charts.heard(heard):
+            self.rows_changed(self.rows)
+
     def _heard(self, heard: RunEvent) -> None:
         with self._lock:
             self.view.apply(heard)
             self._follow_question(heard)
+            if isinstance(heard, Displayed | ToolFinished):
+                self._later(partial(self._chart_shown, heard))
             if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
                 self._push()
                 if self._flush_at is not None:
@@ -226,9 +253,16 @@ class RunCard(Card):
             show = partial(self._previewed, question.id)
             self._previews[question.id] = Preview(tool, question, show)
 
-    def _previewed(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
+    def _previewed(
+        self,
+        interrupt: str,
+        preview: list[Rich],
+        *,
+        error: str | None = None,
+        note: str | None = None,
+    ) -> None:
         with self._lock:
-            self.view.set_preview(interrupt, preview, error)
+            self.view.set_preview(interrupt, preview, error=error, note=note)
             if self._flush_at is None:
                 self._plan()
 
@@ -251,8 +285,21 @@ class RunCard(Card):
         self._session.stop(by="form")
 
     def _pressed(self, message: Press) -> None:
-        if self.view.offers(message.notice, message.action):
+        if not self.view.offers(message.notice, message.action):
+            return
+        if message.action == "retry":
+            self._retry()
+        else:
             self.pressed(message.notice, message.action)
+
+    def _retry(self) -> None:
+        """Go on after the failure, or say why that cannot be."""
+        self.notice("retry", None)
+        try:
+            self.run.retry()
+        except NbagentError as error:
+            text = TEXTS["not_retried"].format(error=reveal(str(error)))
+            self.notice("retry", NoticeItem(key="retry", tone="warn", text=text))
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         with self._lock:
@@ -273,6 +320,12 @@ class RunCard(Card):
         """Nothing waits under that id in this view: say who answered."""
         text = self._session.why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
+
+
+def traceback_of_call(run: Run, call_id: str) -> str:
+    """Where the tool of this call raised; empty where this process does not know it."""
+    value = session_of(run).values.get(call_id)
+    return value.traceback if isinstance(value, Raised) else ""
 
 
 def _types(run: Run, tool_name: str) -> Types | None:

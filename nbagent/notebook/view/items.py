@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -13,7 +12,7 @@ from nbagent.core.base.files import stand_in
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED
-from nbagent.notebook.render import answer, facts, rich, sources
+from nbagent.notebook.render import answer, arguments, facts, rich, sources
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal
 from nbagent.notebook.render.sanitize import encodable
@@ -77,6 +76,11 @@ class Node:
     def settled(self) -> bool:
         """Whether there is nothing left to send."""
         return not self.stale
+
+    @property
+    def hidden(self) -> bool:
+        """Whether something else stands in its place."""
+        return False
 
 
 class TextNode(Node):
@@ -331,7 +335,13 @@ def _one_line(text: str) -> str:
     return reveal(" ".join(text[: 2 * facts.MAX_BRIEF].split())[: facts.MAX_BRIEF])
 
 
-_facts = partial(facts.facts_of, room=facts.MAX_TEXT)
+def first_line(text: str) -> str:
+    """The first line of an error that says something, short enough for a row."""
+    return _one_line(next((line for line in text.split("\n") if line.strip()), ""))
+
+
+def _facts(input_: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> list[Fact]:
+    return arguments.drawn(facts.facts_of(input_, before=before, room=facts.MAX_TEXT), input_)
 
 
 class CallNode(Node):
@@ -357,6 +367,8 @@ class CallNode(Node):
         self._outputs: dict[str | int, list[Rich]] = {}
         self._result_rich: list[Rich] = []
         self._result: str | None = None
+        self._traceback: Callable[[], str] = str
+        self._decisions: list[RecordItem] = []
         self._only_progress = False
         self._put_at = float("-inf")
 
@@ -413,6 +425,24 @@ class CallNode(Node):
         self._result = None if told is None else facts.result(told)
         self.touch()
 
+    def decided(self, record: RecordItem) -> None:
+        """A question of its own is settled. What was changed in its input is marked there."""
+        told = [fact for fact in record.details if fact.changed_from is None]
+        changed = {fact.label: fact for fact in record.details if fact.changed_from is not None}
+        self._facts = [changed.pop(fact.label, fact) for fact in self._facts] + [*changed.values()]
+        self._decisions.append(record.model_copy(update={"details": told}))
+        self.touch()
+
+    def undecided(self) -> None:
+        """The last question is asked again."""
+        self._decisions.pop()
+        self.touch()
+
+    def raised(self, traceback: Callable[[], str]) -> None:
+        """What tells where its tool raised: known a moment after the call has failed."""
+        self._traceback = traceback
+        self.touch()
+
     def finished(self, event: ToolFinished) -> None:
         """The call has its result."""
         self.stopped(event.at, "failed" if event.error else "done")
@@ -423,6 +453,11 @@ class CallNode(Node):
         silent = silent or event.output in [stand_in(file, sized=False) for file in event.files]
         self._result_rich += rich.files(event.files, sized=False)
         self._result = None if silent else facts.result(event.output)
+
+    @property
+    def says_more(self) -> bool:
+        """Whether there is more to see of it than its input."""
+        return bool(self._printed.whole or self._outputs or self._result or self._decisions)
 
     @property
     def is_rich(self) -> bool:
@@ -471,7 +506,7 @@ class CallNode(Node):
             key=self.key,
             name=self.name,
             path=self.path,
-            brief=self._brief,
+            brief=self._told(),
             state=self.ended_as or self.state,
             input=self._facts,
             started_at=self.started_at,
@@ -479,8 +514,24 @@ class CallNode(Node):
             progress=self._progress,
             printed=self._printed.whole,
             outputs=[*(r for drawn in self._outputs.values() for r in drawn), *self._result_rich],
-            result=self._result,
+            result=None if self._is_told else self._result,
+            traceback=reveal(self._traceback()),
+            decisions=list(self._decisions),
         )
+
+    def _told(self) -> str:
+        """The one line of the row: why it failed, what was asked, or the input."""
+        last = self._decisions[-1] if self._decisions else None
+        if (
+            self.state == "failed" and self._result
+        ):  # the model is told which tool, the row names it
+            return first_line(self._result).removeprefix(f"The tool {self.name} failed: ")
+        return self._brief if last is None or last.title == self.name else last.title
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether the decision's details are the result."""
+        return self.state == "done" and any(record.details for record in self._decisions[-1:])
 
     def ops(self, now: float, index: int) -> list[Op]:
         """What brings the page up to date."""

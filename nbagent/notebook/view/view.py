@@ -17,7 +17,7 @@ from nbagent.notebook.wire import FormItem, NoticeItem, Op, Rich, SetHead, View
 
 from .board import Board
 from .deltas import Deltas
-from .fold import Fold, TypesOf
+from .fold import Fold, TracebackOf, TypesOf
 from .items import FixedNode
 from .questions import Question
 
@@ -28,12 +28,21 @@ class RunView:
     Args:
         run: the run's id, as the head shows it.
         types_of: the input and output types of a tool by its name, where this process knows them.
+        traceback_of: where the tool of a call raised, by the call's id, as far as this process knows.
     """
 
-    def __init__(self, run: str, *, types_of: TypesOf | None = None) -> None:
+    def __init__(
+        self,
+        run: str,
+        *,
+        types_of: TypesOf | None = None,
+        traceback_of: TracebackOf | None = None,
+    ) -> None:
         self._lock = threading.RLock()
         self._board = Board()
-        self._fold = Fold(self._board, run, types_of or (lambda _name: None))
+        self._fold = Fold(
+            self._board, run, types_of or (lambda _name: None), traceback_of or (lambda _id: "")
+        )
         self._deltas = Deltas(self._board).handlers
 
     def apply(self, event: RunEvent) -> None:
@@ -88,10 +97,12 @@ class RunView:
                 update = {"instead": form and form.model_copy(update=update)}
             self._update_form(interrupt, update, send=False)
 
-    def set_preview(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
-        """Show what approving would do, or why that cannot be shown."""
+    def set_preview(
+        self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
+    ) -> None:
+        """Show what approving would do, or why that cannot be shown: it failed, or waits for something."""
         with self._lock:
-            update = {"preview": preview, "preview_error": error}
+            update = {"preview": preview, "preview_error": error, "preview_note": note}
             self._update_form(interrupt, update, send=True)
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
@@ -104,7 +115,7 @@ class RunView:
     def set_stopping(self) -> None:
         """Show that the run is being stopped, until it has ended."""
         with self._lock:
-            if self.status in ("running", "interrupted"):
+            if self.status in ("queued", "running", "interrupted"):
                 self._fold.frame.stopping = self._board.head_dirty = True
 
     def notice(self, key: str, item: NoticeItem | None) -> None:

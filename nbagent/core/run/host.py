@@ -34,6 +34,9 @@ class Host(Protocol):
     def value(self, run: Any) -> Any:
         """What stands for the run where the surroundings draw values themselves."""
 
+    def show_chat(self, chat: Any) -> None:
+        """Show a chat where the code that runs now puts its output, once for each execution."""
+
     async def wait(self, run: Any, future: Future[None]) -> None:
         """Wait inside a cell, so that forms still work; if the wait is stopped, so is the run."""
 
@@ -86,6 +89,10 @@ class ScriptHost:
     def value(self, run: Any) -> Any:
         """Its text."""
         return repr(run)
+
+    def show_chat(self, chat: Any) -> None:
+        """Print it."""
+        print(repr(chat))  # noqa: T201 - displayed outside of a notebook
 
     async def wait(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
         """Just wait."""

@@ -29,6 +29,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
     Answer,
+    Complete,
     Drafts,
     FieldError,
     Focus,
@@ -38,6 +39,7 @@ from nbagent.notebook.wire import (
     Patch,
     Press,
     Receipt,
+    Say,
     Snapshot,
     Stop,
     View,
@@ -185,6 +187,13 @@ class Card(anywidget.AnyWidget):
     def _pressed(self, message: Press) -> None:
         """A notice's button was pressed; a card that has no notices has nothing to do."""
 
+    def _said(self, message: Say) -> None:
+        """Take a message; a card without a box for it has none."""
+        self._receipt(message.submission, "", [FieldError(field=None, message=TEXTS["no_chat"])])
+
+    def _complete(self, message: Complete) -> None:
+        """Tell the names that are asked for; a card without a box to write in has none."""
+
     # --- out
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: FBT001, FBT002 - ipywidgets
@@ -249,6 +258,10 @@ class Card(anywidget.AnyWidget):
             case Focus(busy=busy, opened=opened):
                 self.busy = busy
                 self.opened = [key for key in opened[:MAX_OPENED] if len(key) <= MAX_KEY]
+            case Say():
+                self._said(message)
+            case Complete():
+                self._complete(message)
             case never:
                 assert_never(never)
 

@@ -141,10 +141,14 @@ def __dir__() -> list[str]:
 
 
 def _notebook_host() -> _Any:
-    """The notebook, where this code runs in a kernel."""
-    if "ipykernel" not in _sys.modules:
-        return None
-    return _import_module("nbagent.notebook.host").find()
+    """The notebook, where this code runs in a kernel, or in marimo."""
+    if "ipykernel" in _sys.modules:
+        found = _import_module("nbagent.notebook.host").find()
+        if found is not None:
+            return found
+    if "marimo" in _sys.modules:
+        return _import_module("nbagent.notebook.marimo_host").find()
+    return None
 
 
 def _named_model(name: str) -> _Any:

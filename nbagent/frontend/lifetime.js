@@ -54,6 +54,17 @@ export function every(signal, ms, act) {
   onAbort(signal, () => clearInterval(id));
 }
 
+/**
+ * Does something in the page's next frame, unless the signal is aborted before.
+ * @param {AbortSignal} signal
+ * @param {() => void} act
+ */
+export function nextFrame(signal, act) {
+  requestAnimationFrame(() => {
+    if (!signal.aborted) act();
+  });
+}
+
 /** @typedef {ReturnType<typeof makeTimer>} Timer */
 
 /**

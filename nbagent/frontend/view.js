@@ -18,7 +18,7 @@ import { drawRecord } from "./items/record.js";
 import { drawStretch, foldStretches } from "./items/stretch.js";
 import { drawText } from "./items/text.js";
 import { drawUnsent } from "./items/unsent.js";
-import { every, on } from "./lifetime.js";
+import { every, nextFrame, on } from "./lifetime.js";
 import { holdPlace } from "./place.js";
 import { HEAD } from "./reduce.js";
 
@@ -32,6 +32,8 @@ import { HEAD } from "./reduce.js";
 
 /** Milliseconds in which what lies below a table, or rows that become one, comes up. */
 const GLIDE = 180;
+/** Items that are drawn for the first time in one frame: a page that draws hundreds at once stands still. */
+const AT_ONCE = 40;
 
 export class RunView {
   /** @type {import("./store.js").Store} */ #store;
@@ -46,6 +48,7 @@ export class RunView {
   /** @type {ReturnType<typeof stayAtEnd>|null} */ #scroll = null;
   /** @type {HTMLElement|null} */ #jumped = null;
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
+  /** @type {Set<string>} Keys that the next frame draws. */ #due = new Set();
   #items = h("div", "nba-items");
   #live = h("div", { class: "nba-sr", "aria-live": "polite" });
   #unsent = h("div", "nba-unsents");
@@ -90,6 +93,9 @@ export class RunView {
   #draw(keys) {
     const { view } = this.#store;
     if (view === null) return;
+    for (const key of this.#due) keys.add(key);
+    const goesOn = this.#due.size > 0;
+    this.#due = new Set();
     if (keys.has(HEAD)) this.#drawHead(view.head);
     const placed = holdPlace(this.#items);
     const tables = this.#tables.size;
@@ -107,6 +113,12 @@ export class RunView {
     const changed = [];
     for (const [index, item] of items.entries()) {
       const before = this.#shown.get(item.key);
+      if (!before && fresh.length >= AT_ONCE) {
+        // In order: what stands before an item is drawn before it.
+        const rest = items.slice(index).flatMap((one) => ("items" in one ? one.items : [one]));
+        this.#due = new Set(rest.map(({ key }) => key));
+        break;
+      }
       const parts = "items" in item ? item.items : [item];
       const is = !before || parts.some(({ key }) => keys.has(key));
       if (is) changed.push(item);
@@ -123,6 +135,16 @@ export class RunView {
     placed();
     this.#scroll?.follow();
     if (folds || this.#tables.size < tables) glide(this.#items, height);
+    if (this.#due.size > 0 && !goesOn) this.#later();
+  }
+
+  /** Draws what is due, frame by frame. */
+  #later() {
+    nextFrame(this.#card.signal, () => {
+      if (this.#due.size === 0) return;
+      this.#draw(new Set());
+      if (this.#due.size > 0) this.#later();
+    });
   }
 
   /**

@@ -304,6 +304,19 @@ test("what came with a message is drawn below it, a picture as such and both by 
   expect($(".nba-file img").alt).toBe("image scan.png, 120 kB");
 });
 
+test("hundreds of items are drawn some in a frame, in their order, with all that changes meanwhile", async () => {
+  const say = (n, what = n) => ({ ...text, key: `t${n}`, blocks: [`<p>${what}</p>`], raw: "" });
+  const { el, patch } = open(Array.from({ length: 200 }, (_, n) => say(n)));
+  const said = () => [...el.querySelectorAll(".nba-say")].map((each) => each.textContent);
+  const whole = Array.from({ length: 200 }, (_, n) => String(n));
+  expect(said()).toEqual(whole.slice(0, 40));
+  patch({ op: "put", item: say(3, "changed"), index: 3 }, { op: "remove", key: "t150" });
+  whole[3] = "changed";
+  whole.splice(150, 1);
+  expect(said()).toEqual(whole.slice(0, 80));
+  await vi.waitFor(() => expect(said()).toEqual(whole));
+});
+
 test("two views of one run draw the same, and each has ids of its own", () => {
   const { el, model, widget, patch } = open([form({ kind: "text" }), call]);
   const second = document.createElement("div");

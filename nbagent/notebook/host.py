@@ -86,6 +86,10 @@ class NotebookHost:
         if shown is None or not shown.stands_in(kernel.execution_key()):
             self.show(run)
 
+    def value(self, run: Run) -> Any:
+        """A kernel draws no values of Python's."""
+        return repr(run)
+
     def show_chat(self, chat: Chat) -> None:
         """Show a chat live; where nobody is there as it stands, once its run has settled."""
         from .cards.display import ShownChat, publish_chat  # noqa: PLC0415 - as above

@@ -31,6 +31,9 @@ class Host(Protocol):
     def display(self, run: Any) -> None:
         """A run is displayed by name, as the last line of a cell does."""
 
+    def value(self, run: Any) -> Any:
+        """What stands for the run where the surroundings draw values themselves."""
+
     def show_chat(self, chat: Any) -> None:
         """Show a chat where the code that runs now puts its output, once for each execution."""
 
@@ -82,6 +85,10 @@ class ScriptHost:
     def display(self, run: Any) -> None:
         """Print it."""
         print(repr(run))  # noqa: T201 - displayed outside of a notebook
+
+    def value(self, run: Any) -> Any:
+        """Its text."""
+        return repr(run)
 
     def show_chat(self, chat: Any) -> None:
         """Print it."""

@@ -333,6 +333,9 @@ class Run:
     def _ipython_display_(self) -> None:
         self._session.host.display(self)
 
+    def _display_(self) -> Any:  # marimo's
+        return self._session.host.value(self)
+
 
 def session_of(run: Run) -> Session:
     """What the engine and the notebook hold of a run."""

@@ -1,0 +1,67 @@
+"""marimo as surroundings of runs: a run that is a cell's value stands there as its card."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from concurrent.futures import Future
+from typing import Any
+from weakref import WeakValueDictionary
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.run.host import ScriptHost
+from nbagent.core.run.run import Run, session_of
+
+
+class MarimoHost(ScriptHost):
+    """Runs in a marimo notebook that a person has open.
+
+    Cells, and what a page sends, take turns on one loop: no answer comes while a cell runs.
+    """
+
+    def __init__(self) -> None:
+        self._cards: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        """By run id; its run listens, and keeps it."""
+
+    def attended(self) -> bool:
+        """A person has the notebook open."""
+        return True
+
+    def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:  # noqa: ARG002 - Host
+        """The one that cells run on."""
+        return asyncio.get_running_loop()
+
+    def value(self, run: Run) -> Any:
+        """The run's card, which marimo draws as it does any anywidget."""
+        from .cards.run_card import RunCard  # noqa: PLC0415 - ipywidgets and anywidget load here
+
+        card = self._cards.get(run.id)
+        if card is None or card.comm is None:  # marimo closes it when its cell runs again
+            card = self._cards[run.id] = RunCard(run)
+        return card
+
+    async def wait(self, run: Run, future: Future[None]) -> None:
+        """Wait until the run asks a person, who could not answer.
+
+        Raises:
+            UsageError: it asks.
+        """
+        waiting = asyncio.wrap_future(future)
+        settled = asyncio.wrap_future(session_of(run).when_settled())
+        await asyncio.wait({waiting, settled}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done() and run.status == "interrupted":
+            raise UsageError(
+                "the run asks a person, and marimo takes no answer while a cell waits: make the run "
+                "the cell's value instead of awaiting it, and read `run.result` in a cell that runs after it"
+            )
+        await waiting
+
+
+_host = MarimoHost()
+
+
+def find() -> MarimoHost | None:
+    """The host, or None where no cell of it runs, as in a script."""
+    marimo = sys.modules.get("marimo")
+    running = getattr(marimo, "running_in_notebook", None)
+    return _host if running is not None and running() else None

@@ -1,0 +1,113 @@
+"""What a page does with cards: JupyterLab in Chromium, on a server of its own.
+
+Run as ``python -m tests.bench.page``. Prints, for each case, the long tasks of the page (over 50 ms) while
+the card is live and from its handover to static HTML on, how far the layout shifted, what the kernel sent,
+and how long the kernel's loop was held. Nothing here passes or fails.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from tests.browser.card import Card
+from tests.browser.conftest import CHROMIUM_FLAGS, chromium_path
+from tests.browser.notebook_page import VIEWPORT, App, NotebookPage
+from tests.browser.server import JupyterServer
+
+SETUP = """
+import asyncio, time
+import nbagent as nb
+from tests.bench import view
+call = nb.ScriptedModel.call
+held = [0.0]
+
+async def watch():
+    while True:
+        began = time.perf_counter()
+        await asyncio.sleep(0.005)
+        held[0] = max(held[0], time.perf_counter() - began - 0.005)
+
+watching = asyncio.ensure_future(watch())
+
+def agent(*steps):
+    made = nb.Agent(nb.ScriptedModel(list(steps)), name="clerk", max_turns=1_000)
+
+    @made.tool
+    def look(n: int) -> str:
+        "Look."
+        return f"row {n}: " + "x" * 400
+
+    return made
+"""
+CASES = {
+    "nothing": "run = agent('Done.').run('Go')",
+    "20,000 tokens of prose": "run = agent(nb.ScriptedModel.slow(''.join(view.prose()), delay=0.0002, pieces=20_000)).run('Go')",
+    "500 calls, 10 a turn": "run = agent(*[[call('look', n=10 * t + n) for n in range(10)] for t in range(50)], 'Done.').run('Go')",
+    "20 runs at once": """
+runs = [agent(nb.ScriptedModel.slow('word ' * 400, delay=0.005, pieces=400)).run(f'Go {n}') for n in range(20)]
+for each in runs:
+    nb.show(each) if hasattr(nb, "show") else each.show()
+run = runs[0]
+""",
+}
+WATCH = """() => {
+  const seen = (window.seen = { tasks: [], shift: 0 });
+  window.watching?.forEach((one) => one.disconnect());
+  const tasks = new PerformanceObserver((list) =>
+    list.getEntries().forEach(({ startTime, duration }) => seen.tasks.push([startTime, duration])));
+  const shifts = new PerformanceObserver((list) =>
+    list.getEntries().forEach(({ value }) => { seen.shift += value; }));
+  tasks.observe({ type: "longtask" });
+  shifts.observe({ type: "layout-shift" });
+  window.watching = [tasks, shifts];
+}"""
+
+
+def measure(notebook, cell):
+    """Play the case in this cell; long tasks before and after its card has ended, shift, bytes."""
+    notebook.turn_to(cell + 1)
+    notebook.page.wait_for_timeout(1_000)
+    notebook.page.evaluate(WATCH)
+    before = notebook.received
+    notebook.run_cell(cell)
+    card = Card(notebook.output(cell))
+    card.wait_until("completed")
+    ended = notebook.page.evaluate("() => performance.now()")
+    card.wait_until_static()
+    notebook.page.wait_for_timeout(2_000)
+    seen = notebook.page.evaluate("() => window.seen")
+    live = [round(ms) for at, ms in seen["tasks"] if at < ended]
+    still = [round(ms) for at, ms in seen["tasks"] if at >= ended]
+    return live, still, seen["shift"], notebook.received - before
+
+
+def main():
+    """Print the table."""
+    wanted = [name for name in CASES if all(word in name for word in sys.argv[1:])]
+    cells = [SETUP]
+    for name in wanted:
+        cells += [CASES[name], "held[0] = 0.0"]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        JupyterServer(Path(folder) / "home") as server,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
+        context = browser.new_context(viewport=VIEWPORT)
+        notebook = NotebookPage(context, server, App.LAB)
+        notebook.open(server.write("bench.ipynb", *cells, "print(held)"))
+        notebook.run_cell(0)
+        notebook.wait_for_kernel()
+        for number, name in enumerate(wanted):
+            cell = 1 + 2 * number
+            live, still, shift, sent = measure(notebook, cell)
+            print(f"{name}: live {live} ms, static {still} ms, shift {shift:.3f}, {sent:,} bytes")
+            notebook.run_cell(cell + 1)
+            notebook.wait_for_kernel()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

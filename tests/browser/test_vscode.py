@@ -1,0 +1,71 @@
+"""Cards in VS Code's own renderer of widgets."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+from tests.browser.notebook_page import SHOTS
+from tests.browser.vscode_page import VSCodePage
+from tests.integration.install_vscode_renderer import installed
+
+MISSING = "VS Code's renderer is not installed: python tests/integration/install_vscode_renderer.py"
+JOURNEY = """
+import nbagent as nb
+call = nb.ScriptedModel.call
+
+def clerk():
+    agent = nb.Agent(
+        nb.ScriptedModel([call("choose"), call("close"), call("pay", to="Ada", amount=5), "All done."]),
+        name="clerk",
+    )
+
+    @agent.tool
+    async def choose(ctx: nb.ToolContext) -> str:
+        "Choose."
+        return await ctx.ask(nb.Choose("Which region?", ["north", "south"]))
+
+    @agent.tool(approval=True)
+    def close() -> str:
+        "Close the books."
+        return "closed"
+
+    @agent.tool(approval=True, editable=True)
+    def pay(to: str, amount: float) -> str:
+        "Pay."
+        return f"paid {amount} to {to}"
+
+    return agent
+
+run = clerk().run("Close the quarter")
+"""
+WAITS = {"shown": "run", "awaited": "print((await run).output)"}
+
+
+@pytest.mark.parametrize("how", WAITS)
+def test_choose_confirm_and_edit_in_vs_codes_renderer(how, profile, server):
+    """Shown or awaited, where comm messages take no subshell: each form works, and the run ends."""
+    if not installed():
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
+    notebook = VSCodePage(profile, server)
+    card = Card(notebook.run_cell(f"{JOURNEY}\n{WAITS[how]}"))
+    card.wait_for_question("Which region?")
+    card.root.get_by_text("south", exact=True).click()
+    card.press("Send")
+    card.wait_for_question("close")
+    card.press("Approve")
+    card.wait_for_question("pay")
+    card.fill("Amount", "7")
+    notebook.page.screenshot(path=SHOTS / f"vscode-{how}.png")
+    card.press("Approve with changes")
+    card.wait_until("completed")
+    expect(card.root).to_contain_text("paid 7")
+    card.wait_until_static()
+    notebook.page.screenshot(path=SHOTS / f"vscode-{how}-static.png")
+    assert notebook.errors == [], "\n".join(notebook.errors)
+    notebook.page.close()

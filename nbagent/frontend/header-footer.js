@@ -88,7 +88,7 @@ export function drawFooter(card, jump) {
     pressed &&= !ended;
     setText(
       turns,
-      !head.max_turns
+      !head.max_turns || (ended && !head.turns && head.chat)
         ? ""
         : ended
           ? store.tn("turns", head.turns)

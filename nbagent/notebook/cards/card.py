@@ -29,6 +29,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
     Answer,
+    Complete,
     Drafts,
     FieldError,
     Focus,
@@ -39,6 +40,7 @@ from nbagent.notebook.wire import (
     Press,
     Receipt,
     Retry,
+    Say,
     Snapshot,
     Stop,
     View,
@@ -189,6 +191,13 @@ class Card(anywidget.AnyWidget):
     def _pressed(self, message: Press) -> None:
         """A notice's button was pressed; a card that has no notices has nothing to do."""
 
+    def _said(self, message: Say) -> None:
+        """Take a message; a card without a box for it has none."""
+        self._receipt(message.submission, "", [FieldError(field=None, message=TEXTS["no_chat"])])
+
+    def _complete(self, message: Complete) -> None:
+        """Tell the names that are asked for; a card without a box to write in has none."""
+
     # --- out
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: FBT001, FBT002 - ipywidgets
@@ -255,6 +264,10 @@ class Card(anywidget.AnyWidget):
             case Focus(busy=busy, opened=opened):
                 self.busy = busy
                 self.opened = [key for key in opened[:MAX_OPENED] if len(key) <= MAX_KEY]
+            case Say():
+                self._said(message)
+            case Complete():
+                self._complete(message)
             case never:
                 assert_never(never)
 

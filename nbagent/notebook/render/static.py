@@ -113,7 +113,8 @@ def render(
         _footer(view.head, how) if frame else None,
     )
     # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
-    classes = "nbagent nba-static mathjax_ignore tex2jax_ignore"
+    chat = " nba-chat" if view.head.chat else ""
+    classes = f"nbagent{chat} nba-static mathjax_ignore tex2jax_ignore"
     if not style:
         return _card(view.head, classes, *drawn)
     scope, rules = scoped(_card(view.head, classes, *drawn))
@@ -121,7 +122,7 @@ def render(
 
 
 def _card(head: Head, classes: str, *drawn: _Child) -> Html:
-    label = TEXTS["card"].format(agent=head.agent)
+    label = TEXTS["chat_card" if head.chat else "card"].format(agent=head.agent)
     attributes = {"class": classes, "data-status": head.status, "aria-label": label}
     return _el("section", dict(attributes), *drawn)
 

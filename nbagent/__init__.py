@@ -12,6 +12,7 @@ from .core.base.errors import suggest as _suggest
 from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart
 from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
 from .core.base.model import Model
+from .core.chat import Chat
 from .core.flow import Flow, flow
 from .core.hooks import hooks as _hooks
 from .core.journal.journal import Store
@@ -35,6 +36,7 @@ __all__ = [
     "Ask",
     "Budget",
     "CallView",
+    "Chat",
     "Choose",
     "Confirm",
     "Conflict",

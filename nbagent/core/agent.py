@@ -24,6 +24,7 @@ from .base.keywords import caller, tells
 from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Hosted, Model
+from .chat import Chat, Runs, Thread
 from .engine.driver import Driver, know_tools_asked_for
 from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
@@ -35,7 +36,7 @@ from .run.nested import generated_inside, run_inside, runs_here
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
-from .run.start import Options, check_pending, launch, launch_and_wait, take_up
+from .run.start import Options, check_pending, launch, launch_and_wait, launch_apart, take_up
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.files import Prompt, said
@@ -332,6 +333,56 @@ class Agent:
     def _take_up(self, journal: Journal, **options: Any) -> Run:
         """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
         return take_up(self._spec(self.tools), journal, Options(**options))
+
+    @tells("agent.chat")
+    def chat(
+        self,
+        prompt: Prompt | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the word that people look for
+        store: Store | None = None,
+        after: Run | None = None,
+        answers: Answers = None,
+        attended: bool | None = None,
+        show: bool = True,
+        context: Any = None,
+    ) -> Chat:
+        """A conversation that goes on: one live card over a thread of runs, with a box to write in.
+
+        Args:
+            prompt: what is said first; as in ``run``. A thread that has messages already is not told again.
+            id: a name for the thread: the store's thread of that name is shown, and goes on. Without one it
+                is a new thread.
+            store: where the runs are kept; the agent's by default.
+            after: a run whose conversation the thread begins with.
+            answers: as in ``run``, for every run of the thread.
+            attended: whether a person can answer; detected by default.
+            show: whether the card appears at once.
+            context: as in ``run``, for every run of the thread.
+
+        Raises:
+            UsageError: the id is none, or ``after`` has not ended.
+            StoreError: the store's thread cannot be read.
+        """
+        place = self.store if store is None else checked_store(store)
+        options = Options(
+            after=after, answers=answers, attended=attended, show=False, context=context
+        )
+        runs = Runs(
+            lambda: self._spec(self.tools),
+            lambda prompt, options, blocking: launch_apart(
+                self._spec(self.tools), prompt, options, blocking=blocking
+            ),
+            lambda journal, options: take_up(self._spec(self.tools), journal, options),
+        )
+        options.check(runs.spec())
+        chat = Chat(Thread(runs, options, place, id))
+        if prompt is not None and not (chat.runs and after is None):
+            chat.send(prompt)
+        host = current_host()
+        if show and (host.attended() if attended is None else attended):
+            chat.view()
+        return chat
 
     # --- step by step
 

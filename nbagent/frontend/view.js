@@ -1,6 +1,8 @@
 // @ts-check
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
+import { drawComposer } from "./chat/composer.js";
+import { stayAtEnd } from "./chat/scroll.js";
 import { attr, h, setLabel, showText } from "./dom.js";
 import { keepKeysInside, PLACED, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./header-footer.js";
@@ -39,6 +41,8 @@ export class RunView {
     new Set();
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
+  /** @type {ReturnType<typeof drawComposer>|null} */ #composer = null;
+  /** @type {ReturnType<typeof stayAtEnd>|null} */ #scroll = null;
   /** @type {HTMLElement|null} */ #jumped = null;
   #items = h("div", "nba-items");
   #live = h("div", { class: "nba-sr", "aria-live": "polite" });
@@ -61,6 +65,7 @@ export class RunView {
       clock: () => performance.now(),
       answered: (item) => this.#answered.add(item.interrupt),
       form: (item) => this.#take(item),
+      edit: (item) => this.#composer?.edit(item),
       unsent: (title, typed) => this.#keepUnsent(title, typed),
       say: (message) => this.#say(message),
     };
@@ -112,6 +117,7 @@ export class RunView {
     this.#tellGone(view.head);
     this.#notice(fresh, changed, answered);
     placed();
+    this.#scroll?.follow();
     if (folds || this.#tables.size < tables) glide(this.#items, height);
   }
 
@@ -266,11 +272,21 @@ export class RunView {
       };
       this.#items.before(this.#frame.header.el);
       this.#gone.after(this.#frame.footer.el);
+      if (head.chat) this.#drawChat();
     }
     setLabel(this.el, this.#store.t("card", { agent: head.agent }));
     attr(this.el, "data-status", head.status);
     this.#frame.header.update(head);
     this.#frame.footer.update(head);
+    this.#composer?.update(head);
+  }
+
+  /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */
+  #drawChat() {
+    this.el.classList.add("nba-chat");
+    this.#scroll = stayAtEnd(this.#items, this.#card.signal);
+    this.#composer = drawComposer(this.#card, () => this.#scroll?.toEnd());
+    this.#gone.after(this.#composer.el);
   }
 
   /**
@@ -279,7 +295,7 @@ export class RunView {
    */
   #tellGone(head) {
     const told = [...this.#shown.values()].some(({ type }) => type === "form");
-    const lost = this.#store.gone && !told && !ENDED.has(head.status);
+    const lost = this.#store.gone && !told && (head.chat || !ENDED.has(head.status));
     showText(this.#gone, lost ? this.#store.t("gone", { run: head.run }) : "");
     attr(this.el, "data-gone", this.#store.gone);
   }
@@ -351,6 +367,6 @@ function drawItem(item, card, row) {
     case "notice":
       return drawNotice(item, card);
     case "message":
-      return drawMessage(item);
+      return drawMessage(item, card);
   }
 }

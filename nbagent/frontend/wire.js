@@ -4,7 +4,7 @@
 
 /** @typedef {"queued"|"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
 /** @typedef {"preparing"|"running"|"waiting"|"done"|"failed"|"rejected"|"cancelled"} CallState */
-/** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string}} Fact */
+/** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string, html?: string}} Fact */
 /** @typedef {{kind: "html"|"image"|"text"|"links", data: string, alt: string}} Rich */
 /** @typedef {{fraction: number|null, text: string}} Progress */
 
@@ -80,9 +80,9 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show"|"retry", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
-/** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[]}} MessageItem */
+/** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[], editable: boolean}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
 
 /** @typedef {{lane: "model"|"tool"|"wait", start: number, end: number|null}} Span */
@@ -104,6 +104,7 @@
  * @property {number} questions
  * @property {number} decisions
  * @property {boolean} stopping
+ * @property {boolean} chat
  * @property {Span[]} spans
  */
 /** @typedef {{head: Head, items: Item[]}} View */
@@ -120,7 +121,9 @@
 /** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
 /** @typedef {{field: string|null, message: string}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
-/** @typedef {Snapshot|Patch|Receipt} FromKernel */
+/** @typedef {{name: string, about: string}} Name */
+/** @typedef {{type: "names", text: string, names: Name[]}} Names */
+/** @typedef {Snapshot|Patch|Receipt|Names} FromKernel */
 
 /** @typedef {{type: "hello"}} Hello */
 /**
@@ -136,8 +139,12 @@
 /** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft, instead?: boolean}} Drafts */
 /** @typedef {{type: "press", notice: string, action: NoticeAction["name"]}} Press */
 /** @typedef {{type: "stop"}} Stop */
+/** @typedef {{type: "retry"}} Retry */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
-/** @typedef {Hello|Answer|Drafts|Press|Stop|Focus} FromFrontEnd */
+/** @typedef {{name: string, media_type: string, data: string}} SaidFile */
+/** @typedef {{type: "say", submission: string, text: string, files: SaidFile[], instead: string|null, keep: number[]}} Say */
+/** @typedef {{type: "complete", text: string}} Complete */
+/** @typedef {Hello|Answer|Drafts|Press|Stop|Retry|Focus|Say|Complete} FromFrontEnd */
 
 /**
  * A kernel's connection in JupyterLab, as far as the card looks at it.

@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from nbagent.core.call.threads import private_loop
+from nbagent.core.chat import Chat, thread_of
 from nbagent.core.run.run import Run, session_of
 
 from . import kernel
@@ -26,6 +27,8 @@ class NotebookHost:
         """By cell: the runs it started, with the execution that did."""
         self._displays: WeakValueDictionary[str, Any] = WeakValueDictionary()
         """By run id: where and how it is shown, while it is shown live; its run listens, and keeps it."""
+        self._chats: dict[Chat, Any] = {}
+        """How each chat is shown."""
         self._before: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
         """The runs of the same cell that still went on when a run was started."""
 
@@ -82,6 +85,21 @@ class NotebookHost:
         shown = self._displays.get(run.id)
         if shown is None or not shown.stands_in(kernel.execution_key()):
             self.show(run)
+
+    def show_chat(self, chat: Chat) -> None:
+        """Show a chat live; where nobody is there as it stands, once its run has settled."""
+        from .cards.display import ShownChat, publish_chat  # noqa: PLC0415 - as above
+
+        if not kernel.attended():
+            run = thread_of(chat).open_run
+            if run is not None:
+                self._wait_settled(run)
+            publish_chat(chat)
+            return
+        shown = self._chats.get(chat)
+        if shown is None:
+            shown = self._chats[chat] = ShownChat(chat)
+        shown.show(kernel.execution_key())
 
     async def wait(self, run: Run, future: Future[None]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""

@@ -58,6 +58,19 @@ def attended() -> bool:
     return kernel is not None and bool(_need(kernel, "_allow_stdin"))
 
 
+def variables() -> dict[str, Any]:
+    """What the person has defined in the notebook, by name; empty outside of kernels."""
+    if _kernel() is None:
+        return {}
+    shell = sys.modules["IPython"].get_ipython()
+    hidden = shell.user_ns_hidden
+    return {
+        name: value
+        for name, value in list(shell.user_ns.items())
+        if not name.startswith("_") and name not in hidden
+    }
+
+
 def cell_id() -> str | None:
     """The id of the cell that is executing, where the front end tells it."""
     found = _request().get("metadata", {}).get("cellId")

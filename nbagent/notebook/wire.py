@@ -1,12 +1,13 @@
 """The wire between kernel and front end: every message, typed.
 
 The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs) and
-``Receipt``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Focus``. The same
+``Receipt``, ``Names``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Retry``, ``Focus``,
+``Say``, ``Complete``. The same
 shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
 that both ends check.
 
 What is drawn is a list of items, each with a key that stays; an operation names the item it changes.
-HTML fields hold sanitized blocks made by ``render.markdown`` or ``render.rich`` and nothing else;
+HTML fields hold sanitized blocks made by ``render.markdown``, ``render.rich`` or ``render.arguments``;
 every other string is data and reaches the page by ``textContent``.
 """
 
@@ -38,6 +39,8 @@ class Fact(_Wire):
     """The value in pieces, where something in it is marked: every second one is."""
     remark: str = ""
     """What is marked, or what else to know of the value, in words."""
+    html: str = ""
+    """The value as code or as a tree: sanitized HTML, drawn in its place."""
     whole: Any = Field(default=None, exclude=True)
     """The value itself, where the static view draws it nested; it is never sent."""
 
@@ -201,7 +204,7 @@ class RecordItem(_Wire):
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show", "retry"]
+    name: Literal["stop", "show"]
     label: str
 
 
@@ -227,6 +230,8 @@ class MessageItem(_Wire):
     """What keeps the model from having it yet."""
     files: list[Rich] = Field(default_factory=list)
     """What came with it: pictures, and the names of other files; each says in words what it is."""
+    editable: bool = False
+    """Whether it is a prompt in whose place another may be said."""
 
 
 Item: TypeAlias = Annotated[
@@ -269,6 +274,8 @@ class Head(_Wire):
     decisions: int = 0
     stopping: bool = False
     """Whether somebody pressed Stop and what still runs has not ended yet."""
+    chat: bool = False
+    """Whether it is a thread of runs, with a box to write in; of what is counted it has the sums."""
     spans: list[Span] = Field(default_factory=list)
 
 
@@ -374,7 +381,22 @@ class Receipt(_Wire):
     errors: list[FieldError] = Field(default_factory=list)
 
 
-FromKernel: TypeAlias = Annotated[Snapshot | Patch | Receipt, Field(discriminator="type")]
+class Name(_Wire):
+    """What may stand behind ``@`` or ``/``, and what it is in a few words: never a value."""
+
+    name: str
+    about: str = ""
+
+
+class Names(_Wire):
+    """What ``Complete`` asked for, with its text."""
+
+    type: Literal["names"] = "names"
+    text: str
+    names: list[Name]
+
+
+FromKernel: TypeAlias = Annotated[Snapshot | Patch | Receipt | Names, Field(discriminator="type")]
 
 
 class Hello(_Wire):
@@ -412,13 +434,19 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show", "retry"]
+    action: Literal["stop", "show"]
 
 
 class Stop(_Wire):
     """The Stop button."""
 
     type: Literal["stop"] = "stop"
+
+
+class Retry(_Wire):
+    """The Retry button of a run that failed."""
+
+    type: Literal["retry"] = "retry"
 
 
 class Focus(_Wire):
@@ -429,6 +457,35 @@ class Focus(_Wire):
     opened: list[str] = Field(default_factory=list)
 
 
+class SaidFile(_Wire):
+    """A file that was dropped, pasted or picked; ``data`` is base64."""
+
+    name: str
+    media_type: str
+    data: str
+
+
+class Say(_Wire):
+    """A message of the box of a chat. ``submission`` is random; a ``Receipt`` without interrupt answers it."""
+
+    type: Literal["say"] = "say"
+    submission: str
+    text: str
+    files: list[SaidFile] = Field(default_factory=list)
+    instead: str | None = None
+    """The key of the message whose place it takes."""
+    keep: list[int] = Field(default_factory=list)
+    """Which files of that one it has too, counted from 0."""
+
+
+class Complete(_Wire):
+    """Ask for names that begin so: ``@`` variables of the notebook, ``/`` tools of the agent."""
+
+    type: Literal["complete"] = "complete"
+    text: str
+
+
 FromFrontEnd: TypeAlias = Annotated[
-    Hello | Answer | Drafts | Press | Stop | Focus, Field(discriminator="type")
+    Hello | Answer | Drafts | Press | Stop | Retry | Focus | Say | Complete,
+    Field(discriminator="type"),
 ]

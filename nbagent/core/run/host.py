@@ -31,6 +31,9 @@ class Host(Protocol):
     def display(self, run: Any) -> None:
         """A run is displayed by name, as the last line of a cell does."""
 
+    def show_chat(self, chat: Any) -> None:
+        """Show a chat where the code that runs now puts its output, once for each execution."""
+
     async def wait(self, run: Any, future: Future[None]) -> None:
         """Wait inside a cell, so that forms still work; if the wait is stopped, so is the run."""
 
@@ -79,6 +82,10 @@ class ScriptHost:
     def display(self, run: Any) -> None:
         """Print it."""
         print(repr(run))  # noqa: T201 - displayed outside of a notebook
+
+    def show_chat(self, chat: Any) -> None:
+        """Print it."""
+        print(repr(chat))  # noqa: T201 - displayed outside of a notebook
 
     async def wait(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
         """Just wait."""

@@ -239,9 +239,19 @@ class Session:
     # --- beginning
 
     def start(self, messages: Sequence[Message], *, after: str | None = None) -> None:
-        """Begin: write the first event, and let the driver go on from this history."""
+        """Begin: write the first event, and let the driver go on from this history.
+
+        Raises:
+            Conflict: the store has a run of this id: it was begun elsewhere.
+        """
         started = run_started(self.spec, messages, self.spec.clock(), after)
-        self._then(self.journal.submit(lambda _state: [started]), lambda _events: self._begun())
+
+        def begin(state: RunState) -> list[StoredEvent]:
+            if state.position:
+                raise Conflict(f"the run {self.run_id!r} was begun elsewhere meanwhile")
+            return [started]
+
+        self._then(self.journal.submit(begin), lambda _events: self._begun())
 
     def start_behind(self, before: Session, said: Said) -> None:
         """Keep what is asked, and begin with it once the run before has ended.

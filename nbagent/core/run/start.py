@@ -43,6 +43,8 @@ class Options:
     context: Any = None
     nested: bool = True
     background: bool = False
+    id: str | None = None
+    """What the run is found by in its store; one that nobody has where None."""
 
     def check(self, spec: RunSpec) -> None:
         """Refuse what cannot be meant.
@@ -88,6 +90,13 @@ def launch(
     if runs is not None:
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool))
     run, begin = _prepared(spec, prompt, options, blocking=False)
+    begin()
+    return run
+
+
+def launch_apart(spec: RunSpec, prompt: Prompt, options: Options, *, blocking: bool) -> Run:
+    """The same for a run of its own, wherever it is started; ``blocking`` where this thread waits for it."""
+    run, begin = _prepared(spec, prompt, options, blocking=blocking)
     begin()
     return run
 
@@ -171,7 +180,7 @@ def _prepared(
     attended = host.attended() if options.attended is None else options.attended
     is_apart = blocking or options.background
     loop = private_loop() if is_apart else host.loop(attended=attended)
-    journal = Journal(new_id(), options.store)
+    journal = Journal(options.id or new_id(), options.store)
     place = Place(host, attended, loop, options.background)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
@@ -257,8 +266,14 @@ def _history(after: Run | None) -> tuple[Message, ...]:
             "answer or cancel it first, or give pending='wait', 'reject' or 'queue'",
             interrupts=after.interrupts,
         )
-    if after.status == "running":
+    if after.status in ("queued", "running"):
         raise RunNotFinished(
             f"{after!r} has not ended: `await run` before going on with it, or give pending='wait'"
         )
-    return closed_messages(session_of(after).state)
+    state = session_of(after).state
+    if state.behind is not None:
+        raise UsageError(
+            f"{after!r} ended before it began, with the run before it or by itself, and has no conversation to "
+            "go on with: run its cell again, or give after= the run before it"
+        )
+    return closed_messages(state)

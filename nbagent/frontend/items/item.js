@@ -10,6 +10,7 @@
  * @property {() => number} clock milliseconds that never go back
  * @property {(item: import("../wire.js").FormItem) => void} answered an answer of this view was accepted
  * @property {(item: import("../wire.js").FormItem) => import("./form.js").FormView} form for a table: the form that stood alone, or a new one
+ * @property {(item: import("../wire.js").MessageItem) => void} edit takes a message into the box, to say it anew
  * @property {(title: string, typed: import("../wire.js").Fact[]) => void} unsent what was typed into a question that was settled elsewhere
  * @property {(message: string) => void} say tells who cannot see the page
  */

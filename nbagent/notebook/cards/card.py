@@ -29,6 +29,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
     Answer,
+    Complete,
     Drafts,
     FieldError,
     Focus,
@@ -38,6 +39,8 @@ from nbagent.notebook.wire import (
     Patch,
     Press,
     Receipt,
+    Retry,
+    Say,
     Snapshot,
     Stop,
     View,
@@ -182,8 +185,18 @@ class Card(anywidget.AnyWidget):
         """The Stop button was pressed."""
         raise NotImplementedError
 
+    def _retry(self) -> None:
+        """The Retry button was pressed; what is no run has none."""
+
     def _pressed(self, message: Press) -> None:
         """A notice's button was pressed; a card that has no notices has nothing to do."""
+
+    def _said(self, message: Say) -> None:
+        """Take a message; a card without a box for it has none."""
+        self._receipt(message.submission, "", [FieldError(field=None, message=TEXTS["no_chat"])])
+
+    def _complete(self, message: Complete) -> None:
+        """Tell the names that are asked for; a card without a box to write in has none."""
 
     # --- out
 
@@ -246,9 +259,15 @@ class Card(anywidget.AnyWidget):
                 self._pressed(message)
             case Stop():
                 self._stop()
+            case Retry():
+                self._retry()
             case Focus(busy=busy, opened=opened):
                 self.busy = busy
                 self.opened = [key for key in opened[:MAX_OPENED] if len(key) <= MAX_KEY]
+            case Say():
+                self._said(message)
+            case Complete():
+                self._complete(message)
             case never:
                 assert_never(never)
 

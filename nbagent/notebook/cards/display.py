@@ -17,17 +17,20 @@ import ipywidgets
 from IPython.display import display, update_display
 
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed
+from nbagent.core.chat import Chat, thread_of
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.notebook import kernel
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import NoticeAction, NoticeItem
 
 from .card import Card
 from .charts import Charts
+from .chat_card import ChatCard
 from .run_card import RunCard, traceback_of_call
 
 QUIET = 2.0
@@ -287,6 +290,38 @@ class Earlier:
             return TEXTS["earlier_waits"]
         tools = ", ".join(reveal(name) for name in session_of(self.run).executing)
         return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_goes_on"]
+
+
+class ShownChat:
+    """One chat on the page: live as long as its kernel, as somebody may go on writing in it."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._live = Live(ChatCard(chat))
+        self._chat = chat
+        self._executions: list[str | None] = []
+
+    def show(self, execution: str | None) -> None:
+        """Show it in the output of the code that runs now, once."""
+        if execution is None or execution not in self._executions:
+            self._executions.append(execution)
+            self._live.show(chat_bundle(self._chat)["text/plain"])
+
+
+def chat_bundle(chat: Chat) -> dict[str, str]:
+    """The thread as it stands, as HTML and text that need no kernel."""
+    thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
+    for run in chat.runs:
+        view = RunView(run.id, in_thread=True)
+        for event in run.journal:
+            view.apply(event)
+        thread.begin(view)
+    shown = thread.snapshot()
+    return {"text/html": static.render(shown), "text/plain": plain.render(shown)}
+
+
+def publish_chat(chat: Chat) -> None:
+    """Show the thread as it stands, for good."""
+    display(chat_bundle(chat), raw=True)  # type: ignore[no-untyped-call]
 
 
 def _view(run: Run) -> Any:

@@ -27,6 +27,7 @@ from nbagent.core.base.events import (
 from nbagent.core.call.body import Raised
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.core.run.session import Session
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.output import Bundle, Displayed
 from nbagent.core.tools.tool import Tool
@@ -34,6 +35,7 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
+from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Answer, Drafts, FieldError, NoticeItem, Op, Press, Rich, View
 
@@ -77,8 +79,13 @@ class RunCard(Card):
     def __init__(self, run: Run) -> None:
         self.run = run
         self._session = session_of(run)
-        traceback_of = partial(traceback_of_call, run)
-        self.view = RunView(run.id, types_of=partial(_types, run), traceback_of=traceback_of)
+        view = RunView(
+            run.id,
+            types_of=partial(types_of, run),
+            traceback_of=partial(traceback_of_call, run),
+        )
+        self.view: RunView | ThreadView = view
+        self._heard: Callable[[RunEvent], None] = partial(self._hear, self._session, view)
         self._flush_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Of the next patch; touched on the run's loop only."""
@@ -93,18 +100,18 @@ class RunCard(Card):
         """Told the key of a notice and which of its buttons was pressed."""
         before = run.journal
         for event in before:
-            self.view.apply(event)
+            view.apply(event)
             self._charts.heard(event)
-        self.view.flush(time.monotonic())
+        view.flush(time.monotonic())
         super().__init__()  # opens the comm, with all of that in the snapshot
         with self._lock:
             events = run.subscribe(self._heard)
             for event in events[len(before) :]:
-                self.view.apply(event)
+                view.apply(event)
                 self._charts.heard(event)
             self._push()
         for event in events:
-            self._follow_question(event)
+            self._follow_question(self._session, event)
 
     def detach(self) -> None:
         """Follow the run no more."""
@@ -161,10 +168,10 @@ class RunCard(Card):
         if self._charts.heard(heard):
             self.rows_changed(self.rows)
 
-    def _heard(self, heard: RunEvent) -> None:
+    def _hear(self, session: Session, view: RunView, heard: RunEvent) -> None:
         with self._lock:
-            self.view.apply(heard)
-            self._follow_question(heard)
+            view.apply(heard)
+            self._follow_question(session, heard)
             if isinstance(heard, Displayed | ToolFinished):
                 self._later(partial(self._chart_shown, heard))
             if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
@@ -177,7 +184,7 @@ class RunCard(Card):
     def _plan(self) -> None:
         now = time.monotonic()
         self._flush_at = _pace.reserve(now, self._flushed_at + PACE)
-        loop = self._session.loop
+        loop = self.loop
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._wait_to_flush, loop, self._flush_at - now)
 
@@ -196,12 +203,16 @@ class RunCard(Card):
 
     # --- beside the forms
 
-    def _follow_question(self, heard: RunEvent) -> None:
+    def _asked_by(self, _interrupt: str) -> Session:
+        """The run that asks this."""
+        return self._session
+
+    def _follow_question(self, session: Session, heard: RunEvent) -> None:
         """Start what a question has beside its form, and end that of what is settled."""
         if isinstance(heard, Interrupted):
             self._later(partial(self._question_opened, heard.id, heard.tool_name))
         elif isinstance(heard, RunStarted):
-            for asked in self._session.state.pending:  # in the history that the run begins with
+            for asked in session.state.pending:  # in the history that the run begins with
                 self._later(partial(self._question_opened, asked.id, asked.tool_name))
         elif isinstance(heard, Resolved):
             self._later(partial(self._question_settled, heard.id))
@@ -243,12 +254,12 @@ class RunCard(Card):
         for interrupt in {*self._controls, *self._previews}:
             self._question_settled(interrupt)
 
-    def _previewing(self, tool_name: str) -> Tool[..., Any] | None:
-        tool = self._session.tool(tool_name)
+    def _previewing(self, interrupt: str, tool_name: str) -> Tool[..., Any] | None:
+        tool = self._asked_by(interrupt).tool(tool_name)
         return None if tool is None or tool.options.preview is None else tool
 
     def _preview(self, question: Question, tool_name: str) -> None:
-        tool = self._previewing(tool_name)
+        tool = self._previewing(question.id, tool_name)
         if tool is not None and question.approval and question.id not in self._previews:
             show = partial(self._previewed, question.id)
             self._previews[question.id] = Preview(tool, question, show)
@@ -285,11 +296,7 @@ class RunCard(Card):
         self._session.stop(by="form")
 
     def _pressed(self, message: Press) -> None:
-        if not self.view.offers(message.notice, message.action):
-            return
-        if message.action == "retry":
-            self._retry()
-        else:
+        if self.view.offers(message.notice, message.action):
             self.pressed(message.notice, message.action)
 
     def _retry(self) -> None:
@@ -312,13 +319,14 @@ class RunCard(Card):
         if isinstance(resolution, list):
             return resolution
         try:
-            return self._session.resolve(message.interrupt, resolution, by="form")
+            asker = self._asked_by(message.interrupt)
+            return asker.resolve(message.interrupt, resolution, by="form")
         except NbagentError as error:
             return [FieldError(field=None, message=reveal(str(error)))]
 
     def _late(self, interrupt: str) -> list[FieldError]:
         """Nothing waits under that id in this view: say who answered."""
-        text = self._session.why_not_pending(interrupt)
+        text = self._asked_by(interrupt).why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
 
 
@@ -328,7 +336,7 @@ def traceback_of_call(run: Run, call_id: str) -> str:
     return value.traceback if isinstance(value, Raised) else ""
 
 
-def _types(run: Run, tool_name: str) -> Types | None:
+def types_of(run: Run, tool_name: str) -> Types | None:
     """What the tool takes and gives back, as it is defined now."""
     tool = session_of(run).tool(tool_name)
     if tool is None:

@@ -113,7 +113,8 @@ def render(
         _footer(view.head, how) if frame else None,
     )
     # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
-    classes = "nbagent nba-static mathjax_ignore tex2jax_ignore"
+    chat = " nba-chat" if view.head.chat else ""
+    classes = f"nbagent{chat} nba-static mathjax_ignore tex2jax_ignore"
     if not style:
         return _card(view.head, classes, *drawn)
     scope, rules = scoped(_card(view.head, classes, *drawn))
@@ -121,7 +122,7 @@ def render(
 
 
 def _card(head: Head, classes: str, *drawn: _Child) -> Html:
-    label = TEXTS["card"].format(agent=head.agent)
+    label = TEXTS["chat_card" if head.chat else "card"].format(agent=head.agent)
     attributes = {"class": classes, "data-status": head.status, "aria-label": label}
     return _el("section", dict(attributes), *drawn)
 
@@ -403,6 +404,8 @@ def _fact(fact: Fact) -> tuple[Html, Html]:
         return term, _el("dd", {}, _el("div", how, *_difference(fact.changed_from, fact.value)))
     if fact.whole is not None:
         return term, _el("dd", {}, nested(fact.whole, 0))
+    if fact.html:
+        return term, _el("dd", {}, _el("div", {"class": "nba-wide nba-say"}, Html(fact.html)))
     marked = (_el("mark", {"title": fact.remark}, part) for part in fact.parts[1::2])
     pieces = [each for pair in zip_longest(fact.parts[::2], marked) for each in pair]
     remark = _el("small", {"class": "nba-odd", "dir": "auto"}, fact.remark) if fact.remark else None
@@ -441,17 +444,34 @@ def _columns(items: list[Any]) -> list[str]:
 
 
 def _table(columns: list[str], items: list[Any]) -> Html:
-    head = (_el("th", {"scope": "col", "dir": "auto"}, reveal(name)) for name in columns)
+    align = {name: "right" if _is_numeric(items, name) else None for name in columns}
+    head = (
+        _el("th", {"scope": "col", "dir": "auto", "align": align[name]}, reveal(name))
+        for name in columns
+    )
     rows = (
-        _el("tr", {}, *(_cell(item[name]) if name in item else _el("td", {}) for name in columns))
+        _el(
+            "tr",
+            {},
+            *(
+                _cell(item[name], align[name]) if name in item else _el("td", {})
+                for name in columns
+            ),
+        )
         for item in items
     )
     body = (_el("thead", {}, _el("tr", {}, *head)), _el("tbody", {}, *rows))
     return _el("div", {"class": "nba-rich nba-say"}, _el("table", {}, *body))
 
 
-def _cell(value: Any) -> Html:
-    return _el("td", {"dir": "auto"}, facts.result(value))
+def _is_numeric(items: list[Any], name: str) -> bool:
+    """Whether a column holds numbers, and nothing else that is there."""
+    values = [item[name] for item in items if item.get(name) is not None]
+    return bool(values) and all(type(value) in (int, float) for value in values)
+
+
+def _cell(value: Any, align: str | None) -> Html:
+    return _el("td", {"dir": "auto", "align": align}, facts.result(value))
 
 
 def _difference(before: str, after: str) -> list[str | Html]:

@@ -37,7 +37,7 @@ from nbagent.core.state.state import CallState, RunEnd, RunState
 from nbagent.notebook.render import facts, rich, sources
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeAction, NoticeItem, RecordItem
+from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
 
 from .board import Board, Scope
 from .frame import Frame, last_said
@@ -58,7 +58,13 @@ class Fold:
     """Draws stored events on the board; what it shows in the end depends on them alone."""
 
     def __init__(
-        self, board: Board, run: str, types_of: TypesOf, traceback_of: TracebackOf
+        self,
+        board: Board,
+        run: str,
+        types_of: TypesOf,
+        traceback_of: TracebackOf,
+        *,
+        in_thread: bool = False,
     ) -> None:
         self.state = RunState()
         self.frame = Frame(run)
@@ -66,6 +72,8 @@ class Fold:
         """The questions that are open, or were when the run ended, by interrupt id."""
         self._board = board
         self._types_of = types_of
+        self._in_thread = in_thread
+        """Whether the prompt is a message among others, and not the card's header."""
         self._traceback_of = traceback_of
         self._strip = self.frame.strip
 
@@ -148,7 +156,7 @@ class Fold:
         agent, said = self._board.root, user(event.said)
         agent.name = reveal(event.agent)
         self.frame.started(event.at, [said])
-        self._draw_files(agent, said)
+        self._draw_prompt(agent, said)
 
     def _run_started(self, event: RunStarted) -> None:
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
@@ -160,17 +168,19 @@ class Fold:
         if not event.scope:
             self.frame.started(event.at, event.messages)
             if not agent.entries:  # else they were drawn when it was queued
-                self._draw_files(agent, last_said(event.messages))
+                self._draw_prompt(agent, last_said(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.flow_started(call.input)
         if state is not None:
             self._draw_open_turn(state, event.scope, event.at)
 
-    def _draw_files(self, agent: Agent, said: Mapping[str, Any] | None) -> None:
-        """Draw what the person gave with the prompt, below its text."""
+    def _draw_prompt(self, agent: Agent, said: Mapping[str, Any] | None) -> None:
+        """Draw what the person gave with the prompt, below its text; in a thread the text too."""
         files = [] if said is None else rich.files(files_of(said), sized=True)
-        if files:
-            item = MessageItem(key=agent.message_key(), text="", files=files)
+        is_said = self._in_thread and said is not None
+        text = facts.shown(text_of(said), facts.MAX_TEXT) if is_said and said else ""
+        if files or is_said:
+            item = MessageItem(key=agent.message_key(), text=text, files=files, editable=is_said)
             self._board.add(agent.entries, FixedNode(item))
 
     def _started_by_body(self, event: RunStarted) -> None:
@@ -576,8 +586,7 @@ def _last_item(
             text = TEXTS["failed"].format(
                 error=reveal(error), message=facts.shown(message, facts.MAX_TEXT)
             )
-            again = [NoticeAction(name="retry", label=TEXTS["retry"])]
-            return FixedNode(NoticeItem(key=_END, tone="bad", text=text, actions=again))
+            return FixedNode(NoticeItem(key=_END, tone="bad", text=text))
         case RunCancelled():
             return FixedNode(NoticeItem(key=_END, tone="warn", text=_stopped(event, name_of)))
         case RunCompleted(text=text):

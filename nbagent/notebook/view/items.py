@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -13,7 +12,7 @@ from nbagent.core.base.files import stand_in
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED
-from nbagent.notebook.render import answer, facts, rich, sources
+from nbagent.notebook.render import answer, arguments, facts, rich, sources
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal
 from nbagent.notebook.render.sanitize import encodable
@@ -341,7 +340,8 @@ def first_line(text: str) -> str:
     return _one_line(next((line for line in text.split("\n") if line.strip()), ""))
 
 
-_facts = partial(facts.facts_of, room=facts.MAX_TEXT)
+def _facts(input_: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> list[Fact]:
+    return arguments.drawn(facts.facts_of(input_, before=before, room=facts.MAX_TEXT), input_)
 
 
 class CallNode(Node):

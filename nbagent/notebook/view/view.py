@@ -13,7 +13,7 @@ from typing import Any
 from nbagent.core.base.events import Event
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.state import Status, status_of
-from nbagent.notebook.wire import FormItem, NoticeItem, Op, Rich, SetHead, View
+from nbagent.notebook.wire import FormItem, Head, NoticeItem, Op, Rich, SetHead, View
 
 from .board import Board
 from .deltas import Deltas
@@ -29,6 +29,7 @@ class RunView:
         run: the run's id, as the head shows it.
         types_of: the input and output types of a tool by its name, where this process knows them.
         traceback_of: where the tool of a call raised, by the call's id, as far as this process knows.
+        in_thread: whether the prompt is a message among others, and not the card's header.
     """
 
     def __init__(
@@ -37,11 +38,16 @@ class RunView:
         *,
         types_of: TypesOf | None = None,
         traceback_of: TracebackOf | None = None,
+        in_thread: bool = False,
     ) -> None:
         self._lock = threading.RLock()
         self._board = Board()
         self._fold = Fold(
-            self._board, run, types_of or (lambda _name: None), traceback_of or (lambda _id: "")
+            self._board,
+            run,
+            types_of or (lambda _name: None),
+            traceback_of or (lambda _id: ""),
+            in_thread=in_thread,
         )
         self._deltas = Deltas(self._board).handlers
 
@@ -75,6 +81,12 @@ class RunView:
         with self._lock:
             items = [node.wire() for node in self._board.root.walk()]
             return View(head=self._fold.head(), items=items)
+
+    @property
+    def head(self) -> Head:
+        """The card's frame."""
+        with self._lock:
+            return self._fold.head()
 
     @property
     def status(self) -> Status:

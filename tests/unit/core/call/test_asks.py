@@ -553,3 +553,23 @@ async def test_a_streaming_tool_may_ask_in_its_middle():
     run.respond(run.interrupts[0], "b")
     await run
     assert run.calls["stream"][0].output == "abc"
+
+
+async def test_a_type_that_no_form_can_ask_for_is_refused_at_the_call() -> None:
+    """The line of ``ctx.ask`` itself raises, awaited or not, and names the type."""
+    told: list[str] = []
+    agent = nb.Agent(nb.ScriptedModel([[call("wants")], "Done."]))
+
+    @agent.tool
+    async def wants(ctx: nb.ToolContext) -> str:
+        for kind in (object, list[object]):
+            try:
+                ctx.ask(
+                    "Which?", reply=threading.Lock if kind is object else list[threading.Thread]
+                )
+            except Exception as error:
+                told.append(str(error))
+        return "told"
+
+    await agent.run("Go")
+    assert ["Thread" in one or "lock" in one.lower() for one in told] == [True, True]

@@ -14,7 +14,7 @@ const QUIET = 200;
  */
 export function reportFocus(root, store, signal) {
   const quiet = makeTimer(signal);
-  let told = JSON.stringify({ busy: false, opened: [] });
+  let told = ""; // nothing yet: the kernel may have heard of a page that was reloaded since
   const report = () => {
     if (store.gone) return;
     const now = { busy: isBusy(root), opened: openKeys(root) };
@@ -27,6 +27,7 @@ export function reportFocus(root, store, signal) {
   on(signal, root, "focusout", soon);
   on(signal, root, "toggle", soon, true);
   on(signal, document, "selectionchange", soon);
+  soon();
 }
 
 /**

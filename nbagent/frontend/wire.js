@@ -116,7 +116,8 @@
 /** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
 /** @typedef {{field: string|null, message: string}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
-/** @typedef {Snapshot|Patch|Receipt} FromKernel */
+/** @typedef {{type: "keep", view: string, bundle: Record<string, string>, ended: boolean}} Keep */
+/** @typedef {Snapshot|Patch|Receipt|Keep} FromKernel */
 
 /** @typedef {{type: "hello"}} Hello */
 /**
@@ -133,7 +134,8 @@
 /** @typedef {{type: "press", notice: string, action: "stop"|"show"}} Press */
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
-/** @typedef {Hello|Answer|Drafts|Press|Stop|Focus} FromFrontEnd */
+/** @typedef {{type: "keeps", ended: boolean}} Keeps */
+/** @typedef {Hello|Answer|Drafts|Press|Stop|Focus|Keeps} FromFrontEnd */
 
 /**
  * A kernel's connection in JupyterLab, as far as the card looks at it.
@@ -145,13 +147,28 @@
 /** @typedef {(kernel: Kernel, status: string) => void} KernelSlot */
 
 /**
+ * A notebook open in JupyterLab, as far as the card looks at it.
+ * @typedef {object} Notebook
+ * @property {{connect: (slot: SaveSlot) => void, disconnect: (slot: SaveSlot) => void}} [saveState]
+ * @property {{cells: Iterable<CodeCell>, dirty: boolean, collaborative?: boolean}} model
+ */
+/** @typedef {(context: unknown, state: string) => void} SaveSlot */
+/**
+ * A cell; of others than code `outputs` is undefined.
+ * @typedef {object} CodeCell
+ * @property {{length: number, get: (index: number) => Output, set: (index: number, output: object) => void}} outputs what is shown
+ * @property {{updateOutputs: (start: number, end: number, outputs: object[], origin: string) => void}} sharedModel what is saved
+ */
+/** @typedef {{data: Record<string, any>, metadata: Record<string, any>, toJSON: () => object}} Output */
+
+/**
  * What anywidget hands over, as far as the card uses it.
  * @typedef {object} Model
  * @property {(name: string) => any} get
  * @property {(event: string, callback: (...args: any[]) => void) => void} on
  * @property {(event: string, callback: (...args: any[]) => void) => void} off
  * @property {(content: FromFrontEnd) => void} send
- * @property {{kernel?: Kernel}} [widget_manager] Jupyter's, where there is one
+ * @property {{kernel?: Kernel, context?: Notebook}} [widget_manager] Jupyter's, where there is one
  */
 
 export {};

@@ -11,6 +11,7 @@ TEXTS: dict[str, str] = {
     "status_failed": "failed",
     "status_cancelled": "stopped",
     "status_gone": "kernel gone",
+    "status_unfinished": "not finished",
     "discarded": "A first attempt was discarded: {reason}",
     "answer_refused": "This is not the answer that was asked for: {errors}",
     "waits": "Waiting for the server: {reason}",
@@ -64,6 +65,7 @@ TEXTS: dict[str, str] = {
     "state_rejected": "rejected",
     "state_cancelled": "stopped",
     "waiting_static": "Waits for an answer.",
+    "reopen": 'The run is in its store. To go on with it:\nawait nb.open_run("{run}", agent=agent, store=store)',
     "image": "image",
     # questions
     "run_it": "Run {tool}?",

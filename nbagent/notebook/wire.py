@@ -1,7 +1,7 @@
 """The wire between kernel and front end: every message, typed.
 
-The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs) and
-``Receipt``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Focus``. The same
+The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs),
+``Receipt`` and ``Keep``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Focus``, ``Keeps``. The same
 shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
 that both ends check.
 
@@ -359,7 +359,19 @@ class Receipt(_Wire):
     errors: list[FieldError] = Field(default_factory=list)
 
 
-FromKernel: TypeAlias = Annotated[Snapshot | Patch | Receipt, Field(discriminator="type")]
+class Keep(_Wire):
+    """What a notebook that is saved now keeps of a card, as its kernel alone can draw a widget."""
+
+    type: Literal["keep"] = "keep"
+    view: str
+    """The model id of the widget that is displayed, by which the page finds its outputs."""
+    bundle: dict[str, str]
+    """By mime type: HTML and text that need no kernel."""
+    ended: bool = False
+    """Whether this is the last: the page shows it in the widget's place, and says so."""
+
+
+FromKernel: TypeAlias = Annotated[Snapshot | Patch | Receipt | Keep, Field(discriminator="type")]
 
 
 class Hello(_Wire):
@@ -414,6 +426,13 @@ class Focus(_Wire):
     opened: list[str] = Field(default_factory=list)
 
 
+class Keeps(_Wire):
+    """This page writes what ``Keep`` says into its notebook; ``ended``: the end stands there."""
+
+    type: Literal["keeps"] = "keeps"
+    ended: bool = False
+
+
 FromFrontEnd: TypeAlias = Annotated[
-    Hello | Answer | Drafts | Press | Stop | Focus, Field(discriminator="type")
+    Hello | Answer | Drafts | Press | Stop | Focus | Keeps, Field(discriminator="type")
 ]

@@ -66,6 +66,7 @@ def render(
     opened: Collection[str] | None = None,
     style: bool = True,
     frame: bool = True,
+    reopen: bool = False,
 ) -> str:
     """The run as it stands.
 
@@ -74,11 +75,13 @@ def render(
         opened: keys of the items that stand open; by default those with a table or a picture.
         style: whether the style sheet comes along.
         frame: whether header and footer are drawn; a form that stands alone has none.
+        reopen: whether it is told how a run that has not ended is taken up again from its store.
     """
     items = [_item(item, opened) for item in view.items]
     drawn = (
         _header(view.head) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
+        _reopened(view.head) if reopen else None,
         _footer(view.head) if frame else None,
     )
     # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
@@ -123,8 +126,24 @@ def _header(head: Head) -> Html:
         {"class": "nba-header"},
         _el("span", {"class": "nba-who", "dir": "auto"}, head.agent),
         _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
-        _el("span", {"class": "nba-pill", "data-status": status}, head.status_text),
+        _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
     )
+
+
+def status_text(head: Head) -> str:
+    """How the run stands; what no kernel goes on with is not at work."""
+    return TEXTS["status_unfinished"] if head.status == "running" else head.status_text
+
+
+def reopened(head: Head) -> str:
+    """How a run that has not ended is taken up again."""
+    goes_on = head.status in ("running", "interrupted")
+    return TEXTS["reopen"].format(run=head.run) if goes_on else ""
+
+
+def _reopened(head: Head) -> Html | None:
+    said, _, code = reopened(head).partition("\n")
+    return _el("p", {"class": "nba-gone"}, f"{said} ", _el("code", {}, code)) if said else None
 
 
 def _footer(head: Head) -> Html:

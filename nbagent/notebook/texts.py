@@ -48,6 +48,7 @@ TEXTS: dict[str, str] = {
     "message_unsent": "not sent",
     "cell_rerun": "the cell was run again",
     "kernel_stop": "kernel interrupt",
+    "kernel_stopped": "KeyboardInterrupt: the run was cancelled",
     # the card, live and static
     "card": "Run of {agent}",
     "form_card": "Form: {agent}",

@@ -27,10 +27,10 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.notebook.export import view_of
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import NoticeAction, NoticeItem
 
 from .card import Card
@@ -321,13 +321,6 @@ class Earlier:
         return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_goes_on"]
 
 
-def _view(run: Run) -> Any:
-    view = RunView(run.id)
-    for event in run.journal:
-        view.apply(event)
-    return view.snapshot()
-
-
 def _bundle_of(run: Run, card: Card) -> dict[str, str]:
     """The run as a page shows it now, and how to go on with it where its kernel is gone."""
     opened = card.opened if card.greetings else None
@@ -338,7 +331,7 @@ def static_bundle(
     run: Run, *, opened: list[str] | None = None, reopen: bool = False
 ) -> dict[str, str]:
     """The run as it stands, as HTML and text that need no kernel; ``reopen`` tells how to go on with it."""
-    view = _view(run)
+    view = view_of(run)
     return {
         "text/html": static.render(view, opened=opened, reopen=reopen),
         "text/plain": plain.render(view, reopen=reopen),

@@ -40,7 +40,7 @@ def render(view: View, *, reopen: bool = False) -> str:
     head = view.head
     title = " · ".join(part for part in (head.agent, status_text(head)) if part)
     parts = [title, *(f"> {line}" for line in head.prompt.splitlines())]
-    drawn = [*map(_item, view.items), reopened(head) if reopen else ""]
+    drawn = [*map(item_text, view.items), reopened(head) if reopen else ""]
     return "\n".join(parts) + "".join(f"\n\n{text}" for text in drawn if text)
 
 
@@ -75,7 +75,8 @@ def _data(text: str, *, kept: bool) -> str:
     return data.replace("\n", " ").strip("\n") if data.strip() else ""
 
 
-def _item(item: Item) -> str:
+def item_text(item: Item) -> str:
+    """One item as text; empty where it has nothing to read."""
     match item:
         case TextItem():
             blocks = [text_of(block) for block in (*item.blocks, item.tail)]

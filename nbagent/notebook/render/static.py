@@ -125,7 +125,9 @@ def _header(head: Head) -> Html:
         "header",
         {"class": "nba-header"},
         _el("span", {"class": "nba-who", "dir": "auto"}, head.agent),
+        _el("span", {"class": "nba-sr"}, ":"),  # for where no style is kept
         _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
+        _el("span", {"class": "nba-sr"}, "·"),
         _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
     )
 

@@ -12,6 +12,7 @@ from .core.base.errors import suggest as _suggest
 from .core.base.interrupts import Interrupt, PendingInterrupt, Reject, Respond, Restart
 from .core.base.metadata import Ask, Choose, Confirm, Edit, Option
 from .core.base.model import Model
+from .core.chat import Chat
 from .core.flow import Flow, flow
 from .core.hooks import hooks as _hooks
 from .core.journal.journal import Store
@@ -35,6 +36,7 @@ __all__ = [
     "Ask",
     "Budget",
     "CallView",
+    "Chat",
     "Choose",
     "Confirm",
     "Conflict",
@@ -82,6 +84,7 @@ __all__ = [
     "mcp",
     "messages_from_openai",
     "messages_to_openai",
+    "notebook_tools",
     "open_run",
     "review",
     "set_locale",
@@ -106,6 +109,7 @@ _LATE = {
     "hosted": "nbagent.core.tools.hosted",
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
+    "notebook_tools": "nbagent.data.tools",
     "set_locale": "nbagent.notebook.locale",
     "set_prices": "nbagent.models.prices",
 }
@@ -125,6 +129,11 @@ def _hint(name: str) -> str:
     if isinstance(found, type) and issubclass(found, NbagentError):
         return f"; it is nb.errors.{name}"
     return "" if name.startswith("_") else _suggest(name, __all__)
+
+
+def load_ipython_extension(shell: _Any) -> None:
+    """``%load_ext nbagent``: ``%%agent`` and ``%agent``; ``%agent --help`` tells how."""
+    _import_module("nbagent.notebook.magics").register(shell)
 
 
 def __dir__() -> list[str]:

@@ -131,6 +131,15 @@ def quickstart() -> Path:
     return shipped if shipped.is_file() else package.parent / "notebooks" / NOTEBOOK
 
 
+def without_outputs(notebook: Path) -> bytes:
+    """A notebook for somebody to run: with nothing in it that its cells are yet to show."""
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    for cell in content["cells"]:
+        if cell["cell_type"] == "code":
+            cell.update(outputs=[], execution_count=None)
+    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+
+
 def copy_quickstart(folder: Path) -> tuple[Path, bool]:
     """Copy the quickstart into ``folder`` unless it is there; the path, and whether it was kept.
 
@@ -141,7 +150,7 @@ def copy_quickstart(folder: Path) -> tuple[Path, bool]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as file:
-            file.write(quickstart().read_bytes())
+            file.write(without_outputs(quickstart()))
     except FileExistsError:
         if not target.is_file():
             raise DemoError(f"{str(folder)!r} is in the way; choose another with --dir") from None

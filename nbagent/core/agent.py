@@ -24,17 +24,19 @@ from .base.keywords import caller, tells
 from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Hosted, Model
+from .chat import Chat, Runs, Thread
 from .engine.driver import Driver, know_tools_asked_for
 from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
 from .journal.memory import default_store
 from .run.answers import interrupts_of
-from .run.generate import Pending, Response, replies_of, response_of, say, settle
+from .run.generate import Pending, Response, RunPending, replies_of, response_of, say, settle
+from .run.host import current_host
 from .run.nested import generated_inside, run_inside, runs_here
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
-from .run.start import Options, check_pending, launch, launch_and_wait, take_up
+from .run.start import Options, check_pending, launch, launch_and_wait, launch_apart, take_up
 from .state.pause_record import restore
 from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.files import Prompt, said
@@ -126,6 +128,8 @@ class Agent:
         self.tools = Toolbox()
         self.hosted: dict[str, Hosted] = {}
         """What the model's provider runs by itself, by name."""
+        self._added: dict[str, tuple[Tool[..., Any], tuple[str, str]]] = {}
+        """By name: tools that cells added, with the cell and its execution."""
         self._last_spec: RunSpec | None = None
         self._started_as: tuple[str, Tool[..., Any]] | None = None
         local_names = caller().f_locals  # types of the defining scope
@@ -146,7 +150,11 @@ class Agent:
     @overload
     def add(self, one: S) -> S: ...
     def add(self, one: Any) -> Any:
-        """Register a tool, or a server of tools; a tool of the same name defined in ``__main__`` (a cell run again) is replaced.
+        """Register a tool, or a server of tools.
+
+        In a notebook a cell that is run again replaces the tools that it gave the agent before, so that one
+        that was renamed there is gone under its old name; and of two tools defined in ``__main__`` with
+        one name the later counts.
 
         Raises:
             ToolError: another tool has that name.
@@ -159,8 +167,20 @@ class Agent:
         known = self.tools.get(made.name)
         if known is not None and known is not made and not (_in_main(known) and _in_main(made)):
             raise ToolError(f"{self!r} has a tool {made.name!r} already")
+        self._forget_earlier(made)
         self.tools[made.name] = made
         return made
+
+    def _forget_earlier(self, new: Tool[..., Any]) -> None:
+        """Let go of what the cell that adds this one has added when it was run before."""
+        cell = current_host().cell() if _in_main(new) else None
+        if cell is not None:
+            for name, (tool, added) in list(self._added.items()):
+                if added[0] == cell[0] and added[1] != cell[1]:
+                    del self._added[name]
+                    if self.tools.get(name) is tool:
+                        del self.tools[name]
+            self._added[new.name] = (new, cell)
 
     def _add_hosted(self, one: Hosted) -> None:
         self._refuse_second(one.name, {**self.tools, **self.hosted})
@@ -219,7 +239,7 @@ class Agent:
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
-        pending: Pending = "refuse",
+        pending: RunPending = "wait",
         store: Store | None = None,
         answers: Answers = None,
         attended: bool | None = None,
@@ -227,6 +247,7 @@ class Agent:
         on_rerun: Literal["cancel", "keep"] = "cancel",
         context: Any = None,
         nested: bool = True,
+        background: bool = False,
     ) -> Run:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
@@ -236,9 +257,10 @@ class Agent:
             messages: a history that this goes on with, such as ``run.messages`` or ``response.messages``:
                 what is open in it is asked here.
             after: a run whose conversation this goes on with.
-            pending: what the prompt does to open questions of that run: it is refused; ``"reject"``
-                refuses them and stops that run; ``"queue"`` sends the prompt in that run, after the
-                open calls' results, and gives that run back. Of ``messages``: as in ``generate``.
+            pending: what the prompt does where that run has not ended: this one waits until it has, and ends
+                with it where that fails or is cancelled; ``"refuse"`` raises; ``"reject"`` refuses what
+                it asks and stops it; ``"queue"`` sends the prompt in that run, after the open calls'
+                results, and gives that run back. Of ``messages``: as in ``generate``.
             store: where the journal is kept; the agent's by default.
             answers: for runs that nobody watches: answers in order, by tool name, or a function of
                 the interrupt. Never used beside a form.
@@ -248,14 +270,26 @@ class Agent:
             context: any object, for tools (``ctx.context``) and conditions; in memory alone.
             nested: whether a run that a tool's body starts belongs to the tool's call: what it asks stands
                 on the outermost run, which keeps, shows and cancels it. False makes it a run of its own.
+            background: whether it goes on, and its forms answer, while a cell computes: on a loop in a thread
+                of its own. Tools with ``thread=False`` wait for the main thread; see ``docs/threads.md``.
 
         Raises:
-            UnansweredInterrupts: the run before, or the history, still asks something.
-            RunNotFinished: the run before has not ended.
+            UnansweredInterrupts: the history still asks something; or the run before does, and is not waited for.
+            RunNotFinished: the run before has not ended, and is not waited for.
             UsageError: there is nothing to do, or ``messages`` is no history.
         """
         given = Options(
-            after, pending, store, answers, attended, show, on_rerun, messages, context, nested
+            after,
+            pending,
+            store,
+            answers,
+            attended,
+            show,
+            on_rerun,
+            messages,
+            context,
+            nested,
+            background,
         )
         return launch(self._spec(self.tools), prompt, self._stored(given), self._tool_inside)
 
@@ -266,7 +300,7 @@ class Agent:
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
-        pending: Pending = "refuse",
+        pending: RunPending = "wait",
         store: Store | None = None,
         answers: Answers = None,
         attended: bool | None = None,
@@ -304,6 +338,56 @@ class Agent:
     def _take_up(self, journal: Journal, **options: Any) -> Run:
         """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
         return take_up(self._spec(self.tools), journal, Options(**options))
+
+    @tells("agent.chat")
+    def chat(
+        self,
+        prompt: Prompt | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the word that people look for
+        store: Store | None = None,
+        after: Run | None = None,
+        answers: Answers = None,
+        attended: bool | None = None,
+        show: bool = True,
+        context: Any = None,
+    ) -> Chat:
+        """A conversation that goes on: one live card over a thread of runs, with a box to write in.
+
+        Args:
+            prompt: what is said first; as in ``run``. A thread that has messages already is not told again.
+            id: a name for the thread: the store's thread of that name is shown, and goes on. Without one it
+                is a new thread.
+            store: where the runs are kept; the agent's by default.
+            after: a run whose conversation the thread begins with.
+            answers: as in ``run``, for every run of the thread.
+            attended: whether a person can answer; detected by default.
+            show: whether the card appears at once.
+            context: as in ``run``, for every run of the thread.
+
+        Raises:
+            UsageError: the id is none, or ``after`` has not ended.
+            StoreError: the store's thread cannot be read.
+        """
+        place = self.store if store is None else checked_store(store)
+        options = Options(
+            after=after, answers=answers, attended=attended, show=False, context=context
+        )
+        runs = Runs(
+            lambda: self._spec(self.tools),
+            lambda prompt, options, blocking: launch_apart(
+                self._spec(self.tools), prompt, options, blocking=blocking
+            ),
+            lambda journal, options: take_up(self._spec(self.tools), journal, options),
+        )
+        options.check(runs.spec())
+        chat = Chat(Thread(runs, options, place, id))
+        if prompt is not None and not (chat.runs and after is None):
+            chat.send(prompt)
+        host = current_host()
+        if show and (host.attended() if attended is None else attended):
+            chat.view()
+        return chat
 
     # --- step by step
 

@@ -51,6 +51,7 @@ class RunOptions(TypedDict, total=False):
     on_rerun: Literal["cancel", "keep"]
     context: Any
     nested: bool
+    background: bool
 
 
 class Flow(Generic[P, R]):
@@ -122,8 +123,8 @@ class Flow(Generic[P, R]):
         """The same flow, whose runs have these options: ``clean.with_options(answers=[…]).run(…)``.
 
         Args:
-            options: ``store``, ``answers``, ``attended``, ``show``, ``on_rerun``, ``context``, as for
-                ``Agent.run``; ``nested=False`` makes what a tool's body starts a run of its own.
+            options: ``store``, ``answers``, ``attended``, ``show``, ``on_rerun``, ``context``,
+                ``background``, as for ``Agent.run``; ``nested=False`` makes what a tool's body starts a run of its own.
         """
         known = RunOptions.__optional_keys__
         odd = [name for name in options if name not in known]

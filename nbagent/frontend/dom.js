@@ -123,7 +123,7 @@ export function growText(el, value) {
 }
 
 /**
- * Nodes from HTML that the kernel sanitized: TextItem.blocks, TextItem.tail and Rich html, nothing else.
+ * Nodes from HTML that the kernel sanitized: TextItem.blocks and tail, html of Rich and Fact, nothing else.
  * @param {string} html
  */
 export function sanitized(html) {

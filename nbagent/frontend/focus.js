@@ -5,6 +5,8 @@ import { makeTimer, on } from "./lifetime.js";
 
 /** Milliseconds of quiet before the kernel is told. */
 const QUIET = 200;
+/** The class of what has the focus because the page put it there. */
+export const PLACED = "nba-placed";
 
 /**
  * Tells the kernel after a moment of quiet when a person comes or goes, and which rows are open.
@@ -30,15 +32,29 @@ export function reportFocus(root, store, signal) {
   soon();
 }
 
+/** What Jupyter looks for where the key was pressed, and in all that is around it. */
+const SUPPRESS = "data-lm-suppress-shortcuts";
+
 /**
  * Keeps keys that are pressed in the card from the host: in JupyterLab, X on a focused radio would cut the cell.
+ * What belongs to the window, such as Ctrl+S, passes. Notebook 7 listens before the card does, so the
+ * page is told first.
  * @param {HTMLElement} root
  * @param {AbortSignal} signal
  */
 export function keepKeysInside(root, signal) {
-  root.setAttribute("data-lm-suppress-shortcuts", "true");
+  root.setAttribute(SUPPRESS, "true");
+  const tell = (/** @type {KeyboardEvent} */ event) => {
+    const target = event.composedPath()[0];
+    if (!(target instanceof Element) || !root.contains(target)) return;
+    const own = !isOfTheWindow(event);
+    // The host begins to look at the target itself.
+    for (const el of [root, target]) el.toggleAttribute(SUPPRESS, own);
+  };
+  on(signal, window, "keydown", tell, true);
   on(signal, root, "keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
+    if (isOfTheWindow(event)) return;
     event.stopPropagation();
     // Shift+Enter would run the next cell; in a textarea it is a new line.
     if (event.key === "Enter" && event.shiftKey && !(target instanceof HTMLTextAreaElement))
@@ -46,14 +62,29 @@ export function keepKeysInside(root, signal) {
   });
 }
 
+/** Letters that edit text together with the accelerator. */
+const EDITING = "acvxyz";
+
+/**
+ * Whether a key is the window's: an accelerator with a letter that neither edits text nor is the form's own.
+ * @param {KeyboardEvent} event
+ */
+function isOfTheWindow({ key, ctrlKey, metaKey, altKey }) {
+  return (
+    (ctrlKey || metaKey) && !altKey && /^[a-z]$/i.test(key) && !EDITING.includes(key.toLowerCase())
+  );
+}
+
 /**
  * Whether a person works in the card: the focus or a selection is in it.
  * @param {HTMLElement} root
  */
 function isBusy(root) {
+  // What was not sent is in this page alone.
+  if (root.querySelector(".nba-unsent")) return true;
   const focused = document.activeElement;
-  // After an answer its record has the focus, which the page put there: nobody works in the card.
-  if (focused && root.contains(focused) && !focused.matches(".nba-record")) return true;
+  // After an answer its row or record has the focus, which the page put there: nobody works in the card.
+  if (focused && root.contains(focused) && !focused.matches(`.nba-record, .${PLACED}`)) return true;
   const selection = document.getSelection();
   if (!selection || selection.isCollapsed) return false;
   return [selection.anchorNode, selection.focusNode].some(

@@ -25,6 +25,8 @@ export function money(n) {
  * @param {boolean} [whole] no tenths, for what is counting
  */
 export function duration(store, seconds, whole = false) {
+  if (seconds < 0.9995 && !whole)
+    return store.t("milliseconds", { n: Math.max(1, Math.round(seconds * 1000)) });
   if (seconds < 60) {
     const tenths = seconds < 9.95 && !whole;
     return store.t("seconds", { n: tenths ? seconds.toFixed(1) : Math.floor(seconds) });

@@ -31,7 +31,8 @@ export function drawHeader(card) {
   /** @type {Head|null} */
   let head = null;
   const draw = () => {
-    if (head) drawStrip(strip, head.spans, card.store.now() - head.started_at);
+    if (!head) return;
+    drawStrip(strip, head.spans, card.store.now() - head.started_at, ENDED.has(head.status));
   };
   const update = (/** @type {Head} */ next) => {
     if (head?.prompt !== next.prompt) {
@@ -85,7 +86,7 @@ export function drawFooter(card, jump) {
     pressed &&= !ended;
     setText(
       turns,
-      !head.max_turns
+      !head.max_turns || (ended && !head.turns && head.chat)
         ? ""
         : ended
           ? store.tn("turns", head.turns)

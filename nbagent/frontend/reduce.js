@@ -1,6 +1,8 @@
 // @ts-check
 // What a message from the kernel does to the view: pure functions, new objects, old ones untouched.
 
+import { long, openEnd } from "./shorthand.js";
+
 /**
  * @typedef {import("./wire.js").View} View
  * @typedef {import("./wire.js").Item} Item
@@ -32,16 +34,7 @@ export function apply(view, op) {
         return item;
       });
     case "block":
-      return editItem(view, op.key, (item) =>
-        item.type === "text"
-          ? {
-              ...item,
-              blocks: [...item.blocks, ...(op.keep ? [finishedCode(item)] : []), ...op.blocks],
-              tail: op.tail,
-              raw: op.raw,
-            }
-          : item,
-      );
+      return editItem(view, op.key, (item) => (item.type === "text" ? goOn(item, op) : item));
     case "print":
       return editItem(view, op.key, (item) =>
         item.type === "call" ? { ...item, printed: item.printed + op.text } : item,
@@ -50,12 +43,16 @@ export function apply(view, op) {
 }
 
 /**
- * The block of code that is open, with all its text.
+ * The text after some of it was finished, or its open end drawn again.
  * @param {import("./wire.js").TextItem} item
+ * @param {import("./wire.js").Block} op
  */
-function finishedCode({ tail, raw }) {
-  const html = raw.replace(/[&<>]/g, (sign) => `&${{ "&": "amp", "<": "lt" }[sign] ?? "gt"};`);
-  return tail.replace("</code>", () => `${html}</code>`);
+function goOn(item, op) {
+  const open = openEnd(item.tail, item.raw);
+  const drawn = open.slice(0, op.start) + long(op.html) + open.slice(open.length - op.end);
+  const finished = op.ends.map((end, index) => drawn.slice(op.ends[index - 1] ?? 0, end));
+  const tail = drawn.slice(op.ends.at(-1) ?? 0);
+  return { ...item, blocks: [...item.blocks, ...finished], tail, raw: op.raw };
 }
 
 /**

@@ -15,7 +15,8 @@ import { apply, changes } from "./reduce.js";
  */
 /**
  * What a view hears. `view`: these keys changed. `receipt`: an answer was judged. `gone`: the kernel is.
- * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "gone"}} Event
+ * `names`: what may be completed.
+ * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | {type: "gone"}} Event
  */
 
 /** How a kernel stands that has lost all it had; JupyterLab tells. */
@@ -37,13 +38,16 @@ export class Store {
   /** @type {Record<string, string>} */ texts = {};
   /** Seconds to add to the page's clock to get the kernel's. */ skew = 0;
   /** Whether nobody hears this page any more. */ gone = false;
+  /** What stands in the box of a chat, for a view that is drawn again. */ written = "";
 
   /**
    * @param {Model} model
    * @param {AbortSignal} signal aborting it takes every listener away
+   * @param {Record<string, string>} [texts] the sentences that all cards have in common
    */
-  constructor(model, signal) {
+  constructor(model, signal, texts = {}) {
     this.#model = model;
+    this.texts = texts;
     const synced = () => {
       if (this.#live === null) this.#fromTrait(model.get("snapshot"));
     };
@@ -144,6 +148,8 @@ export class Store {
       this.#patch(content);
     } else if (content.type === "receipt") {
       this.#tell({ type: "receipt", receipt: content });
+    } else if (content.type === "names") {
+      this.#tell({ type: "names", names: content });
     }
   }
 

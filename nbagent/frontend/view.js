@@ -1,19 +1,24 @@
 // @ts-check
 // One drawing of a run: follows the store item by item and never draws again what did not change.
 
+import { drawComposer } from "./chat/composer.js";
+import { stayAtEnd } from "./chat/scroll.js";
 import { attr, h, setLabel, showText } from "./dom.js";
-import { keepKeysInside, reportFocus } from "./focus.js";
+import { keepKeysInside, PLACED, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./header-footer.js";
 import { drawCall } from "./items/call.js";
 import { FormView } from "./items/form.js";
 import { drawGroup } from "./items/group.js";
-import { groupAlike } from "./items/grouping.js";
+import { groupAlike, questionId, recordsOf } from "./items/grouping.js";
 import { drawMessage } from "./items/message.js";
 import { drawNotice } from "./items/notice.js";
 import { drawReasoning } from "./items/reasoning.js";
 import { drawRecord } from "./items/record.js";
+import { drawStretch, foldStretches } from "./items/stretch.js";
 import { drawText } from "./items/text.js";
-import { every } from "./lifetime.js";
+import { drawUnsent } from "./items/unsent.js";
+import { every, on } from "./lifetime.js";
+import { holdPlace } from "./place.js";
 import { HEAD } from "./reduce.js";
 
 /**
@@ -21,10 +26,10 @@ import { HEAD } from "./reduce.js";
  * @typedef {import("./items/item.js").CardContext} CardContext
  * @typedef {import("./items/item.js").DrawnItem<any>} DrawnItem
  */
-/** @typedef {Item|import("./items/grouping.js").GroupItem} Placed */
+/** @typedef {import("./items/grouping.js").Placed} Placed */
 /** @typedef {{type: Placed["type"], drawn: DrawnItem}} Shown */
 
-/** Milliseconds in which what lies below a table comes up. */
+/** Milliseconds in which what lies below a table, or rows that become one, comes up. */
 const GLIDE = 180;
 
 export class RunView {
@@ -36,9 +41,12 @@ export class RunView {
     new Set();
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
+  /** @type {ReturnType<typeof drawComposer>|null} */ #composer = null;
+  /** @type {ReturnType<typeof stayAtEnd>|null} */ #scroll = null;
   /** @type {HTMLElement|null} */ #jumped = null;
   #items = h("div", "nba-items");
   #live = h("div", { class: "nba-sr", "aria-live": "polite" });
+  #unsent = h("div", "nba-unsents");
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
 
   /**
@@ -48,7 +56,7 @@ export class RunView {
    */
   constructor(store, signal, prefix) {
     this.#store = store;
-    this.el = h("section", "nbagent", this.#items, this.#gone, this.#live);
+    this.el = h("section", "nbagent", this.#items, this.#unsent, this.#gone, this.#live);
     let ids = 0;
     this.#card = {
       store,
@@ -57,6 +65,8 @@ export class RunView {
       clock: () => performance.now(),
       answered: (item) => this.#answered.add(item.interrupt),
       form: (item) => this.#take(item),
+      edit: (item) => this.#composer?.edit(item),
+      unsent: (title, typed) => this.#keepUnsent(title, typed),
       say: (message) => this.#say(message),
     };
     every(signal, 1000, () => this.#tick());
@@ -77,29 +87,59 @@ export class RunView {
     const { view } = this.#store;
     if (view === null) return;
     if (keys.has(HEAD)) this.#drawHead(view.head);
+    const placed = holdPlace(this.#items);
     const tables = this.#tables.size;
-    const height = tables && this.#items.offsetHeight;
-    const items = groupAlike(view.items, this.#tables);
-    // A form that moves into a table is still there until the table takes it over.
-    const kept = [...view.items, ...items].map((item) => item.key);
+    const items = foldStretches(groupAlike(view.items, this.#tables));
+    const folds = items.some((item) => item.type === "stretch" && !this.#shown.has(item.key));
+    const height = tables || folds ? this.#items.offsetHeight : 0;
+    // A form that moves into a table is still there until the table takes it over, a row in a stretch too.
+    const kept = items.flatMap((item) =>
+      [item, ...(item.type === "stretch" ? item.items : forms(item))].map(({ key }) => key),
+    );
     const answered = this.#drop(new Set(kept));
     /** @type {Placed[]} */
     const fresh = [];
+    /** @type {Placed[]} */
+    const changed = [];
     for (const [index, item] of items.entries()) {
       const before = this.#shown.get(item.key);
-      const parts = item.type === "group" ? item.items : [item];
-      if (before && !parts.some(({ key }) => keys.has(key))) continue;
-      if (before && this.#fits(before, item)) {
-        before.drawn.update(item);
-        continue;
+      const parts = "items" in item ? item.items : [item];
+      const is = !before || parts.some(({ key }) => keys.has(key));
+      if (is) changed.push(item);
+      if (before && is && this.#fits(before, item)) before.drawn.update(item);
+      else if (is) {
+        fresh.push(item);
+        if (before) answered.push(...this.#leave(before));
+        this.#insert(item, index, before);
       }
-      fresh.push(item);
-      if (before) answered.push(...this.#leave(before));
-      this.#insert(item, index, before);
+      this.#put(this.#shown.get(item.key)?.drawn.el, index);
     }
     this.#tellGone(view.head);
-    this.#notice(fresh, answered.length > 0);
-    if (this.#tables.size < tables) glide(this.#items, height);
+    this.#notice(fresh, changed, answered);
+    placed();
+    this.#scroll?.follow();
+    if (folds || this.#tables.size < tables) glide(this.#items, height);
+  }
+
+  /**
+   * Puts an element where it belongs; one that stands there is left alone, and so is who works in it.
+   * @param {HTMLElement|undefined} el
+   * @param {number} index
+   */
+  #put(el, index) {
+    const there = this.#items.children[index] ?? null;
+    if (el && el !== there) this.#items.insertBefore(el, there);
+  }
+
+  /**
+   * The row of a call in a stretch: the one that stood alone, or a new one.
+   * @param {import("./wire.js").CallItem} item
+   */
+  #row(item) {
+    const known = this.#shown.get(item.key);
+    if (known) known.drawn.update(item);
+    else this.#make(item);
+    return /** @type {Shown} */ (known ?? this.#shown.get(item.key)).drawn;
   }
 
   /**
@@ -119,13 +159,19 @@ export class RunView {
    * @param {Shown|undefined} before
    */
   #insert(item, index, before) {
-    const drawn = drawItem(item, this.#card);
+    const drawn = this.#make(item);
+    if (before) before.drawn.el.replaceWith(drawn.el);
+    else this.#put(drawn.el, index);
+    // Only on the page can a table take over a form with the focus in it, or a stretch a row.
+    if ("items" in item) drawn.update(item);
+  }
+
+  /** @param {Placed} item */
+  #make(item) {
+    const drawn = drawItem(item, this.#card, (call) => this.#row(call));
     attr(drawn.el, "data-key", item.key);
     this.#shown.set(item.key, { type: item.type, drawn });
-    if (before) before.drawn.el.replaceWith(drawn.el);
-    else this.#items.insertBefore(drawn.el, this.#items.children[index] ?? null);
-    // Only on the page can a table take over a form with the focus in it.
-    if (item.type === "group") drawn.update(item);
+    return drawn;
   }
 
   /**
@@ -171,16 +217,38 @@ export class RunView {
   }
 
   /**
-   * Announces new questions; after this view's own answer its record takes the focus.
+   * Announces new questions; after this view's own answer its row or record takes the focus.
    * @param {Placed[]} fresh
-   * @param {boolean} answered
+   * @param {Placed[]} changed
+   * @param {string[]} answered
    */
-  #notice(fresh, answered) {
+  #notice(fresh, changed, answered) {
     for (const item of fresh)
       if (item.type === "form" && item.actions.length)
         this.#say(this.#store.t("asked", { title: item.title }));
-    const record = fresh.find((item) => item.type === "record");
-    if (answered && record) this.#shown.get(record.key)?.drawn.el.focus({ preventScroll: true });
+    if (!answered.length) return;
+    const settled = changed.filter((item) => recordsOf(item).length > 0);
+    const mine = settled.find((item) =>
+      recordsOf(item).some((record) => answered.includes(questionId(record))),
+    );
+    const key = (mine ?? settled[0])?.key ?? "";
+    const el = this.#shown.get(key)?.drawn.el;
+    /** @type {HTMLElement|null|undefined} */
+    const line = el?.querySelector(":scope > summary") ?? el;
+    if (!line) return;
+    line.classList.add(PLACED);
+    on(this.#card.signal, line, "focusout", () => line.classList.remove(PLACED));
+    line.focus({ preventScroll: true });
+  }
+
+  /**
+   * Shows what was typed into a question that was settled elsewhere; who stops the run means it.
+   * @param {string} title
+   * @param {import("./wire.js").Fact[]} typed
+   */
+  #keepUnsent(title, typed) {
+    if (this.#store.view?.head.status === "cancelled") return;
+    this.#unsent.append(drawUnsent(title, typed, this.#card));
   }
 
   /**
@@ -204,11 +272,21 @@ export class RunView {
       };
       this.#items.before(this.#frame.header.el);
       this.#gone.after(this.#frame.footer.el);
+      if (head.chat) this.#drawChat();
     }
     setLabel(this.el, this.#store.t("card", { agent: head.agent }));
     attr(this.el, "data-status", head.status);
     this.#frame.header.update(head);
     this.#frame.footer.update(head);
+    this.#composer?.update(head);
+  }
+
+  /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */
+  #drawChat() {
+    this.el.classList.add("nba-chat");
+    this.#scroll = stayAtEnd(this.#items, this.#card.signal);
+    this.#composer = drawComposer(this.#card, () => this.#scroll?.toEnd());
+    this.#gone.after(this.#composer.el);
   }
 
   /**
@@ -217,7 +295,7 @@ export class RunView {
    */
   #tellGone(head) {
     const told = [...this.#shown.values()].some(({ type }) => type === "form");
-    const lost = this.#store.gone && !told && !ENDED.has(head.status);
+    const lost = this.#store.gone && !told && (head.chat || !ENDED.has(head.status));
     showText(this.#gone, lost ? this.#store.t("gone", { run: head.run }) : "");
     attr(this.el, "data-gone", this.#store.gone);
   }
@@ -256,12 +334,21 @@ function glide(el, height) {
 }
 
 /**
+ * The forms in a table.
+ * @param {Placed} item
+ */
+function forms(item) {
+  return item.type === "group" ? item.items.filter(({ type }) => type === "form") : [];
+}
+
+/**
  * Draws an item by its type.
  * @param {Placed} item
  * @param {CardContext} card
+ * @param {(item: import("./wire.js").CallItem) => DrawnItem} row the row of a call in a stretch
  * @returns {DrawnItem}
  */
-function drawItem(item, card) {
+function drawItem(item, card, row) {
   switch (item.type) {
     case "text":
       return drawText(item);
@@ -273,11 +360,13 @@ function drawItem(item, card) {
       return new FormView(item, card);
     case "group":
       return drawGroup(item, card);
+    case "stretch":
+      return drawStretch(item, card, row);
     case "record":
       return drawRecord(item, card);
     case "notice":
       return drawNotice(item, card);
     case "message":
-      return drawMessage(item);
+      return drawMessage(item, card);
   }
 }

@@ -76,13 +76,13 @@ test("streamed text keeps the nodes that are finished", () => {
   patch({ op: "raw", key: "t1", text: "o" });
   expect($(".nba-raw").firstChild).toBe(raw);
   expect(raw.data).toBe("Two");
-  patch({ op: "block", key: "t1", blocks: ["<p>Two</p>"], tail: "<p>Th</p>", raw: "r" });
+  patch({ op: "block", key: "t1", start: 10, end: 0, html: "<p>Th</p>", ends: [10], raw: "r" });
   expect($(".nba-say p")).toBe(first);
   expect($(".nba-say").innerHTML).toBe(
     '<p>One</p><p>Two</p><p>Th<span class="nba-raw">r</span></p>',
   );
   const last = el.querySelectorAll(".nba-say p")[2];
-  patch({ op: "block", key: "t1", blocks: ["<p>Th</p>"], tail: "", raw: "" });
+  patch({ op: "block", key: "t1", start: 5, end: 4, html: "", ends: [9], raw: "" });
   expect($(".nba-say").innerHTML).toBe("<p>One</p><p>Two</p><p>Th</p>");
   expect(el.querySelectorAll(".nba-say p")[2]).toBe(last);
 });

@@ -2,9 +2,9 @@
 // The wire between kernel and page: the shapes of ../notebook/wire.py, field by field.
 // ../../tests/fixtures/wire.json holds an example of each that both ends check.
 
-/** @typedef {"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
+/** @typedef {"queued"|"running"|"interrupted"|"completed"|"failed"|"cancelled"} RunStatus */
 /** @typedef {"preparing"|"running"|"waiting"|"done"|"failed"|"rejected"|"cancelled"} CallState */
-/** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string}} Fact */
+/** @typedef {{label: string, value: string, code: boolean, changed_from: string|null, parts?: string[], remark?: string, html?: string}} Fact */
 /** @typedef {{kind: "html"|"image"|"text"|"links", data: string, alt: string}} Rich */
 /** @typedef {{fraction: number|null, text: string}} Progress */
 
@@ -25,6 +25,8 @@
  * @property {string} printed
  * @property {Rich[]} outputs
  * @property {string|null} result
+ * @property {string} [traceback] where its tool raised
+ * @property {RecordItem[]} [decisions] how its own questions were settled; the row tells the last one
  */
 /**
  * @typedef {object} Action
@@ -35,6 +37,7 @@
  * @property {boolean} primary
  * @property {boolean} danger
  * @property {boolean} reason
+ * @property {string} [help]
  */
 /**
  * The form of a call's result, given in its place.
@@ -58,8 +61,9 @@
  * @property {string} [named] what the fields are
  * @property {Instead|null} [instead]
  * @property {Action[]} actions
- * @property {{id: string, label: string}[]} remember
+ * @property {{id: string, label: string, help?: string}[]} remember
  * @property {Rich[]} [preview]
+ * @property {string|null} [preview_note]
  * @property {string|null} [preview_error]
  * @property {boolean} approval
  * @property {number|null} expires_at
@@ -76,9 +80,9 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show"|"retry", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
-/** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[]}} MessageItem */
+/** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[], editable: boolean}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
 
 /** @typedef {{lane: "model"|"tool"|"wait", start: number, end: number|null}} Span */
@@ -100,6 +104,7 @@
  * @property {number} questions
  * @property {number} decisions
  * @property {boolean} stopping
+ * @property {boolean} chat
  * @property {Span[]} spans
  */
 /** @typedef {{head: Head, items: Item[]}} View */
@@ -107,7 +112,7 @@
 /** @typedef {{op: "put", item: Item, index: number}} Put */
 /** @typedef {{op: "remove", key: string}} Remove */
 /** @typedef {{op: "raw", key: string, text: string}} Raw */
-/** @typedef {{op: "block", key: string, keep?: boolean, blocks: string[], tail: string, raw: string}} Block */
+/** @typedef {{op: "block", key: string, start: number, end: number, html: string, ends: number[], raw: string}} Block */
 /** @typedef {{op: "print", key: string, text: string}} Print */
 /** @typedef {{op: "head", head: Head}} SetHead */
 /** @typedef {Put|Remove|Raw|Block|Print|SetHead} Op */
@@ -117,7 +122,9 @@
 /** @typedef {{field: string|null, message: string}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
 /** @typedef {{type: "keep", view: string, bundle: Record<string, string>, ended: boolean}} Keep */
-/** @typedef {Snapshot|Patch|Receipt|Keep} FromKernel */
+/** @typedef {{name: string, about: string}} Name */
+/** @typedef {{type: "names", text: string, names: Name[]}} Names */
+/** @typedef {Snapshot|Patch|Receipt|Names|Keep} FromKernel */
 
 /** @typedef {{type: "hello"}} Hello */
 /**
@@ -131,11 +138,14 @@
  * @property {string|null} remember
  */
 /** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft, instead?: boolean}} Drafts */
-/** @typedef {{type: "press", notice: string, action: "stop"|"show"}} Press */
+/** @typedef {{type: "press", notice: string, action: NoticeAction["name"]}} Press */
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
 /** @typedef {{type: "keeps", ended: boolean}} Keeps */
-/** @typedef {Hello|Answer|Drafts|Press|Stop|Focus|Keeps} FromFrontEnd */
+/** @typedef {{name: string, media_type: string, data: string}} SaidFile */
+/** @typedef {{type: "say", submission: string, text: string, files: SaidFile[], instead: string|null, keep: number[]}} Say */
+/** @typedef {{type: "complete", text: string}} Complete */
+/** @typedef {Hello|Answer|Drafts|Press|Stop|Focus|Say|Complete|Keeps} FromFrontEnd */
 
 /**
  * A kernel's connection in JupyterLab, as far as the card looks at it.
@@ -168,7 +178,7 @@
  * @property {(event: string, callback: (...args: any[]) => void) => void} on
  * @property {(event: string, callback: (...args: any[]) => void) => void} off
  * @property {(content: FromFrontEnd) => void} send
- * @property {{kernel?: Kernel, context?: Notebook}} [widget_manager] Jupyter's, where there is one
+ * @property {{kernel?: Kernel, context?: Notebook, get_model?: (id: string) => Promise<any>}} [widget_manager] Jupyter's, where there is one
  */
 
 export {};

@@ -9,9 +9,11 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 
 from nbagent.core.base.messages import text_of
+from nbagent.core.call.body import Raised
 from nbagent.core.run.run import Run, session_of
 
 from .render import plain, static
@@ -45,10 +47,16 @@ _TAG = re.compile(r"<[^>]*+>")
 
 def view_of(run: Run) -> View:
     """The run as it stands."""
-    view = RunView(run.id)
+    view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
     for event in run.journal:
         view.apply(event)
     return view.snapshot()
+
+
+def traceback_of_call(run: Run, call_id: str) -> str:
+    """Where the tool of this call raised; empty where this process does not know it."""
+    value = session_of(run).values.get(call_id)
+    return value.traceback if isinstance(value, Raised) else ""
 
 
 def exported(run: Run, form: Format) -> str:

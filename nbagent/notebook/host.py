@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from nbagent.core.base.errors import RunError
 from nbagent.core.call.threads import private_loop
+from nbagent.core.chat import Chat, thread_of
 from nbagent.core.run.run import Run, session_of
 
 from . import kernel
@@ -26,6 +29,8 @@ class NotebookHost:
         """By cell: the runs it started, with the execution that did."""
         self._displays: WeakValueDictionary[str, Any] = WeakValueDictionary()
         """By run id: where and how it is shown, while it is shown live; its run listens, and keeps it."""
+        self._chats: dict[Chat, Any] = {}
+        """How each chat is shown."""
         self._before: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
         """The runs of the same cell that still went on when a run was started."""
 
@@ -36,6 +41,11 @@ class NotebookHost:
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
         """The kernel's own with a person there; else the private one, so that cells may block."""
         return kernel.kernel_loop() if attended else private_loop()
+
+    def cell(self) -> tuple[str, str] | None:
+        """By its id, where the front end tells it."""
+        cell, key = kernel.cell_id(), kernel.execution_key()
+        return None if cell is None or key is None else (cell, key)
 
     def started(self, run: Run, *, on_rerun: str) -> None:
         """Cancel what an earlier execution of this cell left waiting."""
@@ -86,6 +96,21 @@ class NotebookHost:
             tell(error, f"{type(error).__name__}: {error}")
             raise
 
+    def show_chat(self, chat: Chat) -> None:
+        """Show a chat live; where nobody is there as it stands, once its run has settled."""
+        from .cards.display import ShownChat, publish_chat  # noqa: PLC0415 - as above
+
+        if not kernel.attended():
+            run = thread_of(chat).open_run
+            if run is not None:
+                self._wait_settled(run)
+            publish_chat(chat)
+            return
+        shown = self._chats.get(chat)
+        if shown is None:
+            shown = self._chats[chat] = ShownChat(chat)
+        shown.show(kernel.execution_key())
+
     async def wait(self, run: Run, future: Future[None]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""
         try:
@@ -101,6 +126,10 @@ class NotebookHost:
         except KeyboardInterrupt as error:
             tell(error, TEXTS["kernel_stopped"])
             raise
+
+    async def on_main(self, work: Callable[[], Any]) -> Any:
+        """Between cells, or while one waits for a run."""
+        return await asyncio.wrap_future(kernel.on_main(partial(copy_context().run, work)))
 
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A mime bundle of a value that shows richer than its JSON, or None."""
@@ -122,7 +151,7 @@ class NotebookHost:
 
 
 def _goes_on(run: Run) -> bool:
-    return run.status in ("running", "interrupted")
+    return run.status in ("queued", "running", "interrupted")
 
 
 _host: list[NotebookHost] = []

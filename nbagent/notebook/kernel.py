@@ -22,11 +22,13 @@ import signal
 import socket
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 from nbagent.core.base.errors import UsageError
+from nbagent.core.call.threads import raisable
 
 T = TypeVar("T")
 
@@ -56,6 +58,19 @@ def attended() -> bool:
     return kernel is not None and bool(_need(kernel, "_allow_stdin"))
 
 
+def variables() -> dict[str, Any]:
+    """What the person has defined in the notebook, by name; empty outside of kernels."""
+    if _kernel() is None:
+        return {}
+    shell = sys.modules["IPython"].get_ipython()
+    hidden = shell.user_ns_hidden
+    return {
+        name: value
+        for name, value in list(shell.user_ns.items())
+        if not name.startswith("_") and name not in hidden
+    }
+
+
 def cell_id() -> str | None:
     """The id of the cell that is executing, where the front end tells it."""
     found = _request().get("metadata", {}).get("cellId")
@@ -70,6 +85,21 @@ def execution_key() -> str | None:
     """
     header = _request().get("header") or {}
     return header["msg_id"] if header.get("msg_type") == "execute_request" else None
+
+
+class Cell:
+    """The execution that the calling code belongs to, to show something in its output later."""
+
+    def __init__(self) -> None:
+        self._request = _request()
+
+    def show(self, bundle: dict[str, Any]) -> None:
+        """Add an output to it, whatever executes now; safe from any thread."""
+        kernel = _kernel()
+        if kernel is not None and self._request:
+            content = {"data": bundle, "metadata": {}, "transient": {}}
+            socket = _need(kernel, "iopub_socket")
+            kernel.session.send(socket, "display_data", content, self._request, b"display_data")
 
 
 def kernel_loop() -> asyncio.AbstractEventLoop | None:
@@ -144,6 +174,47 @@ def pump(
             on_kernel_interrupt()
         raise
     return future.result()
+
+
+def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
+    """Do this on the thread of the kernel's loop, between cells, or while one waits there; from any thread.
+
+    Raises:
+        UsageError: this is no kernel.
+    """
+    loop = kernel_loop()
+    if loop is None:
+        raise UsageError("the main thread takes work in a kernel only")
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+    _errands.append((future, work))
+    loop.call_soon_threadsafe(_run_errands)
+    return future
+
+
+_errands: deque[tuple[concurrent.futures.Future[Any], Callable[[], Any]]] = deque()
+"""What is to be done on the main thread, in order."""
+
+
+def _run_errands() -> None:
+    while _errands:
+        future, work = _errands.popleft()
+        if not future.set_running_or_notify_cancel():
+            continue
+        try:
+            result = work()
+        except BaseException as error:  # the stop button, too, ends what it finds here and no more
+            future.set_exception(raisable(error))
+        else:
+            future.set_result(result)
+
+
+def hear_off_main(comm: Any) -> None:
+    """Take a comm's messages on the thread that the page sends them to, however busy the main thread is.
+
+    From ipykernel 7.4 on they would go where the comm last spoke, which is the main thread.
+    """
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = lambda _data, default: default  # noqa: SLF001 - where it is decided
 
 
 @contextlib.contextmanager
@@ -276,6 +347,7 @@ def _pump(kernel: Any, future: concurrent.futures.Future[Any]) -> None:
             poller.register(stream.socket, zmq.POLLIN)
             poller.register(bell, zmq.POLLIN)
             while not future.done():
+                _run_errands()
                 poller.poll(int(TICK * 1000))
                 stream.flush(zmq.POLLIN)
     finally:

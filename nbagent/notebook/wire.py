@@ -1,12 +1,13 @@
 """The wire between kernel and front end: every message, typed.
 
-The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs),
-``Receipt`` and ``Keep``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Focus``, ``Keeps``. The same
+The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs) and
+``Receipt``, ``Names``, ``Keep``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Focus``,
+``Say``, ``Complete``, ``Keeps``. The same
 shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
 that both ends check.
 
 What is drawn is a list of items, each with a key that stays; an operation names the item it changes.
-HTML fields hold sanitized blocks made by ``render.markdown`` or ``render.rich`` and nothing else;
+HTML fields hold sanitized blocks made by ``render.markdown``, ``render.rich`` or ``render.arguments``;
 every other string is data and reaches the page by ``textContent``.
 """
 
@@ -21,7 +22,7 @@ class _Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-RunStatus = Literal["running", "interrupted", "completed", "failed", "cancelled"]
+RunStatus = Literal["queued", "running", "interrupted", "completed", "failed", "cancelled"]
 CallState = Literal["preparing", "running", "waiting", "done", "failed", "rejected", "cancelled"]
 
 
@@ -38,6 +39,8 @@ class Fact(_Wire):
     """The value in pieces, where something in it is marked: every second one is."""
     remark: str = ""
     """What is marked, or what else to know of the value, in words."""
+    html: str = ""
+    """The value as code or as a tree: sanitized HTML, drawn in its place."""
     whole: Any = Field(default=None, exclude=True)
     """The value itself, where the static view draws it nested; it is never sent."""
 
@@ -100,6 +103,10 @@ class CallItem(_Wire):
     """What the tool displayed, then its result where that is rich."""
     result: str | None = None
     """The result as text, where no rich output shows it; the error's text if it failed."""
+    traceback: str = ""
+    """Where its tool raised, as far as this process knows it."""
+    decisions: list[RecordItem] = Field(default_factory=list)
+    """How its own questions were settled, oldest first: the row tells the last one."""
 
 
 ActionName = Literal["submit", "approve", "reject", "answer"]
@@ -120,6 +127,8 @@ class Action(_Wire):
     primary: bool = False
     danger: bool = False
     reason: bool = False
+    help: str = ""
+    """What it does, in a sentence; shown in the menu."""
 
 
 class Remember(_Wire):
@@ -127,6 +136,8 @@ class Remember(_Wire):
 
     id: str
     label: str
+    help: str = ""
+    """What it lets run from then on, in a sentence."""
 
 
 class Instead(_Wire):
@@ -154,8 +165,10 @@ class FormItem(_Wire):
     """The metadata's other fields, and the exact input where it is approved and cannot be edited."""
     preview: list[Rich] = Field(default_factory=list)
     """What approving would do, as the tool's ``preview`` shows it, above the buttons."""
+    preview_note: str | None = None
+    """What the preview waits for."""
     preview_error: str | None = None
-    """Why there is no preview, in one line; approving still works."""
+    """Why making the preview failed, in one line; approving still works."""
     spec: dict[str, Any] | None = None
     drafts: Any = None
     """What was typed before a reload, or None for an untouched form."""
@@ -191,7 +204,7 @@ class RecordItem(_Wire):
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show"]
+    name: Literal["stop", "show", "retry"]
     label: str
 
 
@@ -217,6 +230,8 @@ class MessageItem(_Wire):
     """What keeps the model from having it yet."""
     files: list[Rich] = Field(default_factory=list)
     """What came with it: pictures, and the names of other files; each says in words what it is."""
+    editable: bool = False
+    """Whether it is a prompt in whose place another may be said."""
 
 
 Item: TypeAlias = Annotated[
@@ -259,6 +274,8 @@ class Head(_Wire):
     decisions: int = 0
     stopping: bool = False
     """Whether somebody pressed Stop and what still runs has not ended yet."""
+    chat: bool = False
+    """Whether it is a thread of runs, with a box to write in; of what is counted it has the sums."""
     spans: list[Span] = Field(default_factory=list)
 
 
@@ -293,14 +310,19 @@ class Raw(_Wire):
 
 
 class Block(_Wire):
-    """Finish ``blocks`` of a text item; the open end is now ``tail`` (HTML) and ``raw`` (text)."""
+    """Draw the open end of a text item anew: ``start`` and ``end`` characters of it stay, ``html`` is between.
+
+    What was open counts as one piece of HTML, its raw text in the place where it goes on. The first
+    characters up to each of ``ends`` are finished blocks now, the rest is the tail; ``raw`` follows.
+    Characters are UTF-16 units; ``html`` is written as ``view.shorthand`` has it.
+    """
 
     op: Literal["block"] = "block"
     key: str
-    keep: bool = False
-    """Whether the open end, code as plain text, is finished as it stands, before ``blocks``."""
-    blocks: list[str] = Field(default_factory=list)
-    tail: str = ""
+    start: int = 0
+    end: int = 0
+    html: str = ""
+    ends: list[int] = Field(default_factory=list)
     raw: str = ""
 
 
@@ -331,7 +353,7 @@ class Snapshot(_Wire):
     now: float
     """The kernel's Unix time, so that the front end's clock need not be right."""
     texts: dict[str, str] = Field(default_factory=dict)
-    """Every string the front end shows by itself."""
+    """The strings that the front end shows by itself, as far as the page has not got them otherwise."""
 
 
 class Patch(_Wire):
@@ -371,7 +393,24 @@ class Keep(_Wire):
     """Whether this is the last: the page shows it in the widget's place, and says so."""
 
 
-FromKernel: TypeAlias = Annotated[Snapshot | Patch | Receipt | Keep, Field(discriminator="type")]
+class Name(_Wire):
+    """What may stand behind ``@`` or ``/``, and what it is in a few words: never a value."""
+
+    name: str
+    about: str = ""
+
+
+class Names(_Wire):
+    """What ``Complete`` asked for, with its text."""
+
+    type: Literal["names"] = "names"
+    text: str
+    names: list[Name]
+
+
+FromKernel: TypeAlias = Annotated[
+    Snapshot | Patch | Receipt | Names | Keep, Field(discriminator="type")
+]
 
 
 class Hello(_Wire):
@@ -409,7 +448,7 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show"]
+    action: Literal["stop", "show", "retry"]
 
 
 class Stop(_Wire):
@@ -433,6 +472,35 @@ class Keeps(_Wire):
     ended: bool = False
 
 
+class SaidFile(_Wire):
+    """A file that was dropped, pasted or picked; ``data`` is base64."""
+
+    name: str
+    media_type: str
+    data: str
+
+
+class Say(_Wire):
+    """A message of the box of a chat. ``submission`` is random; a ``Receipt`` without interrupt answers it."""
+
+    type: Literal["say"] = "say"
+    submission: str
+    text: str
+    files: list[SaidFile] = Field(default_factory=list)
+    instead: str | None = None
+    """The key of the message whose place it takes."""
+    keep: list[int] = Field(default_factory=list)
+    """Which files of that one it has too, counted from 0."""
+
+
+class Complete(_Wire):
+    """Ask for names that begin so: ``@`` variables of the notebook, ``/`` tools of the agent."""
+
+    type: Literal["complete"] = "complete"
+    text: str
+
+
 FromFrontEnd: TypeAlias = Annotated[
-    Hello | Answer | Drafts | Press | Stop | Focus | Keeps, Field(discriminator="type")
+    Hello | Answer | Drafts | Press | Stop | Focus | Say | Complete | Keeps,
+    Field(discriminator="type"),
 ]

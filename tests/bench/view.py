@@ -19,7 +19,6 @@ from nbagent.core.base.model import TextDelta
 from nbagent.notebook.render import static
 from nbagent.notebook.render.markdown import render
 from nbagent.notebook.view.view import RunView
-from nbagent.notebook.wire import Patch
 
 TOKENS = 20_000
 FLUSH = 0.05
@@ -59,6 +58,31 @@ def examples():
     return [text[i : i + 4] for i in range(0, size, 4)]
 
 
+def table():
+    """Tables of words and numbers, with a sentence between."""
+    text, size = "", TOKENS * 4
+    while len(text) < size:
+        text += SENTENCE + "\n\n| region | revenue | margin |\n|:--|--:|--:|\n"
+        text += "".join(f"| North {n} | {n * 1234:,} | {n * -77:,} |\n" for n in range(12)) + "\n"
+    return [text[i : i + 4] for i in range(0, size, 4)]
+
+
+def lists():
+    """Lists of half sentences."""
+    line = "- the price list of the second quarter\n"
+    text = (SENTENCE + "\n\n" + line * 9 + "\n") * (TOKENS * 4 // 440)
+    return [text[i : i + 4] for i in range(0, len(text), 4)]
+
+
+def size(ops):
+    """Bytes of text and HTML in a patch, without names and numbers around them."""
+    told = [op.model_dump(mode="json") for op in ops]
+    parts = [part for op in told for part in (op.get("text"), op.get("html"), op.get("raw"))]
+    texts = [op["item"] for op in told if op["op"] == "put" and op["item"]["type"] == "text"]
+    parts += [part for item in texts for part in (*item["blocks"], item["tail"], item["raw"])]
+    return sum(len(json.dumps(part, ensure_ascii=False).encode()) - 2 for part in parts if part)
+
+
 def stream(tokens, a_second):
     """Seconds of CPU and bytes for these tokens, arriving at this pace."""
     view, deltas = RunView("r"), [TextDelta(token) for token in tokens]
@@ -74,10 +98,10 @@ def stream(tokens, a_second):
             ops = view.flush(now)
             patches += ops is not None
             if ops:
-                sent += len(json.dumps(Patch(seq=patches, ops=ops).model_dump(mode="json")))
+                sent += size(ops)
     view.apply(ModelResponded(at=1, text="".join(tokens)))
     ops = view.flush(number / a_second + 1)
-    sent += len(Patch(seq=0, ops=ops).model_dump_json())
+    sent += size(ops)
     return time.process_time() - start, sent, patches
 
 
@@ -99,7 +123,14 @@ def main():
     """Print the table."""
     render("warm **up** $x$\n\n```python\n1\n```\n")
     print(f"{'case':34}{'µs/token':>10}{'bytes/text':>12}{'patches':>9}")
-    cases = {"plain words": plain_words, "prose": prose, "code": code, "examples": examples}
+    cases = {
+        "plain words": plain_words,
+        "prose": prose,
+        "code": code,
+        "examples": examples,
+        "tables": table,
+        "lists": lists,
+    }
     for name, make in cases.items():
         for pace in (100_000, 100):
             tokens = make() if pace > 1_000 else make()[:2_000]

@@ -26,7 +26,8 @@ class Card:
         self.root = output.locator(".nbagent").nth(number)
         self.forms = self.root.locator("form.nba-form")
         self.form = self.forms.first
-        self.records = self.root.locator(".nba-record")
+        decided = "summary:has(> .nba-decided:not([hidden]))"
+        self.records = self.root.locator(f".nba-record, {decided}").filter(visible=True)
         self.failures = output.page.locator(CELL_FAILED)
 
     def wait_for_question(self, title: str = "") -> Locator:

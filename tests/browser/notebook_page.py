@@ -76,6 +76,8 @@ class NotebookPage:
         self.app = app
         self.errors: list[str] = []
         """What the page logged as an error or threw, as text, without what is Jupyter's own."""
+        self.received = 0
+        """Bytes that kernels have sent the page."""
         self._server = server
         self._plain = True
         self.page: Page = context.new_page()
@@ -238,6 +240,10 @@ class NotebookPage:
     def _note_socket(self, socket: WebSocket) -> None:
         if "/api/kernels/" in socket.url:
             self._sockets.append(socket)
+            socket.on("framereceived", self._count)
+
+    def _count(self, payload: str | bytes) -> None:
+        self.received += len(payload)
 
     def _note_console(self, message: ConsoleMessage) -> None:
         if message.type == "error":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from nbagent.cli import NOTEBOOK, quickstart
+from nbagent.cli import NOTEBOOK, quickstart, without_outputs
 from tests.browser.card import Card
 from tests.browser.notebook_page import App
 
@@ -25,7 +25,7 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 def copy_of_the_quickstart(server, app):
     """The notebook without outputs, as ``nbagent demo`` copies it."""
     name = f"{app}-{NOTEBOOK}"
-    shutil.copy(quickstart(), server.root / name)
+    (server.root / name).write_bytes(without_outputs(quickstart()))
     return name
 
 

@@ -1,4 +1,4 @@
-"""The session that ``notebooks/06_recorded.ipynb`` replays: what its server says, and what its person answers.
+"""The session that ``notebooks/07_testing.ipynb`` replays: what its server says, and what its person answers.
 
 ``python -m tests.integration.office`` records it anew, over HTTP from a server on loopback.
 """
@@ -58,8 +58,5 @@ def record(notebook: Path) -> subprocess.CompletedProcess[str]:
 
 
 if __name__ == "__main__":
-    done = record(NOTEBOOKS / "06_recorded.ipynb")
-    print(done.stdout, done.stderr)
-    path = NOTEBOOKS / "06_recorded.ipynb"
-    done = nbagent("replay", path, "--output", path)
+    done = record(NOTEBOOKS / "07_testing.ipynb")
     print(done.stdout, done.stderr)

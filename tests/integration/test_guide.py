@@ -19,6 +19,8 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
     printed = capsys.readouterr().out.splitlines()
     assert printed == [
         "[3, 'two parts']",
+        "total",
+        "8",
         "Rome",
         "1400000",
         "{'to': 'Rome'}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import nbformat
 from nbclient import NotebookClient
 
-from nbagent.cli import quickstart
+from nbagent.cli import copy_quickstart, quickstart
 
 
 def executed() -> list[list[dict]]:
@@ -28,8 +28,13 @@ def test_the_quickstart_shows_the_same_each_time_and_needs_no_kernel_to_read():
         assert text in shown
 
 
-def test_the_quickstart_is_kept_without_outputs():
-    """A newcomer sees the cells do their work, and no diff of this file is about a style sheet."""
-    for cell in nbformat.read(quickstart(), as_version=4).cells:
+def test_the_demo_opens_the_quickstart_without_outputs(tmp_path):
+    """A newcomer sees the cells do their work, where the saved page shows what they came to."""
+    saved = nbformat.read(quickstart(), as_version=4)
+    copy, _ = copy_quickstart(tmp_path)
+    begun = nbformat.read(copy, as_version=4)
+    assert [cell.source for cell in begun.cells] == [cell.source for cell in saved.cells]
+    assert any(cell.outputs for cell in saved.cells if cell.cell_type == "code")
+    for cell in begun.cells:
         if cell.cell_type == "code":
             assert (cell.outputs, cell.execution_count) == ([], None)

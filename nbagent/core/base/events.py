@@ -75,6 +75,25 @@ class RunStarted(Event):
     """What the model is to end with: a text, JSON, or JSON as the ``value`` of an object."""
 
 
+class RunQueued(Event):
+    """A run was asked for that begins, with ``RunStarted``, once the run before it has ended."""
+
+    type: Literal["run_queued"] = "run_queued"
+    version: int = FORMAT_VERSION
+    agent: str
+    model: str
+    after: str
+    """The id of the run before, whose conversation it goes on with."""
+    text: str
+    content: tuple[dict[str, Any], ...] | None = None
+    """The prompt's parts, text and files, where it has files; ``text`` is then a word for each part."""
+
+    @property
+    def said(self) -> Said:
+        """What the model is told."""
+        return self.text if self.content is None else self.content
+
+
 class CallRequested(BaseModel):
     """One tool call of a model response; ``raw`` is the arguments' text where it was no JSON object."""
 
@@ -326,7 +345,8 @@ class RunCancelled(Event):
 
 
 StoredEvent: TypeAlias = (
-    RunStarted
+    RunQueued
+    | RunStarted
     | ModelResponded
     | OutputRefused
     | ToolStarted
@@ -421,7 +441,7 @@ def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
         event = slim(_adapter().validate_json(data))
     except ValidationError as error:
         raise StoreError(f"the journal holds what is no event: {error}") from error
-    if isinstance(event, RunStarted):
+    if isinstance(event, RunQueued | RunStarted):
         _check_version(event.version)
     return event
 
@@ -432,7 +452,7 @@ def dump(event: StoredEvent) -> str:
     Raises:
         ValueError: it holds a text that is no Unicode.
     """
-    if isinstance(event, RunStarted | Resolved):  # the version; a resolution's type
+    if isinstance(event, RunQueued | RunStarted | Resolved):  # the version; a resolution's type
         return event.model_dump_json(exclude_none=True)
     text = event.model_dump_json(exclude_defaults=True)
     return f'{{"type":"{event.type}",{text[1:]}'  # never empty: ``at`` has no default

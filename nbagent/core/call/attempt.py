@@ -436,7 +436,7 @@ class Attempt:
             place = (self._journal.run_id, *self._setup.scope, self.call.id)
             await none_runs(place)
             started = await self._claim()
-            self._body = body = Body(tool, self._output, place)
+            self._body = body = Body(tool, self._output, place, self._setup.hooks.on_main)
             return await self._with_runs(tool, typed, body, started)
         except BaseException as error:
             pause = found_in(error)

@@ -21,7 +21,7 @@ from nbagent.core.tools.output import CallOutput, current_call
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.values import for_model
 
-from .setup import CallTakenOver
+from .setup import CallTakenOver, OnMain
 from .threads import run_in_thread
 
 MAX_FRAMES = 8
@@ -72,12 +72,19 @@ async def none_runs(place: Place) -> None:
 class Body:
     """One execution of a tool's function."""
 
-    def __init__(self, tool: Tool[..., Any], output: CallOutput, place: Place) -> None:
+    def __init__(
+        self,
+        tool: Tool[..., Any],
+        output: CallOutput,
+        place: Place,
+        on_main: OnMain | None = None,
+    ) -> None:
         self.runs = False
         """Whether it is still executing, also after it was given up."""
         self._tool = tool
         self._output = output
         self._place = place
+        self._on_main = on_main
         self._thread: asyncio.Future[Any] | None = None
         """What its thread comes to, until somebody has it."""
 
@@ -105,7 +112,9 @@ class Body:
             if tool.is_async or inspect.isasyncgenfunction(fn):
                 return await self._async(fn, arguments)
             body = partial(self._sync, fn, arguments)
-            return await _awaited(await self._threaded(body) if tool.options.thread else body())
+            if tool.options.thread:
+                return await _awaited(await self._threaded(body))
+            return await _awaited(body() if self._on_main is None else await self._on_main(body))
         finally:
             current_call.reset(token)
             hooks.call_ended(self._output)

@@ -40,9 +40,10 @@ class CallEvents(NamedTuple):
             return self.raised(error, verdict)
         shown = found.value if told.display is None else told.display
         limit = None if self.call.final else self._limit  # a run's answer is whole
-        return self._event(
-            for_model(found.value, limit), verdict, display=present(shown), found=found
-        )
+        display = present(shown)
+        words = None if display is None or told.display is not None else display.get("text/plain")
+        output = for_model(found.value, limit, words)
+        return self._event(output, verdict, display=display, found=found)
 
     def raised(self, error: BaseException, verdict: str | None) -> ToolFinished:
         """The event of an attempt that raised.

@@ -206,7 +206,7 @@ class Questions:
 
     def ask_sync(self, inquiry: Inquiry) -> Any:
         """``ask`` in a thread."""
-        if self._is_on_loop():
+        if self._is_on_loop() or (running_loop() is not None and not in_slot.get()):
             raise self._misused(
                 "ctx.ask_sync on the loop's own thread would wait for itself: use `await ctx.ask`, "
                 "or thread=True"

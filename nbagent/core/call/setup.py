@@ -22,6 +22,9 @@ def _nobody(*_told: Any) -> None:
     return None
 
 
+OnMain: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
 class Hooks(NamedTuple):
     """Who is told how a run stands, and shows what it gives."""
 
@@ -31,6 +34,8 @@ class Hooks(NamedTuple):
     """When nothing can go on without an answer, while a body waits at its line."""
     present: Presenter = _nobody
     """Makes of a result what is shown of it, where that is richer than text."""
+    on_main: OnMain | None = None
+    """Does work on the main thread, for bodies with ``thread=False``; None does it on the run's loop."""
 
 
 class BodyRuns(Protocol):

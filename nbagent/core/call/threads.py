@@ -77,7 +77,7 @@ def _work(fn: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.
     try:
         deliver = partial(_set, future.set_result, fn())
     except BaseException as error:
-        deliver = partial(_set, future.set_exception, _raisable(error))
+        deliver = partial(_set, future.set_exception, raisable(error))
     try:
         loop.call_soon_threadsafe(deliver, future)
     except RuntimeError:  # the loop is closed: nobody waits any more
@@ -99,7 +99,8 @@ class ThreadStopped(RuntimeError):
     """A tool in a thread raised ``StopIteration``, ``SystemExit`` or their like, which no future carries."""
 
 
-def _raisable(error: BaseException) -> BaseException:
+def raisable(error: BaseException) -> BaseException:
+    """The error as a future carries it."""
     if isinstance(error, StopIteration | SystemExit | KeyboardInterrupt | GeneratorExit):
         stopped = ThreadStopped(f"the tool raised {type(error).__name__}: {error}")
         stopped.__cause__ = error

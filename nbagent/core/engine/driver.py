@@ -318,6 +318,7 @@ class Driver:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # SystemExit too: past here it would end the loop
+            self.stop()  # a retry is for another driver, however soon it comes
             failure = await self._failed(error)
             if failure is error:
                 raise

@@ -125,6 +125,8 @@ def _reply(name: str, value: Any, kind: type[Any]) -> AnyResolution:
 
 Pending: TypeAlias = Literal["refuse", "reject", "queue"]
 """What a new message does to open questions: it is refused, rejects them, or waits for the results."""
+RunPending: TypeAlias = Literal["wait", "refuse", "reject", "queue"]
+"""The same of a run, which may also wait until the run before has ended."""
 NEW_MESSAGE = "The person wrote a new message instead."
 
 

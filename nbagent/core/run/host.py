@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +19,9 @@ class Host(Protocol):
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
         """The loop a new run lives on; None for the caller's running loop or the private one."""
 
+    def cell(self) -> tuple[str, str] | None:
+        """The cell whose code runs now, and what tells this execution of it from others; None where unknown."""
+
     def started(self, run: Any, *, on_rerun: str) -> None:
         """A run was started by the code that runs now."""
 
@@ -27,11 +31,17 @@ class Host(Protocol):
     def display(self, run: Any) -> None:
         """A run is displayed by name, as the last line of a cell does."""
 
+    def show_chat(self, chat: Any) -> None:
+        """Show a chat where the code that runs now puts its output, once for each execution."""
+
     async def wait(self, run: Any, future: Future[None]) -> None:
         """Wait inside a cell, so that forms still work; if the wait is stopped, so is the run."""
 
     def wait_sync(self, run: Any, future: Future[None]) -> None:
         """Wait in synchronous code; ``Run.wait`` stops the run where Ctrl+C stops the wait."""
+
+    async def on_main(self, work: Callable[[], Any]) -> Any:
+        """Do this on the main thread, in the caller's context, once that has time for it."""
 
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A mime bundle of a value that shows richer than its JSON, or None."""
@@ -44,6 +54,8 @@ class Place(NamedTuple):
     attended: bool
     loop: asyncio.AbstractEventLoop | None = None
     """None for the caller's running loop, or the private one where none runs."""
+    background: bool = False
+    """Whether the main thread may be busy while the run goes on."""
 
 
 class ScriptHost:
@@ -57,6 +69,10 @@ class ScriptHost:
         """The caller's own."""
         return None
 
+    def cell(self) -> tuple[str, str] | None:
+        """A script has none."""
+        return None
+
     def started(self, run: Any, *, on_rerun: str) -> None:
         """Nothing to tell."""
 
@@ -67,6 +83,10 @@ class ScriptHost:
         """Print it."""
         print(repr(run))  # noqa: T201 - displayed outside of a notebook
 
+    def show_chat(self, chat: Any) -> None:
+        """Print it."""
+        print(repr(chat))  # noqa: T201 - displayed outside of a notebook
+
     async def wait(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
         """Just wait."""
         await asyncio.wrap_future(future)
@@ -74,6 +94,10 @@ class ScriptHost:
     def wait_sync(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
         """Just wait."""
         future.result()
+
+    async def on_main(self, work: Callable[[], Any]) -> Any:
+        """Here: a script's main thread takes no work."""
+        return work()
 
     def present(self, value: Any, /) -> dict[str, Any] | None:  # noqa: ARG002 - Host
         """Nothing is richer than text here."""

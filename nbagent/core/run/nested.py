@@ -212,6 +212,9 @@ class NestedSession:
     def follow(self) -> None:
         """Nothing to do: the run around it is followed."""
 
+    def first_in_line(self) -> None:
+        """It stands in no line: a body goes on with a run that has ended."""
+
     def resolve(
         self, interrupt_id: str, resolution: AnyResolution, *, by: str
     ) -> Future[StoredEvent]:

@@ -22,13 +22,13 @@ from nbagent.core.base.interrupts import (
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import TextDelta, Usage
-from nbagent.core.call.threads import running_loop
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.pause_record import paused_messages
-from nbagent.core.state.state import Status
+from nbagent.core.state.state import Status, status_of
 
-from .answers import AnyResolution, id_of, settles
+from .answers import AnyResolution, id_of, interrupts_of, settles
+from .before import Held
 from .describe import asks, bounded, result_of, unanswered
 from .growing import Growing
 from .result import Call, Receipt, Result, calls_by_name
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """``running``, ``interrupted``, ``completed``, ``failed`` or ``cancelled``."""
+        """``queued``, ``running``, ``interrupted``, ``completed``, ``failed`` or ``cancelled``."""
         return self._session.status
 
     @property
@@ -110,6 +110,9 @@ class Run:
         failure = self._session.state.outcome
         if isinstance(failure, RunFailed):
             return bounded(f", {failure.error}: {' '.join(failure.message.split())}")
+        first = self._session.first_in_line()
+        if first is not None:
+            return f", waits for the run before it, which is {status_of(first.state)}"
         if self._session.awaited:
             return bounded(f", waits for {self._session.awaited}")
         questions = [f"{i.tool_name or 'the limit'} {asks(i)}" for i in self.interrupts]
@@ -141,10 +144,10 @@ class Run:
         """Wait for the result in synchronous code, outside of the run's own loop.
 
         Raises:
-            UsageError: called on the loop that the run needs to go on.
+            UsageError: called on a loop where the run, or one that it waits for, is at work.
         """
         session = self._session
-        if running_loop() is session.loop:
+        if not session.leave_loop():
             raise UsageError("this run lives on the loop that runs here: use `await run`")
         with session.stopped_by_keyboard():
             while True:  # an answer may have come as the wait ended
@@ -156,10 +159,16 @@ class Run:
         session = self._session
         if session.error is not None and session.state.outcome is None:
             raise session.error
+        first = session.first_in_line()
+        if first is not None and first.held is not None:
+            if first.held.error is not None:
+                raise first.held.error
+            raise _unanswered(first.held)
+        if first is not None:
+            asked = interrupts_of(first.state, session.spec.tools, session.spec.agent)
+            raise unanswered(asked, {}, first.journal.run_id, "")
         if session.status == "interrupted":
-            raise unanswered(
-                session.interrupts, session.wrong_answers, session.run_id, session.answers_told
-            )
+            raise _unanswered(session)
         return self.result
 
     # --- answering
@@ -362,6 +371,10 @@ class Run:
 def session_of(run: Run) -> Session:
     """What the engine and the notebook hold of a run."""
     return run._session  # noqa: SLF001 - the one door to it, so that `dir(run)` is for people
+
+
+def _unanswered(asks: Held) -> Exception:
+    return unanswered(asks.interrupts, asks.wrong_answers, asks.run_id, asks.answers_told)
 
 
 class _Feed:

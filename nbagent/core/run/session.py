@@ -23,13 +23,13 @@ from nbagent.core.base.events import (
     Resolved,
     RunCancelled,
     RunFailed,
+    RunQueued,
     RunRetried,
-    RunStarted,
     StoredEvent,
 )
-from nbagent.core.base.files import Said, check_room
+from nbagent.core.base.files import Said, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt
-from nbagent.core.base.messages import Message
+from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import Hooks
 from nbagent.core.call.threads import interruption, private_loop, running_loop
@@ -61,6 +61,7 @@ from .answers import (
     remember,
     resolved,
 )
+from .before import Before, Held, come_of, run_started
 from .follow import POLL, Lost, Turn, about_lost, lost_calls, next_driver, whose_turn
 from .generate import message_queued, rejected
 from .heartbeat import Others
@@ -112,6 +113,9 @@ class Session:
         "_was_interrupted",
         "_writing",
         "attended",
+        "background",
+        "before",
+        "behind",
         "error",
         "host",
         "journal",
@@ -133,6 +137,7 @@ class Session:
         self.journal = journal
         self.host = place.host
         self.attended = place.attended
+        self.background = place.background
         self.loop = place.loop or running_loop() or private_loop()
         """The event loop the run lives on."""
         self.error: BaseException | None = None
@@ -158,6 +163,10 @@ class Session:
         """When the clock is looked at again for questions whose time is over."""
         self._seen = -1
         """How long the journal was when it was last looked at."""
+        self.before: Before | None = None
+        """The run before, while this one is queued."""
+        self.behind: tuple[Session, ...] = ()
+        """Runs that are queued behind this one, and told when it moves."""
         self._others = Others(journal.store, journal.run_id)
         self._waiting: tuple[tuple[Callable[[], bool], Future[None]], ...] = ()
         """Who waits for the run, and for what."""
@@ -230,23 +239,115 @@ class Session:
     # --- beginning
 
     def start(self, messages: Sequence[Message], *, after: str | None = None) -> None:
-        """Begin: write the first event, and let the driver go on from this history."""
-        started = RunStarted(
+        """Begin: write the first event, and let the driver go on from this history.
+
+        Raises:
+            Conflict: the store has a run of this id: it was begun elsewhere.
+        """
+        started = run_started(self.spec, messages, self.spec.clock(), after)
+
+        def begin(state: RunState) -> list[StoredEvent]:
+            if state.position:
+                raise Conflict(f"the run {self.run_id!r} was begun elsewhere meanwhile")
+            return [started]
+
+        self._then(self.journal.submit(begin), lambda _events: self._begun())
+
+    def start_behind(self, before: Session, said: Said) -> None:
+        """Keep what is asked, and begin with it once the run before has ended.
+
+        Raises:
+            UsageError: its files are too large.
+        """
+        check_room((), said)
+        event = RunQueued(
             at=self.spec.clock(),
             agent=self.spec.agent,
             model=self.spec.model_name,
-            messages=list(messages),
-            max_turns=self.spec.max_turns,
-            after=after,
-            owner=this_process(),
-            flow=self.spec.model is None,
-            answer=self.spec.answer.form,
+            after=before.run_id,
+            text=in_words(said),
+            content=None if isinstance(said, str) else tuple(map(freeze, said)),
         )
-        self._then(self.journal.submit(lambda _state: [started]), lambda _events: self._begun())
+        self._line_up(before)
+        self._then(self.journal.submit(lambda _state: [event]), lambda _events: self.follow())
 
     def _begun(self) -> None:
         self._watch_pending()
         self.go_on()
+
+    # --- in line behind another run
+
+    def _line_up(self, before: Session) -> None:
+        self.before = Before(before.journal, before)
+        with _waiting_lock:
+            before.behind += (self,)
+
+    def _in_line(self) -> bool:
+        """Begin if the run before has ended, or end with it; whether to look again later."""
+        try:
+            before = self._found_before()
+            looked = finished(None) if before.held is not None else before.journal.look()
+        except (StoreError, UsageError) as error:
+            self._lost(error)
+            return False
+        if looked.done():
+            self._come_of(before)
+        else:
+            self._then(looked, lambda _: self.call_soon(partial(self._come_of, before)))
+        return self.status == "queued" and before.held is None
+
+    def _found_before(self) -> Before:
+        """The run before; one that nobody here has by what its journal says.
+
+        Raises:
+            UsageError: its store has no such run.
+        """
+        queued = self.state.behind
+        if self.before is None and queued is not None:
+            held = next((one for one in open_sessions() if one.run_id == queued.after), None)
+            if held is not None:
+                self._line_up(held)
+            else:
+                self.before = Before(Journal(queued.after, self.journal.store))
+                self.before.journal.watch(self.follow)
+        assert self.before is not None  # whoever asks is queued
+        return self.before
+
+    def _come_of(self, before: Before) -> None:
+        """Write what comes of this run now; of several handles that do, one counts."""
+
+        def written(events: Sequence[StoredEvent]) -> None:
+            if events and self.state.outcome is None:
+                self._begun()
+            self._progressed()
+
+        decide = partial(come_of, before=before.state, spec=self.spec)
+        try:
+            self._then(self.journal.submit(decide), written)
+        except StoreError as error:
+            self._lost(error)
+
+    def _leave_line(self) -> None:
+        """Let go of the run before, once it is not waited for any more; where this one failed, it may be again."""
+        state, before = self.state, self.before
+        if state.behind is not None and not isinstance(state.outcome, RunCancelled):
+            return
+        self.before = None
+        if before is not None and isinstance(before.held, Session):
+            with _waiting_lock:
+                behind = (one for one in before.held.behind if one is not self)
+                before.held.behind = tuple(behind)
+
+    def first_in_line(self) -> Before | None:
+        """The run that all before this one wait for; None where this one is not queued."""
+        first: Before | None = None
+        session: Held | None = self
+        while isinstance(session, Session) and session.status == "queued":
+            if session.before is None:
+                break
+            first = session.before
+            session = first.held
+        return first
 
     def take_up(self) -> None:
         """Follow a run that was read from its store, and watch over what waits in it already."""
@@ -292,8 +393,10 @@ class Session:
         if at is None and isinstance(state.outcome, RunFailed):
             events += self._unwritten(state, state.outcome)
         journal = Journal(spec.new_id(), self.journal.store)
-        place = Place(self.host, self.attended, self.loop)
+        place = Place(self.host, self.attended, self.loop, self.background)
         made = Session(spec, journal, place, values=self.values)
+        if self.before is not None and isinstance(self.before.held, Session):
+            made._line_up(self.before.held)
         made._then(journal.submit(lambda _state: events), lambda _events: made.take_up())
         return made
 
@@ -358,15 +461,53 @@ class Session:
         """The loop the run lives on; another one once that is closed."""
         with _lock:
             if self.loop.is_closed():
-                self.loop = running_loop() or private_loop()
                 self._driver = self._task = self._deadline = self._stopped = None
-                self.loop.call_soon_threadsafe(self._look_at_deadlines)
-                if self._scripted is not None:
-                    self._scripted.look_again()
+                self._move(running_loop() or private_loop())
             return self.loop
+
+    def _move(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        loop.call_soon_threadsafe(self._look_at_deadlines)
+        if self._scripted is not None:
+            self._scripted.look_again()
+
+    def leave_loop(self) -> bool:
+        """Live elsewhere than on the loop of this thread, which is about to be held up, with all runs before.
+
+        False where one of them is at work on it.
+        """
+        loop, line = running_loop(), [self]
+        while line[-1].status == "queued" and line[-1].before is not None:
+            if not isinstance(line[-1].before.held, Session):
+                break
+            line.append(line[-1].before.held)
+        here = [one for one in line if loop is not None and one.loop is loop]
+        if here and (loop is private_loop() or any(one.is_at_work for one in here)):
+            return False
+        for one in here:
+            one.move()
+        return True
+
+    def move(self) -> None:
+        """Live on the private loop from now on; called on the loop of before, where nothing of it is at work."""
+        for timer in (self._timer, self._deadline):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._deadline = None
+        with _lock:
+            self._move(private_loop())
+        self.follow()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a driver is, or something waits to be written."""
+        return self._is_active or self._task is not None or bool(self._writing)
 
     def go_on(self) -> None:
         """Let a driver look at the state; from any thread."""
+        if self.status == "queued":  # it was retried: nothing is to be driven yet
+            self.follow()
+            return
         self._is_active = True
         while True:
             loop = self._home()
@@ -391,7 +532,8 @@ class Session:
         if self._is_stopping:
             return
         self._is_active, self.error = True, None
-        hooks = Hooks(self._paused, self._progressed, self.host.present)
+        on_main = self.host.on_main if self.background else None
+        hooks = Hooks(self._paused, self._progressed, self.host.present, on_main)
         self._driver = Driver(self.spec, self.journal, live=True, hooks=hooks)
         self._driver.values = self.values
         name = f"nbagent run {self.run_id}"
@@ -432,6 +574,8 @@ class Session:
 
     def _progressed(self) -> None:
         """The run may have come to a stand: tell who waits; called on its loop."""
+        if self.before is not None and self.state.position:
+            self._leave_line()
         self.apply_deadlines()
         self.notify()
 
@@ -467,6 +611,9 @@ class Session:
 
     def _look(self) -> None:
         """Take in what others wrote and react; only ever called on the run's loop."""
+        if running_loop() is not self.loop:  # it has left that one
+            self.follow()
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -499,6 +646,8 @@ class Session:
 
     def _take_turn(self, state: RunState, *, moved: bool) -> bool:
         """Go on with the run where it is this handle's turn; whether to look again later."""
+        if status_of(state) == "queued":
+            return self._in_line() or not self._is_told
         whose = self._whose_turn(state)
         if whose == "ours":
             self.go_on()
@@ -676,6 +825,9 @@ class Session:
 
     def is_over(self) -> bool:
         """Whether awaiting has something to say: the end, or that a person is asked and nobody is there."""
+        if self.status == "queued" and self.error is None:
+            first = self.first_in_line()
+            return first is not None and first.is_over(attended=self.attended)
         ended = self.state.outcome is not None or self.error is not None
         return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
 
@@ -696,6 +848,9 @@ class Session:
             decides = self._driver is None or self._driver.decides
             waits = self.status == "interrupted" and waits_in_body(self.state)
             return waits and not decides
+        if self.status == "queued" and self.error is None:
+            first = self.first_in_line()
+            return first is not None and first.stands()
         return self.status != "running" or self.error is not None
 
     @property
@@ -721,7 +876,9 @@ class Session:
         return future
 
     def notify(self) -> None:
-        """Look who has waited long enough."""
+        """Look who has waited long enough, and tell the runs behind this one."""
+        for one in self.behind:
+            one.follow()
         if not self._waiting:
             return
         with _waiting_lock:

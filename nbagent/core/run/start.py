@@ -19,9 +19,9 @@ from nbagent.core.tools.spec import RunSpec, check_cost, new_id
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import is_whole
 
-from .generate import Pending, beginning
+from .generate import Pending, RunPending, beginning
 from .host import Place, current_host
-from .nested import InnerTool, check_waitable, run_inside, runs_here
+from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_here
 from .result import Result
 from .run import Run, session_of
 from .scripted_answers import Answers, check_answers
@@ -33,7 +33,7 @@ class Options:
     """What a live run was asked for; see ``Agent.run``."""
 
     after: Run | None = None
-    pending: Pending = "refuse"
+    pending: RunPending = "wait"
     store: Store | None = None
     answers: Answers = None
     attended: bool | None = None
@@ -42,6 +42,9 @@ class Options:
     messages: Sequence[Any] | None = None
     context: Any = None
     nested: bool = True
+    background: bool = False
+    id: str | None = None
+    """What the run is found by in its store; one that nobody has where None."""
 
     def check(self, spec: RunSpec) -> None:
         """Refuse what cannot be meant.
@@ -53,9 +56,12 @@ class Options:
             raise UsageError(f"on_rerun is 'cancel' or 'keep', not {self.on_rerun!r}")
         if self.nested not in (True, False):
             raise UsageError(f"nested is True or False, not {self.nested!r:.80}")
+        if self.background not in (True, False):
+            raise UsageError(f"background is True or False, not {self.background!r:.80}")
         if self.attended not in (True, False, None):
             raise UsageError(f"attended is True, False or None, not {self.attended!r:.80}")
-        check_pending(self.pending)
+        if self.pending != "wait":
+            check_pending(self.pending)
         checked_store(self.store)
         check_rules(spec, spec.tools)
         check_cost(spec)
@@ -84,6 +90,13 @@ def launch(
     if runs is not None:
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool))
     run, begin = _prepared(spec, prompt, options, blocking=False)
+    begin()
+    return run
+
+
+def launch_apart(spec: RunSpec, prompt: Prompt, options: Options, *, blocking: bool) -> Run:
+    """The same for a run of its own, wherever it is started; ``blocking`` where this thread waits for it."""
+    run, begin = _prepared(spec, prompt, options, blocking=blocking)
     begin()
     return run
 
@@ -126,7 +139,9 @@ def _launched_inside(
         UsageError: it was asked for what only a run of its own has.
     """
     options.check(spec)
-    if options.pending != "refuse":
+    if options.background:
+        raise UsageError("background=True is for a run of its own: give nested=False too")
+    if options.pending not in ("wait", "refuse"):
         raise UsageError(
             f"pending={options.pending!r} is for a run of its own: inside a tool's body wait for the run "
             "before, or give nested=False"
@@ -156,18 +171,26 @@ def _prepared(
         return after, lambda: None
     if after is not None and options.pending == "reject":
         session_of(after).dismiss()
-    history = _history(after) if messages is None else messages
-    begun = beginning(spec, history, text, options.pending)
+    before = _before(after, options)
+    if before is None:
+        history = _history(after) if messages is None else messages
+        pending = "refuse" if options.pending == "wait" else options.pending
+        begun = beginning(spec, history, text, pending)
     host = current_host()
     attended = host.attended() if options.attended is None else options.attended
-    loop = private_loop() if blocking else host.loop(attended=attended)
-    journal, place = Journal(new_id(), options.store), Place(host, attended, loop)
+    is_apart = blocking or options.background
+    loop = private_loop() if is_apart else host.loop(attended=attended)
+    journal = Journal(options.id or new_id(), options.store)
+    place = Place(host, attended, loop, options.background)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
 
     def begin() -> None:
         host.started(run, on_rerun=options.on_rerun)
-        session.start(begun, after=after.id if after is not None else None)
+        if before is not None and text is not None:
+            session.start_behind(before, text)
+        else:
+            session.start(begun, after=after.id if after is not None else None)
         if attended and options.show:
             host.show(run)
 
@@ -226,15 +249,25 @@ def _checked_after(after: Any) -> Run | None:
     return after
 
 
+def _before(after: Run | None, options: Options) -> Session | None:
+    """The run to queue behind, as it has not ended; None where there is none."""
+    if after is None or options.pending != "wait" or isinstance(after, NestedRun):
+        return None
+    before = session_of(after)
+    return before if before.state.outcome is None else None
+
+
 def _history(after: Run | None) -> tuple[Message, ...]:
     if after is None:
         return ()
     if after.interrupts:
         raise UnansweredInterrupts(
             f"{after!r} still asks: {', '.join(i.tool_name for i in after.interrupts)}; "
-            "answer or cancel it first, or give pending='reject' or 'queue'",
+            "answer or cancel it first, or give pending='wait', 'reject' or 'queue'",
             interrupts=after.interrupts,
         )
     if after.status == "running":
-        raise RunNotFinished(f"{after!r} has not ended: `await run` before going on with it")
+        raise RunNotFinished(
+            f"{after!r} has not ended: `await run` before going on with it, or give pending='wait'"
+        )
     return closed_messages(session_of(after).state)

@@ -15,6 +15,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunQueued,
     RunRetried,
     RunStarted,
     StepFinished,
@@ -298,10 +299,21 @@ def _usage(event: ModelResponded) -> Usage:
     )
 
 
+def _run_queued(state: RunState, event: RunQueued) -> RunState:
+    return evolve(
+        state,
+        position=state.position + 1,
+        agent=event.agent,
+        messages=(user(event.said),),
+        behind=event,
+    )
+
+
 def _run_started(state: RunState, event: RunStarted) -> RunState:
     begun = restore(load(event.messages))
     return evolve(
         begun,
+        queued=(*begun.queued, *state.queued),
         limit=event.max_turns,
         position=state.position + 1,
         agent=event.agent,
@@ -454,6 +466,7 @@ def _retried(state: RunState, event: RunRetried) -> RunState:
 
 
 _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
+    RunQueued: _run_queued,
     RunStarted: _run_started,
     ModelResponded: _model_responded,
     OutputRefused: _output_refused,

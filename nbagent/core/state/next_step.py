@@ -57,7 +57,7 @@ class RunCalls:
 
 
 class Wait(_Bare):
-    """Nothing to start: calls run, or a person is asked."""
+    """Nothing to start: calls run, a person is asked, or the run before has not ended."""
 
 
 class LimitReached(_Bare):
@@ -90,7 +90,7 @@ def next_step(state: RunState) -> Step:
     """What a driver does next; a function of the state and of nothing else."""
     if state.outcome is not None:
         return Done()
-    if state.budget is not None or (state.later and state.is_answered):
+    if state.behind is not None or state.budget is not None or (state.later and state.is_answered):
         return Wait()
     if state.calls:
         return _among_calls(state.calls)

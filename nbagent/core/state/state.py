@@ -14,6 +14,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunQueued,
 )
 from nbagent.core.base.files import Said
 from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
@@ -22,7 +23,7 @@ from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, te
 from nbagent.core.base.model import NOTHING as NO_USAGE
 from nbagent.core.base.model import Usage
 
-Status = Literal["running", "interrupted", "completed", "failed", "cancelled"]
+Status = Literal["queued", "running", "interrupted", "completed", "failed", "cancelled"]
 CallStatus = Literal["ready", "running", "waiting", "done"]
 RunEnd: TypeAlias = RunCompleted | RunFailed | RunCancelled
 S = TypeVar("S")
@@ -304,6 +305,8 @@ class RunState:
     outcome: RunEnd | None = None
     flow: bool = False
     """Whether it has no model, so that its one call is all of it."""
+    behind: RunQueued | None = None
+    """What it is to begin with once the run before has ended, as long as it has not begun."""
 
     @property
     def of_body(self) -> bool:
@@ -384,6 +387,8 @@ def waits_in_body(state: RunState) -> bool:
 def status_of(state: RunState) -> Status:
     """The run's status: ``interrupted`` when only an answer can make it go on."""
     match state.outcome:
+        case None if state.behind is not None:
+            return "queued"
         case None:
             return "interrupted" if state.asks and not _is_busy(state) else "running"
         case RunCompleted():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, overload
+from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, get_args, overload
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
@@ -253,10 +253,13 @@ class ToolContext:
         Raises:
             Rejected: the person said no.
         """
+        wanted = _Wanted.of(
+            metadata, reply
+        )  # what no form can ask for is refused here, at the call
 
         async def ask() -> Any:
             expiry = Expiry.of(expires_in, on_expire)
-            return await self._asker.ask(self._inquiry(metadata, reply, value, expiry))
+            return await self._asker.ask(self._inquiry(metadata, wanted, value, expiry))
 
         return self._asker.promised("ctx.ask", ask)
 
@@ -296,7 +299,8 @@ class ToolContext:
             Rejected: the person said no.
         """
         expiry = Expiry.of(expires_in, on_expire)
-        return self._asker.ask_sync(self._inquiry(metadata, reply, value, expiry))
+        wanted = _Wanted.of(metadata, reply)
+        return self._asker.ask_sync(self._inquiry(metadata, wanted, value, expiry))
 
     @property
     def steps(self) -> Mapping[str, Json]:
@@ -361,22 +365,43 @@ class ToolContext:
         """The state saved with the interrupt, as ``type_``; None where there is none."""
         return value_as(self.state, type_)
 
-    def _inquiry(self, metadata: Any, reply: Any, value: Any, expiry: Expiry | None) -> Inquiry:
+    def _inquiry(
+        self, metadata: Any, wanted: _Wanted, value: Any, expiry: Expiry | None
+    ) -> Inquiry:
         number = self._asked
         self._asked += 1
-        if isinstance(metadata, str):
-            metadata = Ask(message=metadata)
-        wanted = _reply_type(metadata) if reply is None else usable(reply, "reply=", Misuse)
+        asked = _as_metadata(metadata)
+        return Inquiry(number, asked, wanted.adapter, wanted.schema, value, expiry)
+
+
+class _Wanted(NamedTuple):
+    """What ``ctx.ask`` asks for."""
+
+    adapter: TypeAdapter[Any]
+    schema: Json
+
+    @classmethod
+    def of(cls, metadata: Any, reply: Any) -> _Wanted:
+        """The type that was given, or that the metadata knows.
+
+        Raises:
+            Misuse: no form can ask for it.
+        """
+        known = _reply_type(_as_metadata(metadata))
+        type_ = known if reply is None else usable(reply, "reply=", Misuse)
         try:
-            adapter = adapter_of(wanted)
-            schema = adapter.json_schema(schema_generator=SecretSchema)
+            adapter = adapter_of(type_)
+            return cls(adapter, adapter.json_schema(schema_generator=SecretSchema))
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
-            kind = getattr(wanted, "__name__", wanted)
+            kind = repr(type_) if get_args(type_) else getattr(type_, "__name__", type_)
             raise Misuse(
                 f"reply= is a type that no JSON can fill, {kind}: ask for a path, an id or plain data, "
                 "and make the object of it in the body"
             ) from error
-        return Inquiry(number, metadata, adapter, schema, value, expiry)
+
+
+def _as_metadata(metadata: Any) -> Any:
+    return Ask(message=metadata) if isinstance(metadata, str) else metadata
 
 
 def _checked_work(name: str, work: Any) -> Callable[[], Any]:

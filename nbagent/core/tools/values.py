@@ -69,12 +69,13 @@ def describe(error: ValidationError) -> str:
     ) + (f"; and {len(items) - 5} more" if len(items) > 5 else "")
 
 
-def for_model(value: Any, limit: int | None = None) -> Json:
+def for_model(value: Any, limit: int | None = None, words: Any = None) -> Json:
     """What the model is told of a result: text as it is, data as JSON, anything else as bounded text.
 
     Data is what JSON has, and inside of it models, dataclasses, sets, dates, decimals, paths, enums,
     and numpy's scalars and short arrays. Of other things in it, each alone becomes text. Of what is longer
-    than ``limit`` characters, as JSON, the text is cut.
+    than ``limit`` characters, as JSON, the text is cut. ``words`` are what a value shows as that has no text of
+    its own making: a chart's, whose data may be megabytes.
     """
     if type(value) in (bool, type(None)):
         return value
@@ -82,6 +83,9 @@ def for_model(value: Any, limit: int | None = None) -> Json:
         return _sendable(cut(str(value), limit))
 
     def leaf(odd: Any) -> Any:
+        as_text: Any = type(odd).__str__
+        if odd is value and isinstance(words, str) and as_text is object.__str__:
+            return _bounded(words, MAX_TEXT)
         return _plain(odd, MAX_TEXT if odd is value else MAX_LEAF_TEXT)
 
     try:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-from nbagent.forms.texts import say
+from nbagent.forms.texts import say, say_counted
 from nbagent.forms.values import Json
 
 from .parts import Part, Problem
@@ -55,7 +55,7 @@ class PydanticChecker:
         try:
             return Checked(self._validate(text))
         except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False, include_input=False)
+            found = error.errors(include_url=False, include_input=False)
             complaints = [Complaint(each["loc"], _sentence(each)) for each in found]
             return Checked(problems=place(part, complaints, labelled=True))
         except Exception as error:  # a validator of the user's own may raise anything
@@ -77,11 +77,62 @@ _MISSING = {
     "missing_keyword_only_argument",
     "missing_positional_only_argument",
 }
+_PLAIN = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "not_int"),
+    **dict.fromkeys(("float_parsing", "float_type", "decimal_parsing", "decimal_type"), "not_num"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "not_bool"),
+    **dict.fromkeys(("string_type",), "not_text"),
+    **dict.fromkeys(("date_parsing", "date_type", "date_from_datetime_parsing"), "not_date"),
+    **dict.fromkeys(
+        ("datetime_parsing", "datetime_type", "datetime_from_date_parsing"), "not_datetime"
+    ),
+    **dict.fromkeys(("time_parsing", "time_type"), "not_time"),
+    **dict.fromkeys(("time_delta_parsing", "time_delta_type"), "not_timedelta"),
+    **dict.fromkeys(("uuid_parsing", "uuid_type"), "not_uuid"),
+    **dict.fromkeys(("url_parsing", "url_type"), "not_url"),
+    **dict.fromkeys(("date_past", "datetime_past"), "not_past"),
+    **dict.fromkeys(("date_future", "datetime_future"), "not_future"),
+    "timezone_aware": "no_zone",
+    "timezone_naive": "has_zone",
+    "extra_forbidden": "wrong",
+}
+"""pydantic's types of errors, and the key of the sentence that a person is told."""
+_LIMITED = {
+    "greater_than": ("wrong_exclusiveMinimum", "gt"),
+    "greater_than_equal": ("wrong_minimum", "ge"),
+    "less_than": ("wrong_exclusiveMaximum", "lt"),
+    "less_than_equal": ("wrong_maximum", "le"),
+    "multiple_of": ("wrong_multipleOf", "multiple_of"),
+    "string_pattern_mismatch": ("wrong_pattern", "pattern"),
+    "literal_error": ("wrong_enum", "expected"),
+    "enum": ("wrong_enum", "expected"),
+    "decimal_max_digits": ("wrong_digits", "max_digits"),
+    "decimal_max_places": ("wrong_places", "decimal_places"),
+    "url_scheme": ("wrong_scheme", "expected_schemes"),
+}
+"""The same with a limit, and where pydantic tells it."""
+_COUNTED = {
+    "string_too_short": ("wrong_minLength", "min_length"),
+    "string_too_long": ("wrong_maxLength", "max_length"),
+    "too_short": ("wrong_minItems", "min_length"),
+    "too_long": ("wrong_maxItems", "max_length"),
+}
+"""The same with a limit that is counted."""
 
 
 def _sentence(error: Any) -> str:
-    if error["type"] in _MISSING:
+    """An error of pydantic's in plain words; a validator's own words stay as they are."""
+    kind, told = error["type"], error.get("ctx", {})
+    if kind in _MISSING:
         return say("answer")
+    if kind in _PLAIN:
+        return say(_PLAIN[kind])
+    key, name = _LIMITED.get(kind) or _COUNTED.get(kind) or ("", "")
+    if key and name in told:
+        limit = told[name]
+        if told.get("field_type") in ("Dictionary", "Mapping"):
+            key = key.replace("Items", "Properties")
+        return say_counted(key, limit, limit=limit) if kind in _COUNTED else say(key, limit=limit)
     message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return message or say("wrong")
 

@@ -48,7 +48,8 @@ export function containerField(ctx, node, saved, place, makeInside) {
   const none = node.nullable && !fixed ? noneBox(ctx) : null;
   const leave = !root && !fixed && !node.required && !node.nullable && isProposed(node);
   const drop = makeButton("nba-link nba-drop", ctx.t("leave_out"));
-  const help = root ? [] : helpOf(ctx, node);
+  // Of a call that is approved it is what the model was told.
+  const help = root && ctx.approval ? [] : helpOf(ctx, node);
   const about = help.length > 0 && words("div", "nba-help", ...help);
   const body = h("div", { class: "nba-inside", id: ctx.id() });
   const shown = !root && !place.bare;

@@ -42,10 +42,10 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
   if (control.wide || group) el.classList.add("nba-wide");
   else if ((node.help?.length ?? 0) > ROOM) el.classList.add("nba-roomy");
   if (!bare) el.append(...remarks(ctx, node, initial === null));
-  const marks = [mark.el, ...(none ? [none.el] : [])];
-  // Without a label there is no line above the control that they could stand in.
+  // Without a label there is no line above the control that the mark could stand in.
   const below = bare && place.depth > 0;
-  el.append(...(below ? [] : marks), control.el, ...(below ? marks : []), error.el, about);
+  const parts = below ? [control.el, mark.el] : [mark.el, control.el];
+  el.append(...parts, ...(none ? [none.el] : []), error.el, about);
   if (node.required && !group) attr(control.inputs[0] ?? el, "aria-required", "true");
 
   let name = "";
@@ -89,6 +89,19 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
     about.hidden = !about.firstChild;
     describe();
   };
+  /** What the page sees to be wrong is told once the person goes on, and taken back once it is put right. */
+  const doubt = () => {
+    const told = control.doubt?.() ?? "";
+    if (told === doubted) return;
+    doubted = told;
+    fail(told ? [told] : []);
+  };
+  let doubted = "";
+  const fail = (/** @type {string[]} */ messages) => {
+    error.show(messages);
+    el.classList.toggle("nba-bad", messages.length > 0);
+    describe();
+  };
   const describe = () => {
     const ids = [...(error.el.hidden ? [] : [error.el.id]), ...(about.hidden ? [] : [about.id])];
     for (const input of control.inputs) {
@@ -104,6 +117,7 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
         control.show(null);
       } else control.show(kept);
     } else if (none?.input.checked && event.target !== mark.button) none.input.checked = false;
+    if (event.type !== "input" || doubted) doubt();
     draw();
     ctx.touched();
   };
@@ -122,14 +136,13 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
     draft: (sent) => ((node.secret || node.kind === "file") && !sent ? null : draft()),
     reset: () => show(initial),
     fail: (messages) => {
-      error.show(messages);
-      el.classList.toggle("nba-bad", messages.length > 0);
-      describe();
+      doubted = "";
+      fail(messages);
     },
     target: () => control.inputs[0] ?? null,
     name: () => name,
     rename,
-    problem: () => (none?.input.checked ? "" : (control.problem?.() ?? "")),
+    problem: () => (none?.input.checked ? "" : control.problem?.() || control.doubt?.() || ""),
     children: () => [],
   };
 }

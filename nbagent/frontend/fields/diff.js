@@ -5,31 +5,115 @@ import { h } from "../dom.js";
 
 /** Pairs of lines that are compared; beyond, what differs is taken as a whole. */
 const MAX_PAIRS = 250_000;
+/** Pairs of words that are compared in a line, and lines in which words are compared. */
+const [MAX_WORD_PAIRS, MAX_WORD_LINES] = [2_500, 40];
+/** Lines that are alike and shown before and after a change. */
+const AROUND = 3;
+/** Words: what stands between blanks and marks. */
+const WORDS = /([ \t]+|[!-/:-@[-^`{-~])/;
 
 /**
- * Old and new in one: lines that are alike stand once, unmarked.
+ * Old and new in one. Of several lines each is a block, and lines that are alike and near no change are
+ * left out. In a line that changed, so are the words.
  * @param {string} before
  * @param {string} after
  * @param {number} [around] how many of the alike lines are shown before and after a change
  * @returns {(string|HTMLElement)[]}
  */
-export function difference(before, after, around = Number.POSITIVE_INFINITY) {
+export function difference(before, after, around = AROUND) {
   const [old, now] = [before.split("\n"), after.split("\n")];
-  if (old.length === 1 && now.length === 1) return [h("del", {}, before), " ", h("ins", {}, after)];
+  if (old.length === 1 && now.length === 1) {
+    const [was, is] = wordChanges(before, after);
+    return [h("del", {}, ...was), " ", h("ins", {}, ...is)];
+  }
+  const lines = lineChanges(old, now);
+  const words = changedWords(lines);
+  const near = lines.map((_, at) => isNearChange(lines, at, around));
+  return lines.flatMap(([mark, line], at) => {
+    if (!near[at]) return near[at - 1] || at === 0 ? [h("div", "nba-gap", "⋯")] : [];
+    const parts = words.get(at) ?? [line];
+    if (mark === " ") return [h("div", {}, line)];
+    return [h("div", {}, h(mark === "-" ? "del" : "ins", {}, ...parts))];
+  });
+}
+
+/**
+ * Each line with a mark.
+ * @param {string[]} old
+ * @param {string[]} now
+ */
+function lineChanges(old, now) {
   const least = Math.min(old.length, now.length);
   let head = 0;
   while (head < least && old[head] === now[head]) head++;
   let tail = 0;
   while (tail < least - head && old.at(-1 - tail) === now.at(-1 - tail)) tail++;
-  const lines = [
+  return [
     ...now.slice(0, head).map(unchanged),
     ...fewestChanges(old.slice(head, old.length - tail), now.slice(head, now.length - tail)),
     ...now.slice(now.length - tail).map(unchanged),
   ];
-  const parts = lines
-    .filter((_, at) => isNearChange(lines, at, around))
-    .map(([mark, line]) => (mark === " " ? line : h(mark === "-" ? "del" : "ins", {}, line)));
-  return parts.flatMap((part, index) => (index > 0 ? ["\n", part] : [part]));
+}
+
+/**
+ * The words of lines that were changed into each other, by the places of the lines.
+ * @param {Line[]} lines
+ */
+function changedWords(lines) {
+  /** @type {Map<number, (string|HTMLElement)[]>} */
+  const found = new Map();
+  let left = MAX_WORD_LINES;
+  for (let at = 0; at < lines.length; ) {
+    const run = (/** @type {string} */ mark, /** @type {number} */ from) => {
+      let end = from;
+      while (lines[end]?.[0] === mark) end++;
+      return end;
+    };
+    const middle = run("-", at);
+    const end = run("+", middle);
+    for (let i = 0; at + i < middle && middle + i < end && left > 0; i++, left--) {
+      const pair = wordChanges(lines[at + i]?.[1] ?? "", lines[middle + i]?.[1] ?? "");
+      found.set(at + i, pair[0]);
+      found.set(middle + i, pair[1]);
+    }
+    at = Math.max(end, at + 1);
+  }
+  return found;
+}
+
+/**
+ * An old and a new line, with the words that differ as `b`; none where little is alike.
+ * @param {string} before
+ * @param {string} after
+ * @returns {[(string|HTMLElement)[], (string|HTMLElement)[]]}
+ */
+function wordChanges(before, after) {
+  const [old, now] = [before.split(WORDS).filter(Boolean), after.split(WORDS).filter(Boolean)];
+  if (old.length * now.length > MAX_WORD_PAIRS) return [[before], [after]];
+  const words = lineChanges(old, now);
+  const alike = words.reduce(
+    (sum, [mark, word]) => sum + (mark === " " ? word.replace(/[ \t]/g, "").length : 0),
+    0,
+  );
+  const most = Math.max(before.length, after.length);
+  if (alike * 3 < most) return [[before], [after]];
+  return [marked(words, "-"), marked(words, "+")];
+}
+
+/**
+ * One side of a line: neighbours that differ are one mark.
+ * @param {Line[]} words
+ * @param {"-"|"+"} side
+ */
+function marked(words, side) {
+  /** @type {Line[]} */
+  const parts = [];
+  for (const [mark, word] of words.filter(([mark]) => mark === " " || mark === side)) {
+    const last = parts.at(-1);
+    if (last?.[0] === mark) last[1] += word;
+    else parts.push([mark, word]);
+  }
+  return parts.map(([mark, text]) => (mark === " " ? text : h("b", {}, text)));
 }
 
 /** @typedef {[" "|"-"|"+", string]} Line */
@@ -50,7 +134,6 @@ function unchanged(line) {
  * @param {number} around
  */
 function isNearChange(lines, at, around) {
-  if (around === Number.POSITIVE_INFINITY) return true;
   return lines.slice(Math.max(0, at - around), at + around + 1).some(([mark]) => mark !== " ");
 }
 

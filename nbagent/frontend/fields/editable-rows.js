@@ -36,6 +36,8 @@ import { addedContext } from "./field.js";
  * @typedef {Kept & {node: SpecNode, ctx: Context}} RowToMake
  */
 
+/** A row that holds one control and nothing else. */
+const SILENT = ".nba-line-row";
 /** Rows that are one line. */
 const LINE = ".nba-line-row, .nba-entry, tr";
 
@@ -59,8 +61,16 @@ export function editableRows(ctx, node, saved, look) {
   /** Whether no rows at all is what the person wants. */
   let emptied = false;
 
-  const moved = () =>
-    emptied || rows.length !== start || rows.some((row, index) => row.from !== index);
+  /** Rows that count: a line that was added and says nothing is none. */
+  const counted = () =>
+    rows.filter(({ from, field, el }) => {
+      if (from !== null || !el.matches(SILENT) || field.node.initial) return true;
+      return field.draft(true) !== null || field.problem() !== "";
+    });
+  const moved = () => {
+    const now = counted();
+    return emptied || now.length !== start || now.some((row, index) => row.from !== index);
+  };
   const draw = () => {
     rows.forEach((row, index) => {
       row.number(index + 1);
@@ -169,7 +179,7 @@ export function editableRows(ctx, node, saved, look) {
     inputs: [adds],
     rows: () => rows,
     read: (/** @type {boolean} */ sent, /** @type {boolean} */ whole) => {
-      const drafts = rows.map(({ from, field }) => ({ from, draft: field.draft(sent) }));
+      const drafts = counted().map(({ from, field }) => ({ from, draft: field.draft(sent) }));
       const touched = whole || moved() || drafts.some((row) => row.draft !== null);
       return touched ? { rows: drafts } : null;
     },
@@ -177,7 +187,7 @@ export function editableRows(ctx, node, saved, look) {
     moved,
     target: () => adds,
     children: () =>
-      rows.map((row, index) => /** @type {[string, Field]} */ ([`/${index}`, row.field])),
+      counted().map((row, index) => /** @type {[string, Field]} */ ([`/${index}`, row.field])),
     rename: (/** @type {string} */ name) => {
       setLabel(adds, name ? `${t("add")}: ${name}` : null);
       draw();

@@ -1,7 +1,7 @@
 // @ts-check
 // What is only shown: facts of the metadata, read-only and constant nodes.
 
-import { h, words } from "../dom.js";
+import { h, sanitized, words } from "../dom.js";
 import { difference } from "./diff.js";
 import { cutLongText } from "./long-text.js";
 
@@ -31,7 +31,15 @@ export function factList(facts, ctx) {
  * The value of a fact, with what it was before where that was told.
  * @param {Fact} fact
  */
-export function factValue({ code, value, changed_from: before, parts: pieces = [], remark = "" }) {
+export function factValue({
+  code,
+  value,
+  changed_from: before,
+  parts: pieces = [],
+  remark = "",
+  html,
+}) {
+  if (html) return h("div", "nba-wide nba-say", sanitized(html));
   const now = pieces.map((each, n) => (n % 2 ? h("mark", { title: remark }, each) : each));
   const shown = now.length > 0 ? now : [value];
   const parts = before === null ? shown : difference(before, value);
@@ -42,7 +50,7 @@ export function factValue({ code, value, changed_from: before, parts: pieces = [
 /**
  * The text of a node that nobody can change.
  * @param {SpecNode} node
- * @param {Context} ctx
+ * @param {Pick<Context, "t">} ctx
  */
 export function nodeText(node, ctx) {
   const { initial } = node;

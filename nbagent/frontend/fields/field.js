@@ -27,6 +27,7 @@
  * @property {(draft: Draft) => void} show null shows nothing
  * @property {(name: string) => void} [rename] names the inputs beyond the first
  * @property {() => string} [problem] why what is there cannot be sent, or ""
+ * @property {() => string} [doubt] the same, where it can be told before anything is sent
  */
 
 /**

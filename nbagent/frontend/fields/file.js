@@ -14,7 +14,7 @@ import { cutLongText } from "./long-text.js";
  */
 
 /** Bytes: a server closes the channel on messages of 10 MiB, and base64 takes a third more. */
-const MAX_FILE = 6 * 2 ** 20;
+export const MAX_FILE = 6 * 2 ** 20;
 
 /**
  * A field for a file.
@@ -84,7 +84,7 @@ export function fileField(ctx, node, _saved, place) {
  * @param {AbortSignal} signal
  * @returns {Promise<string>}
  */
-function base64(file, signal) {
+export function base64(file, signal) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     on(signal, reader, "error", () => reject(reader.error));
@@ -97,16 +97,16 @@ function base64(file, signal) {
  * A limit in bytes as whole megabytes.
  * @param {number} bytes
  */
-function megabytes(bytes) {
+export function megabytes(bytes) {
   return Math.floor(bytes / 2 ** 20);
 }
 
 /**
  * The size of a file in words.
- * @param {Context} ctx
+ * @param {Pick<Context, "t">} ctx
  * @param {number} bytes
  */
-function fileSize(ctx, bytes) {
+export function fileSize(ctx, bytes) {
   if (bytes < 1000) return ctx.t("bytes", { n: bytes });
   if (bytes < 999_500)
     return ctx.t("kilobytes", { n: (bytes / 1000).toFixed(bytes < 9950 ? 1 : 0) });

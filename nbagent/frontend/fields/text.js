@@ -70,9 +70,6 @@ function typed(ctx, node, input, initial) {
     changes?.draw(input.value);
   };
   on(ctx.signal, input, "input", draw);
-  // A hint while it is typed: what is a number is the kernel's to say.
-  const odd = () => input.classList.toggle("nba-odd", !looksRight(node, input.value));
-  on(ctx.signal, input, "change", odd);
   return {
     el: h(
       "div",
@@ -91,11 +88,11 @@ function typed(ctx, node, input, initial) {
       if (input.value === "") return null;
       return { text: crlf ? input.value.replace(/\n/g, "\r\n") : input.value };
     },
+    doubt: () => (input.value === last.value ? "" : ctx.t(notANumber(node, input.value))),
     show: (draft) => {
       empty.set(draft?.empty === true && !initial?.empty);
       input.value = draft?.text ?? "";
       last = { draft, value: input.value };
-      input.classList.remove("nba-odd");
       draw();
     },
     rename: (name) => slide && setLabel(slide.el, name),
@@ -170,14 +167,20 @@ function changeView(ctx, start) {
   return { el, draw };
 }
 
+/** Numbers as the kernel reads them: ../../forms/answer/controls.py. */
+const [INT, NUM] = [/^[+-]?[0-9]+(\.0+)?$/, /^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?$/i];
+
 /**
- * Whether what is typed looks like what the node wants.
+ * The key of what is wrong with a number as it is typed; empty for none.
  * @param {SpecNode} node
  * @param {string} value
  */
-function looksRight(node, value) {
-  if (!["int", "num", "decimal"].includes(node.kind) || value.trim() === "") return true;
-  return /^\s*[+-]?([\d_]+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i.test(value);
+function notANumber({ kind }, value) {
+  const typed = value.trim();
+  if (typed === "" || !["int", "num", "decimal"].includes(kind)) return "";
+  if (kind === "int") return INT.test(typed) ? "" : "not_int";
+  if (NUM.test(typed)) return "";
+  return typed.includes(",") ? "not_num_comma" : "not_num";
 }
 
 /**

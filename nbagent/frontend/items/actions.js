@@ -1,5 +1,5 @@
 // @ts-check
-// The buttons of a form, the reason a refusal may carry, and the line at the right.
+// The buttons of a form, the reason a refusal may carry, the menu of further ways, and the line at the right.
 
 import { attr, disable, expand, fill, h, makeButton, setLabel, setText, words } from "../dom.js";
 import { countdown } from "../format.js";
@@ -18,6 +18,7 @@ import { pressGuard } from "./press-guard.js";
  * @property {boolean} changed
  * @property {boolean} unseen something to approve was not shown whole yet
  * @property {boolean} empty the one question has no answer yet
+ * @property {(action: Action) => boolean} idle whether a press of this button would answer nothing
  * @property {boolean|null} enter Enter alone submits, or no key does
  * @property {number|null} expires
  */
@@ -28,9 +29,9 @@ import { pressGuard } from "./press-guard.js";
  * The bar of a form's buttons, with all that belongs to them.
  * @param {CardContext} card
  * @param {AbortSignal} signal
- * @param {{press: (action: Action, said: Said) => void, reset: () => void}} does
+ * @param {{press: (action: Action, said: Said) => void, reset: () => void, asked: () => void}} does `asked`: a reason is asked for, or no more
  */
-export function actionBar(card, signal, { press, reset }) {
+export function actionBar(card, signal, { press, reset, asked }) {
   const say = card.store.t;
   const buttons = h("div", "nba-buttons");
   const keys = h("span", "nba-keys");
@@ -55,7 +56,7 @@ export function actionBar(card, signal, { press, reset }) {
 
   const isApproved = () => made.some(({ action }) => action.primary && action.name === "approve");
   const blocked = (/** @type {Action} */ action) => {
-    if (!standing || standing.busy || standing.gone) return true;
+    if (!standing || standing.busy || standing.gone || standing.idle(action)) return true;
     if (action.name === "approve") return standing.unseen;
     return standing.empty && (action.primary || action.name === "submit");
   };
@@ -66,6 +67,7 @@ export function actionBar(card, signal, { press, reset }) {
     menu.close();
     if (action) panel.open(action);
     else (made.find((one) => one.action.reason)?.el ?? acts).focus();
+    asked();
   };
   const go = (/** @type {Action} */ action) => {
     if (blocked(action)) return;
@@ -88,7 +90,7 @@ export function actionBar(card, signal, { press, reset }) {
 
   /**
    * @param {Action[]} actions
-   * @param {{id: string, label: string}[]} [rules]
+   * @param {Rule[]} [rules]
    */
   const build = (actions, rules = []) => {
     const order = actions
@@ -150,6 +152,14 @@ export function actionBar(card, signal, { press, reset }) {
     build,
     update,
     tick,
+    /** Whether the reason of a refusal is being written. */
+    get asking() {
+      return asking !== null;
+    },
+    /** The reason as far as it is written. */
+    get reason() {
+      return asking && panel.value();
+    },
     /** Presses the main button, or confirms the refusal that is being written. */
     main() {
       const action = asking ?? made.find((one) => one.action.primary)?.action;
@@ -178,7 +188,7 @@ export function actionBar(card, signal, { press, reset }) {
  */
 function reasonPanel(card, signal) {
   const input = words("textarea", { rows: 2, id: card.id() });
-  const confirm = makeButton("nba-button nba-no");
+  const confirm = makeButton("nba-button nba-end");
   const back = makeButton("nba-button", card.store.t("back"));
   const el = h(
     "div",
@@ -201,7 +211,18 @@ function reasonPanel(card, signal) {
   };
 }
 
-/** @typedef {{action: Action, rule: {id: string, label: string}|null}} Choice */
+/**
+ * @typedef {{id: string, label: string, help?: string}} Rule
+ * @typedef {{action: Action, rule: Rule|null}} Choice
+ */
+
+/** Keys that walk through a menu, as steps from the entry that has the focus. */
+const STEPS = new Map([
+  ["ArrowDown", 1],
+  ["ArrowUp", -1],
+  ["Home", Number.NEGATIVE_INFINITY],
+  ["End", Number.POSITIVE_INFINITY],
+]);
 
 /**
  * The menu of further ways to answer, never beside the main button: what an approval may do beyond this
@@ -210,16 +231,37 @@ function reasonPanel(card, signal) {
  * @param {AbortSignal} signal
  */
 function moreMenu(card, signal) {
-  const panel = h("div", { class: "nba-menu", id: card.id(), hidden: true });
+  const panel = h("div", { class: "nba-menu", id: card.id(), role: "menu", hidden: true });
   const button = makeButton("nba-button nba-more", "⋯");
   attr(button, "aria-controls", panel.id);
+  attr(button, "aria-haspopup", "menu");
   /** @type {{choice: Choice, el: HTMLButtonElement}[]} */
   let choices = [];
+  const shown = () => choices.map(({ el }) => el).filter((el) => !el.hidden);
   const open = (/** @type {boolean} */ wanted) => {
     panel.hidden = !wanted;
     expand(button, wanted);
+    if (wanted) shown()[0]?.focus();
   };
   onClick(signal, button, () => open(panel.hidden === true));
+  on(signal, button, "keydown", (event) => {
+    if (event.key !== "ArrowDown" || !panel.hidden) return;
+    event.preventDefault();
+    open(true);
+  });
+  on(signal, panel, "keydown", (event) => {
+    const step = STEPS.get(event.key);
+    const all = shown();
+    if (step === undefined || all.length === 0) return;
+    event.preventDefault();
+    const at = all.indexOf(/** @type {any} */ (document.activeElement)) + step;
+    all.at(Number.isFinite(at) ? at % all.length : step < 0 ? 0 : -1)?.focus();
+  });
+  on(signal, panel, "focusout", ({ relatedTarget }) => {
+    const to = /** @type {Node|null} */ (relatedTarget);
+    // The focus that goes nowhere is that of a tab that is left, or of an entry that is pressed.
+    if (to && to !== button && !panel.contains(to)) open(false);
+  });
   open(false);
   return {
     button,
@@ -231,10 +273,14 @@ function moreMenu(card, signal) {
      * @param {(event: MouseEvent, el: HTMLElement, choice: Choice) => void} chosen
      */
     build(offered, approves, chosen) {
-      setLabel(button, card.store.t(approves ? "more_ways" : "more_answers"));
+      const name = card.store.t(approves ? "more_ways" : "more_answers");
+      for (const part of [button, panel]) setLabel(part, name);
       choices = offered.map((choice) => {
-        const label = (choice.rule ?? choice.action).label;
-        const el = makeButton("nba-button", words("span", "", label));
+        const { label, help } = choice.rule ?? choice.action;
+        const told = help && words("small", "", help);
+        const el = makeButton("nba-way", words("span", "", label), told);
+        attr(el, "role", "menuitem");
+        attr(el, "tabindex", -1);
         onClick(signal, el, (event) => chosen(event, el, choice));
         return { choice, el };
       });

@@ -16,6 +16,7 @@ import {
 import { factList } from "../fields/facts.js";
 import { duration } from "../format.js";
 import { onClick } from "../lifetime.js";
+import { afterTime, drawRecord } from "./record.js";
 
 /**
  * @typedef {import("../wire.js").CallItem} CallItem
@@ -41,17 +42,18 @@ export function drawCall(first, card) {
   const path = words("span", "nba-path");
   const name = words("span", "nba-name");
   const brief = words("span", "nba-brief");
+  const decided = h("span", "nba-decided");
   const state = h("span", "nba-state");
   const time = h("span", "nba-time");
   const bar = progressBar(store.t("progress"));
-  const body = callBody(card, `${first.key}:printed`);
-  const summary = h("summary", {}, dot, path, name, brief, state, time, bar.el);
+  const body = callBody(card, first.key);
+  const summary = h("summary", {}, dot, path, name, brief, decided, state, time, bar.el);
   const el = h("details", "nba-call", summary, body.el);
   let item = first;
   // A table or a picture is what the person came for: its row opens, unless they closed it.
   let touched = false;
   const openRich = () => {
-    if (!touched && item.outputs.some(({ kind }) => /html|image/.test(kind))) el.open = true;
+    if (!touched && isRich(item)) el.open = true;
   };
   onClick(card.signal, summary, () => (touched = true));
   const tick = () => {
@@ -69,7 +71,14 @@ export function drawCall(first, card) {
     setText(name, item.name);
     const going = item.state === "running" && item.progress?.text;
     setText(brief, going || item.brief);
-    setText(state, NAMED.has(item.state) ? store.t(`state_${item.state}`) : "");
+    const last = item.decisions?.at(-1);
+    if (last && !isEqual(last, old.decisions?.at(-1) ?? decided.children.length))
+      fill(decided, words("span", "", last.decision), afterTime(card, last));
+    decided.hidden = !last;
+    attr(decided, "data-tone", last?.tone);
+    // What the decision tells is not told twice.
+    const named = NAMED.has(item.state) && (last?.tone ?? "good") === "good";
+    setText(state, named ? store.t(`state_${item.state}`) : "");
     bar.update(item.state === "running" ? item.progress : null);
     body.update(item, next === first ? null : old);
     openRich();
@@ -77,6 +86,14 @@ export function drawCall(first, card) {
   };
   update(first);
   return { el, update, tick };
+}
+
+/**
+ * Whether a call has a table or a picture, which its row is opened for.
+ * @param {CallItem} item
+ */
+export function isRich(item) {
+  return item.outputs.some(({ kind }) => /html|image/.test(kind));
 }
 
 /**
@@ -100,18 +117,24 @@ function progressBar(label) {
 /**
  * The opened part of a row; what did not change is not drawn again.
  * @param {CardContext} card
- * @param {string} key of the fold in it
+ * @param {string} key of the call
  */
-function callBody({ store }, key) {
+function callBody(card, key) {
+  const { store } = card;
   const input = h("div", "nba-input");
   const note = words("div", "nba-help");
   const printed = words("pre", "nba-printed");
   const more = h("summary");
   const others = words("pre", "nba-printed");
-  const rest = h("details", { class: "nba-rest", "data-key": key, hidden: true }, more, others);
+  const fold = (/** @type {string} */ name, /** @type {HTMLElement[]} */ ...inside) =>
+    h("details", { class: "nba-rest", "data-key": `${key}:${name}`, hidden: true }, ...inside);
+  const rest = fold("printed", more, others);
+  const trace = words("pre", "nba-printed");
+  const traced = fold("traceback", h("summary", {}, store.t("traceback")), trace);
+  const records = h("div", "nba-decisions");
   const outputs = h("div", "nba-outputs");
   const result = words("pre", "nba-result");
-  const el = h("div", "nba-body", input, note, printed, rest, outputs, result);
+  const el = h("div", "nba-body", input, records, note, printed, rest, outputs, result, traced);
   const print = (/** @type {string} */ text_) => {
     const lines = text_.replace(/\n$/, "").split("\n");
     rest.hidden = lines.length < FOLDED_FROM;
@@ -125,7 +148,12 @@ function callBody({ store }, key) {
     if (item.printed !== old?.printed) print(item.printed);
     if (!old || !isEqual(old.outputs, item.outputs)) fill(outputs, ...item.outputs.map(drawRich));
     setText(result, item.result ?? "");
-    for (const part of [input, note, printed, outputs, result])
+    setText(trace, item.traceback ?? "");
+    traced.hidden = !item.traceback;
+    const decisions = item.decisions ?? [];
+    const told = decisions.filter((one) => one !== decisions.at(-1) || one.details.length > 0);
+    fill(records, ...told.map((one) => drawRecord(one, card).el));
+    for (const part of [input, records, note, printed, outputs, result])
       part.hidden = part.childNodes.length === 0;
   };
   return { el, update };

@@ -73,7 +73,16 @@ export function errorSummary(card, signal) {
     count();
     setText(said, shown.length > 0 ? title.textContent : card.store.t("errors_none"));
   };
-  return { el, said, show, edited };
+  return {
+    el,
+    said,
+    show,
+    edited,
+    /** Whether something is left to correct. */
+    get any() {
+      return shown.length > 0;
+    },
+  };
 }
 
 /**
@@ -119,7 +128,7 @@ function summaryLine({ chain, message }, signal) {
  * @param {Field} field
  * @returns {Generator<Field>}
  */
-function* fieldsWithin(field) {
+export function* fieldsWithin(field) {
   yield field;
   for (const [, child] of field.children()) yield* fieldsWithin(child);
 }

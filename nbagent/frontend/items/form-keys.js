@@ -1,5 +1,5 @@
 // @ts-check
-// Keys in a form: Enter and Ctrl+Enter answer, Escape goes back, digits pick.
+// Keys in a form: Enter and Ctrl+Enter answer, Enter sends a reason, Escape goes back, digits pick.
 
 import { isTyping } from "../fields/inputs.js";
 
@@ -38,13 +38,15 @@ export function pressKey(event, form) {
 }
 
 /**
- * Answers: Ctrl+Enter from anywhere, Enter alone from a line of a question.
+ * Answers: Ctrl+Enter from anywhere, Enter alone from a line of a question and from a reason.
  * @param {KeyboardEvent} event
  * @param {KeyedForm} form
  */
 function pressEnter(event, { approval, main }) {
   const { target, ctrlKey, metaKey, shiftKey, repeat } = event;
-  const meant = ctrlKey || metaKey;
+  const refuses = target instanceof Element && target.closest(".nba-reason") !== null;
+  const meant =
+    ctrlKey || metaKey || (refuses && target instanceof HTMLTextAreaElement && !shiftKey);
   if (!meant && !(target instanceof HTMLInputElement)) return;
   event.preventDefault();
   const filters = target instanceof Element && target.classList.contains("nba-filter");

@@ -2,14 +2,14 @@
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
 import { attr, fill, h, isEqual, randomId, setText, showText, words } from "../dom.js";
-import { factList } from "../fields/facts.js";
+import { factList, nodeText } from "../fields/facts.js";
 import { makeField } from "../fields/index.js";
 import { freeze } from "../fields/inputs.js";
 import { unseenTexts } from "../fields/long-text.js";
 import { lifeWithin, makeTimer, on } from "../lifetime.js";
 import { actionBar } from "./actions.js";
 import { drawRich } from "./call.js";
-import { errorSummary, placeError, unfinishedFields } from "./errors.js";
+import { errorSummary, fieldsWithin, placeError, unfinishedFields } from "./errors.js";
 import { isPick, pressKey } from "./form-keys.js";
 import { nextSubmission, OPEN } from "./submission.js";
 
@@ -29,6 +29,7 @@ import { nextSubmission, OPEN } from "./submission.js";
  * @property {(cut: boolean) => boolean} [unseen] the same of the owner's own, where `cut` is the form's
  * @property {(errors: import("../wire.js").FieldError[], forAll: boolean) => void} [refused] an answer, or one for all, was not taken, before the form tells why
  * @property {(answer: import("../wire.js").Answer) => boolean} [take] whether it sends the answer itself
+ * @property {(action: Action) => boolean} [idle] whether a press of this button would answer nothing
  */
 
 /** @type {Action} */
@@ -86,6 +87,7 @@ export class FormView {
     this.bar = actionBar(card, signal, {
       press: (action, said) => this.#submit(action, said),
       reset: () => this.#reset(),
+      asked: () => this.draw(),
     });
     this.el = h(
       "form",
@@ -143,7 +145,11 @@ export class FormView {
     const old = this.#item;
     this.#item = item;
     this.#move({ type: "shown" });
-    const previewed = (/** @type {FormItem} */ one) => [one.preview, one.preview_error];
+    const previewed = (/** @type {FormItem} */ one) => [
+      one.preview,
+      one.preview_error,
+      one.preview_note,
+    ];
     if (!isEqual(previewed(old), previewed(item))) this.#drawPreview();
     const shown = (/** @type {FormItem} */ one) => [one.facts, one.spec, one.approval];
     // What is shown is what is approved: another question is drawn anew, with what was typed.
@@ -154,9 +160,28 @@ export class FormView {
     this.draw();
   }
 
-  /** Ends all that listens. */
+  /** Ends all that listens; what was typed and not sent is handed on. */
   remove() {
+    const typed = this.#submission.state === "accepted" ? [] : this.#typed();
+    if (typed.length > 0) this.#card.unsent(this.#item.title, typed);
     this.#life.abort();
+  }
+
+  /** What stands in the fields and was not there before, without secrets, and the reason. */
+  #typed() {
+    const { t } = this.#card.store;
+    const fields = [this.#own, this.#result].flatMap((root) =>
+      root ? [...fieldsWithin(root)] : [],
+    );
+    const typed = fields.flatMap((field) => {
+      const draft = field.children().length > 0 ? null : field.draft(false);
+      if (draft === null) return [];
+      const now = { ...field.node, initial: draft, initial_json: draft.json ?? null };
+      const value = nodeText(/** @type {typeof field.node} */ (now), { t });
+      return value ? [typedFact(field.name() || field.node.label, value)] : [];
+    });
+    const { reason } = this.bar;
+    return reason ? [...typed, typedFact(t("reason_typed"), reason)] : typed;
   }
 
   /** Counts down. */
@@ -176,6 +201,17 @@ export class FormView {
   /** Whether the call's result is being given, instead of running it. */
   get answering() {
     return this.#answering;
+  }
+
+  /**
+   * What the person has begun here, which an answer for all must not run over: a refusal, or an edit
+   * with something to correct.
+   * @returns {"rejecting"|"wrong"|null}
+   */
+  get begun() {
+    if (this.bar.asking) return "rejecting";
+    const wrong = this.summary.any || (this.#own && unfinishedFields(this.#own).length > 0);
+    return wrong ? "wrong" : null;
   }
 
   /** What is filled in now. */
@@ -237,6 +273,7 @@ export class FormView {
       errors.map((error) => placeError(error, this.#root)),
       this.#root,
     );
+    this.draw();
   }
 
   /** For a person who asked to go to the question: its first control, never a button that decides. */
@@ -319,9 +356,19 @@ export class FormView {
 
   /** Shows what approving would do. */
   #drawPreview() {
-    const { preview, preview_error: error } = this.#item;
-    fill(this.#preview, ...(preview ?? []).map(drawRich), error && words("p", "nba-help", error));
-    this.#preview.hidden = !this.#preview.firstChild;
+    const { t } = this.#card.store;
+    const { preview = [], preview_error: error, preview_note: note } = this.#item;
+    const told = [
+      error && words("p", { class: "nba-err", role: "alert" }, error),
+      note && words("p", "nba-help", note),
+    ];
+    const shown = [...preview.map(drawRich), ...told].filter(Boolean);
+    const about = { class: "nba-view", role: "group", "aria-label": t("preview") };
+    const view = h("div", { ...about, tabindex: preview.length ? 0 : null }, ...shown);
+    const heading = h("div", { class: "nba-named", "aria-hidden": "true" }, t("preview"));
+    fill(this.#preview, ...(shown.length > 0 ? [heading, view] : []));
+    this.#preview.hidden = shown.length === 0;
+    attr(this.el, "data-doubt", Boolean(error));
   }
 
   /** Draws all around the fields as things stand. */
@@ -357,6 +404,7 @@ export class FormView {
       unseen: this.unseen,
       empty: isPick(root) && !root?.initial && !changed,
       enter: item.approval ? belongsToNone && null : !this.#root?.el.querySelector("textarea"),
+      idle: (action) => this.owner?.idle?.(action) === true,
       expires: item.expires_at,
     });
     this.owner?.drawn?.();
@@ -405,6 +453,7 @@ export class FormView {
     if (open.length > 0) {
       this.owner?.refused?.([], forAll);
       this.summary.show(open, this.#root);
+      this.draw();
       return;
     }
     /** @type {import("../wire.js").Answer} */
@@ -479,6 +528,15 @@ export class FormView {
     if (!ok) this.owner?.refused?.(errors, sent.forAll);
     this.fail(ok ? [] : errors);
   }
+}
+
+/**
+ * @param {string} label
+ * @param {string} value
+ * @returns {import("../wire.js").Fact}
+ */
+function typedFact(label, value) {
+  return { label, value, code: false, changed_from: null };
 }
 
 /**

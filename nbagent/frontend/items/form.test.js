@@ -400,17 +400,18 @@ test("the main action stands first, whatever order it came in", () => {
 test("a preview stands above the buttons, is drawn anew, and leaves what is typed alone", () => {
   const seen = (data) => ({ preview: [{ kind: "html", data, alt: "" }], preview_error: null });
   const { $, patch } = open([edit(seen("<p>200 rows</p>"))]);
-  expect($(".nba-preview").textContent).toBe("200 rows");
+  expect($(".nba-preview .nba-view").textContent).toBe("200 rows");
   expect($(".nba-preview").compareDocumentPosition($(".nba-acts"))).toBe(
     Node.DOCUMENT_POSITION_FOLLOWING,
   );
   const input = $(".nba-number");
   type(input, "150");
   patch({ op: "put", index: 0, item: edit(seen("<p>150 rows</p>")) });
-  expect($(".nba-preview").textContent).toBe("150 rows");
+  expect($(".nba-preview .nba-view").textContent).toBe("150 rows");
   expect([$(".nba-number"), input.value]).toEqual([input, "150"]);
   patch({ op: "put", index: 0, item: edit({ preview: [], preview_error: "no table" }) });
-  expect($(".nba-preview").textContent).toBe("no table");
+  expect($(".nba-preview .nba-err").textContent).toBe("no table");
+  expect($("form").hasAttribute("data-doubt")).toBe(true);
   patch({ op: "put", index: 0, item: edit({ preview: [], preview_error: null }) });
   expect($(".nba-preview").hidden).toBe(true);
 });

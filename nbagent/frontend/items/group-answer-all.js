@@ -1,9 +1,11 @@
 // @ts-check
-// One answer for all questions of a table that are still open: a form that belongs to none of them.
+// One answer for all questions of a table that are still open: a form that belongs to none of them. What a
+// person has begun in a row stays that row's: it is answered there.
 
 import { FormView } from "./form.js";
 
 /**
+ * @typedef {import("../wire.js").Action} Action
  * @typedef {import("../wire.js").FormItem} FormItem
  * @typedef {import("./item.js").CardContext} CardContext
  * @typedef {import("./group-row.js").Row} Row
@@ -36,13 +38,29 @@ export function drawAnswerAll(item, card, waiting) {
     instead: null,
   };
   const title = t("same_for_all");
+  /** Why these rows are left out. @param {Row[]} rows */
+  const whyNot = (rows) =>
+    /** @type {const} */ (["wrong", "rejecting"])
+      .map((kind) => [`row_${kind}`, rows.filter((row) => row.form.begun === kind).length])
+      .flatMap(([key, n]) => (n ? card.store.tn(String(key), Number(n)) : []))
+      .join(", ");
   const shown = { ...item, ...none, ...own, preview: [], drafts: null, title };
   const form = new FormView(shown, card);
+  /**
+   * The rows that a press of this button answers: a refusal that is being written is overruled by none.
+   * @param {Action["name"]} name
+   */
+  const meant = (name) =>
+    waiting().filter(({ form: { answering, begun } }) => {
+      if (answering) return false;
+      return name === "approve" ? begun === null : name === "reject" || begun !== "rejecting";
+    });
   form.owner = {
-    unseen: () => waiting().some((row) => row.form.unseen),
+    unseen: () => meant("approve").some((row) => row.form.unseen),
+    idle: ({ name }) => meant(name).length === 0,
     take({ action, drafts, reason }) {
       const given = action === "submit" ? drafts : undefined;
-      for (const row of waiting()) row.press(action, reason, given);
+      for (const row of meant(action)) row.press(action, row.form.bar.reason || reason, given);
       form.bar.escape();
       return true;
     },
@@ -52,18 +70,22 @@ export function drawAnswerAll(item, card, waiting) {
     /** @param {Row[]} all */
     draw(all) {
       const open = all.filter((row) => !row.form.answering);
-      const n = open.length;
-      const m = open.filter((row) => row.form.changes().length > 0).length;
       for (const [at, action] of actions.entries()) {
+        const rows = meant(action.name);
         const label = labels[at] ?? "";
         const usual = USUAL.find((key) => t(key) === label);
+        const [n, of] = [rows.length, open.length];
+        const m = rows.filter((row) => row.form.changes().length > 0).length;
+        const some = n < of ? "_some" : "_all";
         const changed = m > 0 && action.name === "approve" ? "_changed" : "";
-        action.label = usual ? t(`${usual}_all${changed}`, { n, m }) : `${label} (${n})`;
+        const told = usual ? t(`${usual}${some}${changed}`, { n, m, of }) : `${label} (${n})`;
+        action.label =
+          n < of ? `${told}: ${whyNot(open.filter((row) => !rows.includes(row)))}` : told;
       }
       const ends = open.flatMap((row) => row.expires ?? []);
       shown.expires_at = ends.length > 0 ? Math.min(...ends) : null;
       const alike = approval || new Set(open.map((row) => row.prefill)).size === 1;
-      form.el.hidden = n < 2 || !alike;
+      form.el.hidden = open.length < 2 || !alike;
       form.update(shown);
     },
   };

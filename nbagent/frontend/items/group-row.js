@@ -1,7 +1,7 @@
 // @ts-check
 // One question in a table of those alike: its values in cells, its buttons, and its own form beneath.
 
-import { attr, expand, fill, h, makeButton, setLabel, setText } from "../dom.js";
+import { attr, expand, fill, h, isEqual, makeButton, setLabel, setText } from "../dom.js";
 import { difference } from "../fields/diff.js";
 import { factList, factValue, nodeText } from "../fields/facts.js";
 import { cutLongText, unseenTexts } from "../fields/long-text.js";
@@ -134,7 +134,7 @@ export function drawRow(first, card, table) {
     redraw,
     /** @param {FormItem|RecordItem} next */
     update(next) {
-      if (next === item) return;
+      if (next === item || (next.type === "record" && isEqual(next, item))) return;
       item = next;
       if (next.type === "form") {
         values = valuesOf(next, t);

@@ -6,7 +6,7 @@ import { factList } from "../fields/facts.js";
 import { unseenTexts } from "../fields/long-text.js";
 import { drawAnswerAll } from "./group-answer-all.js";
 import { drawRow, TITLE } from "./group-row.js";
-import { questionId } from "./grouping.js";
+import { idIn, questionId, recordsOf } from "./grouping.js";
 
 /**
  * @typedef {import("./grouping.js").GroupItem} GroupItem
@@ -51,8 +51,14 @@ export function drawGroup(group, card) {
 
   const update = (/** @type {GroupItem} */ { items }) => {
     const order = items.flatMap((item) => {
-      const row = rows.get(questionId(item)) ?? (item.type === "form" && add(item));
-      if (row) row.update(item);
+      const id = idIn(item, rows);
+      const row = id === undefined ? item.type === "form" && add(item) : rows.get(id);
+      const settled = recordsOf(item).find((record) => questionId(record) === id);
+      // A call that runs has what was changed marked in its input.
+      if (row && item.type === "call" && settled) {
+        const changes = item.input.filter((fact) => fact.changed_from !== null);
+        row.update({ ...settled, details: changes });
+      } else if (row && item.type !== "call") row.update(item);
       return row || [];
     });
     for (const [id, row] of rows) {

@@ -6,10 +6,13 @@
  * @typedef {import("../wire.js").FormItem} FormItem
  * @typedef {import("../wire.js").RecordItem} RecordItem
  */
+/** @typedef {import("../wire.js").CallItem} CallItem */
+/** @typedef {import("./stretch.js").StretchItem} StretchItem */
 /**
- * Questions that are alike, with the records of those that are settled.
- * @typedef {{type: "group", key: string, items: (FormItem|RecordItem)[]}} GroupItem
+ * Questions that are alike, with the rows or records of those that are settled.
+ * @typedef {{type: "group", key: string, items: (FormItem|CallItem|RecordItem)[]}} GroupItem
  */
+/** @typedef {Item|GroupItem|StretchItem} Placed */
 
 /**
  * The part of a key that a question and its record have in common.
@@ -20,7 +23,29 @@ export function questionId(item) {
 }
 
 /**
- * The items as they are drawn. A table stands where its first question does.
+ * How the questions of an item were settled: those of a call, or a record itself.
+ * @param {Placed} item
+ * @returns {RecordItem[]}
+ */
+export function recordsOf(item) {
+  return item.type === "record" ? [item] : item.type === "call" ? (item.decisions ?? []) : [];
+}
+
+/**
+ * The id of the question that an item of a table asks, or how it was settled.
+ * @param {FormItem|CallItem|RecordItem} item
+ * @param {{has: (id: string) => boolean}} ids of the table
+ */
+export function idIn(item, ids) {
+  const asked = item.type === "form" ? [item] : recordsOf(item);
+  return asked.map(questionId).find((id) => ids.has(id));
+}
+
+/** The turn that a call stands in. @param {string} key */
+const turnOf = (key) => key.slice(0, key.lastIndexOf("."));
+
+/**
+ * The items as they are drawn. A table stands below the other calls of its turn.
  * @param {Item[]} items
  * @param {Map<string, Set<string>>} tables the ids in each table that is drawn; kept up to date
  * @returns {(Item|GroupItem)[]}
@@ -35,22 +60,31 @@ export function groupAlike(items, tables) {
   for (const [group, ids] of open)
     if (ids.length > 1 || tables.has(group))
       tables.set(group, new Set([...(tables.get(group) ?? []), ...ids]));
-  /** @type {Map<string, GroupItem>} */
+  /** @type {Map<string, {table: GroupItem, at: number, turn: string}>} */
   const drawn = new Map();
-  return items.flatMap((item) => {
-    /** @type {(Item|GroupItem)[]} */
-    const alone = [item];
-    if (item.type !== "form" && item.type !== "record") return alone;
-    const group = [...tables].find(([, ids]) => ids.has(questionId(item)))?.[0];
-    const table = drawn.get(group ?? "");
-    if (group === undefined) return alone;
-    if (table) {
-      table.items.push(item);
-      return [];
-    }
-    /** @type {GroupItem} */
-    const first = { type: "group", key: `g:${group}`, items: [item] };
-    drawn.set(group, first);
-    return [first];
+  /** @type {(Item|null)[]} */
+  const left = items.map((item, at) => {
+    if (item.type !== "form" && item.type !== "record" && item.type !== "call") return item;
+    const group = [...tables].find(([, ids]) => idIn(item, ids) !== undefined)?.[0];
+    const known = [...drawn.values()].find(
+      ({ turn, at: before }) =>
+        item.type === "call" && turn === turnOf(item.key) && before === at - 1,
+    );
+    if (known) known.at = at;
+    if (group === undefined) return item;
+    const place = drawn.get(group) ?? {
+      table: { type: "group", key: `g:${group}`, items: [] },
+      at,
+      turn: "",
+    };
+    place.table.items.push(item);
+    place.at = at;
+    if (item.type === "form") place.turn = turnOf(item.call);
+    drawn.set(group, place);
+    return null;
   });
+  return left.flatMap((item, at) => [
+    ...(item ? [item] : []),
+    ...[...drawn.values()].flatMap((place) => (place.at === at ? [place.table] : [])),
+  ]);
 }

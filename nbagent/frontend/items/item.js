@@ -10,11 +10,13 @@
  * @property {() => number} clock milliseconds that never go back
  * @property {(item: import("../wire.js").FormItem) => void} answered an answer of this view was accepted
  * @property {(item: import("../wire.js").FormItem) => import("./form.js").FormView} form for a table: the form that stood alone, or a new one
+ * @property {(item: import("../wire.js").MessageItem) => void} edit takes a message into the box, to say it anew
+ * @property {(title: string, typed: import("../wire.js").Fact[]) => void} unsent what was typed into a question that was settled elsewhere
  * @property {(message: string) => void} say tells who cannot see the page
  */
 /**
  * A drawn item: one element that follows its data.
- * @template {import("../wire.js").Item|import("./grouping.js").GroupItem} T
+ * @template {import("../wire.js").Item|import("./grouping.js").Placed} T
  * @typedef {object} DrawnItem
  * @property {HTMLElement} el
  * @property {(item: T) => void} update

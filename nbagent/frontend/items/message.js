@@ -1,7 +1,8 @@
 // @ts-check
 // A message that a person sent to the run, and the files of its prompt.
 
-import { fill, h, showText, words } from "../dom.js";
+import { fill, h, makeButton, setLabel, showText, words } from "../dom.js";
+import { onClick } from "../lifetime.js";
 import { drawRich } from "./call.js";
 
 /** @typedef {import("../wire.js").MessageItem} MessageItem */
@@ -10,18 +11,28 @@ import { drawRich } from "./call.js";
 /**
  * Draws a message.
  * @param {MessageItem} first
+ * @param {import("./item.js").CardContext} card
  * @returns {import("./item.js").DrawnItem<MessageItem>}
  */
-export function drawMessage(first) {
+export function drawMessage(first, card) {
   const said = words("div", "nba-text");
   const files = h("div", "nba-files");
   const note = words("div", "nba-help");
   const el = h("div", "nba-message", said, files, note);
+  let now = first;
+  if (first.editable) {
+    const edit = makeButton("nba-link nba-edit", "✎");
+    edit.title = card.store.t("say_edit");
+    setLabel(edit, edit.title);
+    onClick(card.signal, edit, () => card.edit(now));
+    el.append(edit);
+  }
   const update = (/** @type {MessageItem} */ item) => {
     showText(said, item.text);
     fill(files, ...item.files.map(drawFile));
     files.hidden = item.files.length === 0;
     showText(note, item.note);
+    now = item;
   };
   update(first);
   return { el, update };

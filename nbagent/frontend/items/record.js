@@ -11,6 +11,17 @@ import { duration } from "../format.js";
  */
 
 /**
+ * How long the person took.
+ * @param {CardContext} card
+ * @param {RecordItem} item
+ */
+export function afterTime({ store }, { after }) {
+  const told =
+    (after ?? 0) >= 1 && after !== null && store.t("after", { t: duration(store, after, true) });
+  return h("span", "nba-time", told);
+}
+
+/**
  * Draws a record.
  * @param {RecordItem} first
  * @param {CardContext} card
@@ -19,14 +30,10 @@ import { duration } from "../format.js";
 export function drawRecord(first, card) {
   const el = h("div", { class: "nba-record", tabindex: "-1" });
   const update = (/** @type {RecordItem} */ item) => {
-    const after =
-      item.after === null
-        ? ""
-        : card.store.t("after", { t: duration(card.store, item.after, true) });
     const line = [
       words("b", "", item.title),
       words("span", "nba-decision", item.decision),
-      h("span", "nba-time", after),
+      afterTime(card, item),
     ];
     attr(el, "data-tone", item.tone);
     const details = factList(item.details);

@@ -13,6 +13,8 @@ from typing import Any
 
 from nbagent.core.tools.output import Bundle
 
+from . import charts
+
 log = logging.getLogger(__name__)
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
@@ -29,15 +31,26 @@ def present(value: Any) -> Bundle | None:
     """
     if value is None or isinstance(value, str | int | float | list | dict | tuple):
         return None
-    bundle = _formatted(value)
+    bundle = _formatted(value) | _tried(value, partial(charts.more_of, value))
     if "image/png" not in bundle and _is_figure(value):
         bundle |= _tried(value, partial(_drawn, value))
     if not bundle:
         return None
+    if charts.is_chart(bundle):
+        return charts.with_words(_named(value) | bundle)
     text = _tried(value, lambda: {"text/plain": repr(value)})
     if not _ADDRESS.search(text.get("text/plain", "")):
         bundle = text | bundle
     return bundle
+
+
+def _named(value: Any) -> Bundle:
+    """A widget's text; other charts are told from their data, and their text is long."""
+    if not hasattr(value, "model_id"):
+        return {}
+    text = _tried(value, lambda: {"text/plain": repr(value)})
+    plain = _ADDRESS.search(text.get("text/plain", "")) is None
+    return text if plain else {"text/plain": type(value).__name__}
 
 
 def plain_bundle(data: Mapping[str, Any]) -> Bundle:

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from nbagent.core.hooks import hooks
 from nbagent.core.tools.output import CallOutput
 
-from . import libraries
+from . import charts, libraries
 from .bundles import plain_bundle, present
 from .libraries import live_call, meter
 
@@ -177,7 +177,7 @@ class _Displays:
             return
         if display_id is not None:
             self._ids.setdefault(output, set()).add(display_id)
-        output.display(plain_bundle(data), display_id=display_id)
+        output.display(charts.with_words(plain_bundle(data)), display_id=display_id)
 
     def _shown(self, output: CallOutput | None) -> set[str]:
         return self._ids.get(output, set()) if output is not None else set()

@@ -1,9 +1,10 @@
-"""What pyplot and tqdm do inside a tool: figures and bars of a call belong to that call.
+"""What pyplot, tqdm and Altair do inside a tool: figures, bars and charts of a call belong to that call.
 
 Both keep their state for the whole process. ``pyplot`` has one list of open figures: here each call
 gets its own, so that parallel tools, the person's cells and the inline backend never draw, show or
 close one another's. ``tqdm`` writes to a stream or makes a widget: here a bar made in a call
-reports to it. Neither library is imported; they are adapted when somebody imports them.
+reports to it. An Altair chart shows as a script that it fetches: in a call it is data as well. No library
+is imported; they are adapted when somebody imports them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 from nbagent.core.tools.output import CallOutput, current_call
 
+from . import charts
 from .bundles import present
 
 log = logging.getLogger(__name__)
@@ -190,7 +192,29 @@ def _plain_bars(notebook: ModuleType) -> Undo:
     return undo
 
 
+def _charts_as_data(api: ModuleType) -> Undo:
+    """Add an Altair chart's specification to what it shows as in a call."""
+    chart = api.TopLevelMixin
+    usual = chart._repr_mimebundle_
+
+    def bundle(self: Any, *args: Any, **kwargs: Any) -> Any:
+        shown = usual(self, *args, **kwargs)
+        if live_call() is None or not isinstance(shown, dict):
+            return shown
+        return shown | charts.specification(self)
+
+    chart._repr_mimebundle_ = bundle
+
+    def undo() -> None:
+        if chart._repr_mimebundle_ is bundle:
+            chart._repr_mimebundle_ = usual
+
+    return undo
+
+
 _CHANGES: dict[str, Callable[[ModuleType], Undo]] = {
+    "altair.vegalite.v5.api": _charts_as_data,
+    "altair.vegalite.v6.api": _charts_as_data,
     "matplotlib._pylab_helpers": _own_figures,
     "tqdm.std": _own_bars,
     "tqdm.notebook": _plain_bars,

@@ -14,20 +14,22 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 from typing import Any, assert_never
 
 import anywidget
+import ipywidgets
 import traitlets
 from pydantic import TypeAdapter, ValidationError
 
+from nbagent.core.tools.output import Bundle
+from nbagent.notebook import kernel
 from nbagent.notebook.locale import open_cards
-from nbagent.notebook.render import styles
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
     Answer,
+    Complete,
     Drafts,
     FieldError,
     Focus,
@@ -39,11 +41,13 @@ from nbagent.notebook.wire import (
     Patch,
     Press,
     Receipt,
+    Say,
     Snapshot,
     Stop,
     View,
 )
 
+from . import front_end
 from .controls import Controls
 
 log = logging.getLogger(__name__)
@@ -53,7 +57,6 @@ MAX_OPENED = 4_000
 MAX_KEY = 500
 """Characters of such a key."""
 
-STATIC = Path(__file__).parents[2] / "static"
 BEHIND = 0.1
 """Seconds that an answer waits where ipywidgets stand for fields: a kernel with subshells may hand it
 over before the last change of a widget, which takes another way."""
@@ -67,9 +70,11 @@ class Card(anywidget.AnyWidget):
     are its own.
     """
 
-    _esm = (STATIC / "card.js").read_text(encoding="utf-8")
-    _css = styles.live()
     snapshot = traitlets.Dict().tag(sync=True)
+    front_end = traitlets.Instance(front_end.FrontEnd, allow_none=True).tag(
+        sync=True, **ipywidgets.widget_serialization
+    )
+    """Who has its code, styles and sentences; None where it has them itself."""
 
     def __init__(self) -> None:
         self.greetings = 0
@@ -91,8 +96,13 @@ class Card(anywidget.AnyWidget):
         self._seq = 0
         self._lock = threading.RLock()
         """Held while the view changes and while what changed is sent."""
+        shared = front_end.shared()
+        self._esm = front_end.CARD if shared is None else front_end.LOADER
+        self._css = front_end.STYLE if shared is None else ""
         self.on_msg(self._on_message)  # first: opening the comm, a page may greet at once
-        super().__init__()
+        super().__init__(front_end=shared)
+        if self.loop is not kernel.kernel_loop():
+            kernel.hear_off_main(self.comm)
         open_cards.add(self)
 
     def _repr_keys(self) -> Any:
@@ -107,6 +117,11 @@ class Card(anywidget.AnyWidget):
 
     def detach(self) -> None:
         """Follow nothing any more; the widget is about to close."""
+
+    @property
+    def charts(self) -> list[Bundle]:
+        """What Jupyter draws by itself below the card, once that has given way; by default nothing."""
+        return []
 
     # --- ipywidgets in the place of fields
 
@@ -178,6 +193,13 @@ class Card(anywidget.AnyWidget):
     def _pressed(self, message: Press) -> None:
         """A notice's button was pressed; a card that has no notices has nothing to do."""
 
+    def _said(self, message: Say) -> None:
+        """Take a message; a card without a box for it has none."""
+        self._receipt(message.submission, "", [FieldError(field=None, message=TEXTS["no_chat"])])
+
+    def _complete(self, message: Complete) -> None:
+        """Tell the names that are asked for; a card without a box to write in has none."""
+
     # --- out
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: FBT001, FBT002 - ipywidgets
@@ -186,9 +208,10 @@ class Card(anywidget.AnyWidget):
         return super().get_state(key, drop_defaults)
 
     def greet(self) -> None:
-        """Send the whole view, as to a page that has just opened."""
+        """Send the whole view, with every sentence."""
         if self.comm is not None:
-            self.send(self._snapshot().model_dump(mode="json"))
+            whole = self._snapshot().model_copy(update={"texts": self._texts()})
+            self.send(whole.model_dump(mode="json"))
 
     def keep(self, view: str, bundle: dict[str, str], *, ended: bool) -> None:
         """Tell the pages what a saved notebook keeps of the card; ``view`` is the displayed widget's id."""
@@ -198,7 +221,9 @@ class Card(anywidget.AnyWidget):
     def _snapshot(self) -> Snapshot:
         with self._lock:
             self._push()
-            return Snapshot(seq=self._seq, view=self._view(), now=time.time(), texts=self._texts())
+            known = {} if self.front_end is None else self.front_end.texts
+            texts = {key: text for key, text in self._texts().items() if known.get(key) != text}
+            return Snapshot(seq=self._seq, view=self._view(), now=time.time(), texts=texts)
 
     def _push(self) -> None:
         """Send what the page does not know yet, if a page is there."""
@@ -231,7 +256,8 @@ class Card(anywidget.AnyWidget):
         match message:
             case Hello():
                 self.greetings += 1
-                self.greet()
+                if self.comm is not None:
+                    self.send(self._snapshot().model_dump(mode="json"))
             case Answer():
                 self._taken(message, self._take_answer(message))
             case Drafts():
@@ -246,6 +272,10 @@ class Card(anywidget.AnyWidget):
             case Focus(busy=busy, opened=opened):
                 self.busy = busy
                 self.opened = [key for key in opened[:MAX_OPENED] if len(key) <= MAX_KEY]
+            case Say():
+                self._said(message)
+            case Complete():
+                self._complete(message)
             case never:
                 assert_never(never)
 

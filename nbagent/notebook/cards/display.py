@@ -25,27 +25,35 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
 )
+from nbagent.core.chat import Chat, thread_of
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.notebook import kernel
 from nbagent.notebook.export import view_of
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.thread import ThreadView
+from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import NoticeAction, NoticeItem
 
 from .card import Card
+from .charts import Charts
+from .chat_card import ChatCard
 from .run_card import RunCard
 
 QUIET = 2.0
 """Seconds without anything in the card being touched before live gives way to static."""
 KEPT_AT_LEAST = 10.0
 """Seconds that what a saved notebook has of a card may be behind it, while nothing waits for a person."""
+RETRY_FOR = 120.0
+"""Seconds in which the card of a run that failed stays live, for its Retry button."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 def goes_on(run: Run) -> bool:
     """Whether the run has not ended."""
-    return run.status in ("running", "interrupted")
+    return run.status in ("queued", "running", "interrupted")
 
 
 class RunBox(ipywidgets.VBox):
@@ -79,6 +87,8 @@ class Live:
         """Whether it has given way, and is there for pages alone that do not know it yet."""
         self._keeping: asyncio.TimerHandle | None = None
         """When pages are told again what a saved notebook keeps; touched on the loop only."""
+        self._cells: list[kernel.Cell] = []
+        """The executions whose output has them."""
 
     def add(self, card: Card) -> None:
         """Show another card below."""
@@ -94,6 +104,7 @@ class Live:
         """Show it in the output of the code that runs now."""
         display_id = uuid.uuid4().hex
         self._places.append(display_id)
+        self._cells.append(kernel.Cell())
         bundle = self.bundle() | {
             WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id},
         }
@@ -152,6 +163,10 @@ class Live:
         self._ended, self.bundle = True, lambda: shown
         if self._keeping is not None:
             self._keeping.cancel()
+        for cell in self._cells:
+            for chart in (chart for card in (self.card, *self.below) for chart in card.charts):
+                cell.show(chart)
+        self._cells = []
         for card in (self.card, *self.below):
             card.detach()
         if settled is not None:
@@ -188,6 +203,8 @@ class Shown:
         """Runs that the same cell started before, and that may still go on."""
         self._below: list[Run] = []
         """Those of them whose cards stand below this one."""
+        self._failed_at = float("-inf")
+        """When it failed last, by the monotonic clock."""
 
     def stands_in(self, execution: str | None) -> bool:
         """Whether this execution's output shows the run already."""
@@ -219,6 +236,8 @@ class Shown:
         if live is None or not isinstance(heard, Event):
             return
         ended = isinstance(heard, RunCompleted | RunFailed | RunCancelled) and not heard.scope
+        if isinstance(heard, RunFailed) and not heard.scope:
+            self._failed_at = time.monotonic()
         live.keep(soon=ended or isinstance(heard, Interrupted | Resolved))
         if ended:
             live.settle(settled=self._settled)
@@ -236,6 +255,12 @@ class Shown:
             bundle = {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
         return bundle
 
+    @property
+    def _can_be_retried(self) -> bool:
+        """Whether it has failed a moment ago: its card has a button to go on."""
+        failed = self._run.status == "failed"
+        return failed and time.monotonic() - self._failed_at < RETRY_FOR
+
     # --- what the same cell started before
 
     def _tell_earlier(self, card: RunCard, live: Live) -> None:
@@ -247,7 +272,7 @@ class Shown:
         }
         card.pressed = lambda key, action: notices[key].pressed(action)
         runs = [self._run, *(earlier.run for earlier in notices.values())]
-        live.held = lambda: any(map(goes_on, runs))  # one that failed may have been retried
+        live.held = lambda: self._can_be_retried or any(map(goes_on, runs))
 
     def _show_below(self, live: Live, run: Run) -> RunCard:
         card = RunCard(run)
@@ -321,23 +346,69 @@ class Earlier:
         return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_goes_on"]
 
 
+class ShownChat:
+    """One chat on the page: live as long as its kernel, as somebody may go on writing in it."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._live = Live(ChatCard(chat), lambda _live: chat_bundle(chat))
+        self._chat = chat
+        self._executions: list[str | None] = []
+
+    def show(self, execution: str | None) -> None:
+        """Show it in the output of the code that runs now, once."""
+        if execution is None or execution not in self._executions:
+            self._executions.append(execution)
+            self._live.show()
+
+
+def chat_bundle(chat: Chat) -> dict[str, str]:
+    """The thread as it stands, as HTML and text that need no kernel."""
+    thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
+    for run in chat.runs:
+        view = RunView(run.id, in_thread=True)
+        for event in run.journal:
+            view.apply(event)
+        thread.begin(view)
+    shown = thread.snapshot()
+    return {"text/html": static.render(shown), "text/plain": plain.render(shown)}
+
+
+def publish_chat(chat: Chat) -> None:
+    """Show the thread as it stands, for good."""
+    display(chat_bundle(chat), raw=True)  # type: ignore[no-untyped-call]
+
+
 def _bundle_of(run: Run, card: Card) -> dict[str, str]:
     """The run as a page shows it now, and how to go on with it where its kernel is gone."""
     opened = card.opened if card.greetings else None
-    return static_bundle(run, opened=opened, reopen=session_of(run).is_stored)
+    return static_bundle(run, opened=opened, measured=True, reopen=session_of(run).is_stored)
 
 
 def static_bundle(
-    run: Run, *, opened: list[str] | None = None, reopen: bool = False
+    run: Run,
+    *,
+    opened: list[str] | None = None,
+    measured: bool = False,
+    reopen: bool = False,
 ) -> dict[str, str]:
-    """The run as it stands, as HTML and text that need no kernel; ``reopen`` tells how to go on with it."""
+    """The run as it stands, as HTML and text that need no kernel.
+
+    What differs each time is told (``measured``) where a person has seen it on the live card: a cell
+    that runs with nobody there shows the same each time, and can be compared. ``reopen`` tells how to go
+    on with a run that has not ended.
+    """
     view = view_of(run)
     return {
-        "text/html": static.render(view, opened=opened, reopen=reopen),
+        "text/html": static.render(view, opened=opened, measured=measured, reopen=reopen),
         "text/plain": plain.render(view, reopen=reopen),
     }
 
 
 def publish_static(run: Run) -> None:
-    """Show the run as it stands, for good."""
+    """Show the run as it stands, for good, and below it the charts of its calls."""
     display(static_bundle(run), raw=True)  # type: ignore[no-untyped-call]
+    charts = Charts()
+    for event in run.journal:
+        charts.heard(event)
+    for chart in charts.bundles:
+        display(chart, raw=True)  # type: ignore[no-untyped-call]

@@ -10,7 +10,7 @@ from nbagent.core.base.errors import Rejected
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import Respond
 from nbagent.forms.form import Form, Submission
-from nbagent.notebook.render import plain, static, styles
+from nbagent.notebook.render import plain, static
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
@@ -79,10 +79,6 @@ class FormCard(Card):
 
     Lives on the loop that it is made on.
     """
-
-    _css = styles.live() + (
-        ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
-    )
 
     def __init__(self, question: Question) -> None:
         self.question = question

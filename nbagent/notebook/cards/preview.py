@@ -6,9 +6,8 @@ import asyncio
 import inspect
 import logging
 import traceback
-from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.call.threads import run_in_thread
@@ -27,8 +26,14 @@ PAUSE = 0.3
 """Seconds without a further edit before a preview is made anew."""
 MAX_ERROR = 500
 
-Show: TypeAlias = Callable[[list[Rich], str | None], None]
-"""Takes what is to be shown, and what went wrong."""
+
+class Show(Protocol):
+    """Takes what is to be shown, or what went wrong (``error``), or what it waits for (``note``)."""
+
+    def __call__(
+        self, preview: list[Rich], *, error: str | None = None, note: str | None = None
+    ) -> None:
+        """Show this."""
 
 
 class Preview:
@@ -51,7 +56,7 @@ class Preview:
         read = self._question.input if drafts is None else self._read(drafts)
         if read is None:
             self._wanted = self._shown = None
-            self._show([], TEXTS["preview_waits"])
+            self._show([], note=TEXTS["preview_waits"])
         elif not facts.same(read, self._shown):
             self._wanted = read
             if self._task.done():
@@ -73,7 +78,7 @@ class Preview:
         while (made_for := self._take()) is not None:
             pieces, error = await self._made(made_for)
             if self._shown is made_for and self._wanted is None:
-                self._show(pieces, error)
+                self._show(pieces, error=error)
             else:
                 await asyncio.sleep(PAUSE)
 

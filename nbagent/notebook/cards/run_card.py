@@ -22,18 +22,25 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
     RunStarted,
+    ToolFinished,
 )
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.core.run.session import Session
 from nbagent.core.tools.json_schema import form_type
+from nbagent.core.tools.output import Bundle, Displayed
 from nbagent.core.tools.tool import Tool
+from nbagent.notebook.export import traceback_of_call
 from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
+from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Answer, Drafts, FieldError, NoticeItem, Op, Press, Rich, View
 
 from .card import Card
+from .charts import Charts
 from .preview import Preview
 
 PACE = 0.05
@@ -72,7 +79,13 @@ class RunCard(Card):
     def __init__(self, run: Run) -> None:
         self.run = run
         self._session = session_of(run)
-        self.view = RunView(run.id, types_of=partial(_types, run))
+        view = RunView(
+            run.id,
+            types_of=partial(types_of, run),
+            traceback_of=partial(traceback_of_call, run),
+        )
+        self.view: RunView | ThreadView = view
+        self._heard: Callable[[RunEvent], None] = partial(self._hear, self._session, view)
         self._flush_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Of the next patch; touched on the run's loop only."""
@@ -81,25 +94,30 @@ class RunCard(Card):
         """By interrupt id; touched on the run's loop only."""
         self._drafts: dict[str, Any] = {}
         """The page's last drafts, where a preview follows them, by interrupt id; on the loop only."""
+        self._charts = Charts()
+        """Touched on the run's loop only, from its first event on."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
         before = run.journal
         for event in before:
-            self.view.apply(event)
-        self.view.flush(time.monotonic())
+            view.apply(event)
+            self._charts.heard(event)
+        view.flush(time.monotonic())
         super().__init__()  # opens the comm, with all of that in the snapshot
         with self._lock:
             events = run.subscribe(self._heard)
             for event in events[len(before) :]:
-                self.view.apply(event)
+                view.apply(event)
+                self._charts.heard(event)
             self._push()
         for event in events:
-            self._follow_question(event)
+            self._follow_question(self._session, event)
 
     def detach(self) -> None:
         """Follow the run no more."""
         self.run.unsubscribe(self._heard)
         self._settle_all()
+        self._charts.close()
         if self._timer is not None:
             self._timer.cancel()  # else the loop would hold the card until then
 
@@ -136,10 +154,26 @@ class RunCard(Card):
         self._flushed_at = time.monotonic()
         return self.view.flush(self._flushed_at)
 
-    def _heard(self, heard: RunEvent) -> None:
+    @property
+    def rows(self) -> list[Any]:
+        """The charts of its calls, then the widgets of its questions."""
+        return [*self._charts.rows, *super().rows]
+
+    @property
+    def charts(self) -> list[Bundle]:
+        """What its calls displayed that Jupyter draws by itself."""
+        return self._charts.bundles
+
+    def _chart_shown(self, heard: RunEvent) -> None:
+        if self._charts.heard(heard):
+            self.rows_changed(self.rows)
+
+    def _hear(self, session: Session, view: RunView, heard: RunEvent) -> None:
         with self._lock:
-            self.view.apply(heard)
-            self._follow_question(heard)
+            view.apply(heard)
+            self._follow_question(session, heard)
+            if isinstance(heard, Displayed | ToolFinished):
+                self._later(partial(self._chart_shown, heard))
             if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
                 self._push()
                 if self._flush_at is not None:
@@ -150,7 +184,7 @@ class RunCard(Card):
     def _plan(self) -> None:
         now = time.monotonic()
         self._flush_at = _pace.reserve(now, self._flushed_at + PACE)
-        loop = self._session.loop
+        loop = self.loop
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._wait_to_flush, loop, self._flush_at - now)
 
@@ -169,12 +203,16 @@ class RunCard(Card):
 
     # --- beside the forms
 
-    def _follow_question(self, heard: RunEvent) -> None:
+    def _asked_by(self, _interrupt: str) -> Session:
+        """The run that asks this."""
+        return self._session
+
+    def _follow_question(self, session: Session, heard: RunEvent) -> None:
         """Start what a question has beside its form, and end that of what is settled."""
         if isinstance(heard, Interrupted):
             self._later(partial(self._question_opened, heard.id, heard.tool_name))
         elif isinstance(heard, RunStarted):
-            for asked in self._session.state.pending:  # in the history that the run begins with
+            for asked in session.state.pending:  # in the history that the run begins with
                 self._later(partial(self._question_opened, asked.id, asked.tool_name))
         elif isinstance(heard, Resolved):
             self._later(partial(self._question_settled, heard.id))
@@ -216,19 +254,26 @@ class RunCard(Card):
         for interrupt in {*self._controls, *self._previews}:
             self._question_settled(interrupt)
 
-    def _previewing(self, tool_name: str) -> Tool[..., Any] | None:
-        tool = self._session.tool(tool_name)
+    def _previewing(self, interrupt: str, tool_name: str) -> Tool[..., Any] | None:
+        tool = self._asked_by(interrupt).tool(tool_name)
         return None if tool is None or tool.options.preview is None else tool
 
     def _preview(self, question: Question, tool_name: str) -> None:
-        tool = self._previewing(tool_name)
+        tool = self._previewing(question.id, tool_name)
         if tool is not None and question.approval and question.id not in self._previews:
             show = partial(self._previewed, question.id)
             self._previews[question.id] = Preview(tool, question, show)
 
-    def _previewed(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
+    def _previewed(
+        self,
+        interrupt: str,
+        preview: list[Rich],
+        *,
+        error: str | None = None,
+        note: str | None = None,
+    ) -> None:
         with self._lock:
-            self.view.set_preview(interrupt, preview, error)
+            self.view.set_preview(interrupt, preview, error=error, note=note)
             if self._flush_at is None:
                 self._plan()
 
@@ -251,8 +296,21 @@ class RunCard(Card):
         self._session.stop(by="form")
 
     def _pressed(self, message: Press) -> None:
-        if self.view.offers(message.notice, message.action):
+        if not self.view.offers(message.notice, message.action):
+            return
+        if message.action == "retry":
+            self._retry()
+        else:
             self.pressed(message.notice, message.action)
+
+    def _retry(self) -> None:
+        """Go on after the failure, or say why that cannot be."""
+        self.notice("retry", None)
+        try:
+            self.run.retry()
+        except NbagentError as error:
+            text = TEXTS["not_retried"].format(error=reveal(str(error)))
+            self.notice("retry", NoticeItem(key="retry", tone="warn", text=text))
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         with self._lock:
@@ -265,17 +323,18 @@ class RunCard(Card):
         if isinstance(resolution, list):
             return resolution
         try:
-            return self._session.resolve(message.interrupt, resolution, by="form")
+            asker = self._asked_by(message.interrupt)
+            return asker.resolve(message.interrupt, resolution, by="form")
         except NbagentError as error:
             return [FieldError(field=None, message=reveal(str(error)))]
 
     def _late(self, interrupt: str) -> list[FieldError]:
         """Nothing waits under that id in this view: say who answered."""
-        text = self._session.why_not_pending(interrupt)
+        text = self._asked_by(interrupt).why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
 
 
-def _types(run: Run, tool_name: str) -> Types | None:
+def types_of(run: Run, tool_name: str) -> Types | None:
     """What the tool takes and gives back, as it is defined now."""
     tool = session_of(run).tool(tool_name)
     if tool is None:

@@ -103,7 +103,8 @@ def same(one: Any, other: Any) -> bool:
 def brief(values: Mapping[str, Any]) -> str:
     """An input on one line: ``name=value, …``, texts in quotes, their line breaks as a sign."""
     some = islice(values.items(), MAX_BRIEF)
-    text = ", ".join(f"{name[:MAX_BRIEF]}={_short(value)}" for name, value in some)
+    room = max(MAX_SHORT, MAX_BRIEF // max(1, len(values)))
+    text = ", ".join(f"{name[:MAX_BRIEF]}={_short(value, room)}" for name, value in some)
     line = " ".join(text.split())
     return reveal(line if len(line) <= MAX_BRIEF else line[: MAX_BRIEF - 1] + "…")
 
@@ -197,15 +198,15 @@ def _listed(found: list[str]) -> str:
     return ", ".join([*different[:MAX_REMARKS], *more])
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, room: int = MAX_SHORT) -> str:
     if isinstance(value, str):
-        start = value.strip()[: 10 * MAX_SHORT]
+        start = value.strip()[: 10 * room]
         value = _LINE_BREAK.join(" ".join(line.split()) for line in start.splitlines())
     text = ""
     for piece in _ENCODER.iterencode(value):
         text += piece
-        if len(text) > MAX_SHORT:
-            return text[: MAX_SHORT - 1] + "…"
+        if len(text) > room:
+            return text[: room - 1] + "…"
     return text
 
 

@@ -6,7 +6,6 @@ text arrives. Both sanitize last, block by block, formulas and colored code incl
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from functools import cache
@@ -81,10 +80,8 @@ class Stream:
         self._parsed_at = 0
         self._drawn = 0
         self._drawn_at = self._open_since = float("-inf")
-        self._as_code = False
-        """Whether ``tail`` is an empty block of code and ``raw`` all that is in it so far."""
-        self.kept: str | None = None
-        """Where the next finished block is what is open already: the text it still lacks."""
+        self._held = ""
+        """Text that only the next drawing shows."""
         self._in_rest = False
         """Whether ``raw`` is of the plain text that follows the Markdown."""
 
@@ -122,13 +119,13 @@ class Stream:
             return self._advance_plainly()
         finished = self._finish_blocks(new) if new else []
         if finished:
-            self.tail, self.raw, self._drawn, self._as_code = "", "", 0, False
+            self.tail, self.raw, self._drawn, self._held = "", "", 0, ""
             self._open_since = now
         calm = len(new) < BURST
         due = calm and (now - self._drawn_at >= REDRAW_EVERY or bool(finished))
         if self._redrawable and due and self._drawn != len(self._open):
             self.tail, self.raw = self._draw(self._open), _unseen(self._open)
-            self._drawn, self._drawn_at, self._as_code = len(self._open), now, False
+            self._drawn, self._drawn_at, self._held = len(self._open), now, ""
             return None
         if not (calm or self._shows) and now - self._open_since < HOLD:
             return None if finished else ""
@@ -138,8 +135,17 @@ class Stream:
             return None
         if _FENCE.match(self._open) and "\n" not in self._open:
             return ""  # the rest of a fence's first line is not code: it waits for the next drawing
+        if self._held or self._changes_when_drawn(new):
+            self._held += new
+            if calm and self._redrawable:
+                return ""
+            new, self._held = self._held, ""
         self.raw += new
         return new
+
+    def _changes_when_drawn(self, new: str) -> bool:
+        """Whether more of what is open would not look as it is written: it waits, else it travels twice."""
+        return self.tail.endswith(_NO_PROSE) or _PROSE.fullmatch(new) is None
 
     def _advance_plainly(self) -> str | None:
         """Finish what is Markdown, and show what follows as it is written."""
@@ -149,9 +155,8 @@ class Stream:
             self.raw = shown
             return new
         finished = [piece.html for piece in _pieces(self._open, self._env)]
-        self._keep(finished)
         self.blocks += finished
-        self._open, self._in_rest, self._as_code = "", True, True
+        self._open, self._in_rest, self._held = "", True, ""
         self.tail, self.raw = _CODE.format(""), shown
         return None
 
@@ -163,18 +168,10 @@ class Stream:
 
     def _leave_undrawn(self) -> None:
         """Show the open end as it was written: code in its block, all else as plain text."""
-        self.tail, self.raw, self._drawn, self._as_code = "", self._open, 0, False
+        self.tail, self.raw, self._drawn, self._held = "", self._open, 0, ""
         if self._begins_code:
             self._drawn = self._open.index("\n") + 1
-            self.tail, self.raw, self._as_code = _CODE.format(""), self._open[self._drawn :], True
-
-    def _keep(self, finished: list[str]) -> None:
-        """Code without colors that is on the page already need not travel again."""
-        if not (self._as_code and finished):
-            return
-        code = html.unescape(finished[0].removeprefix(_CODE_START).removesuffix(_CODE_END))
-        same = finished[0] == _CODE.format(html.escape(code, quote=False))
-        self.kept = code[len(self.raw) :] if same and code.startswith(self.raw) else None
+            self.tail, self.raw = _CODE.format(""), self._open[self._drawn :]
 
     def close(self, text: str) -> bool:
         """Finish with ``text`` as the whole; False if that needed all blocks anew."""
@@ -184,13 +181,12 @@ class Stream:
             self._add("\n" * len(self.pending))
             rest = [piece.html for piece in _pieces(self._open, self._env)] if self._open else []
             rest += _plain(self._rest)
-            self._keep(rest)
             # a link defined at the end changes blocks that were finished before
             same = not self._env.get("references")
             self.blocks += rest
         if not same:
             self.blocks = blocks(text)
-        self._seen, self._open, self._rest = [], "", ""
+        self._seen, self._open, self._rest, self._held = [], "", "", ""
         self.pending.clear()
         self.tail = self.raw = ""
         return same
@@ -223,7 +219,6 @@ class Stream:
             return []
         cut = self._open.rfind("\n") + 1
         done, rest = _split(self._open[:cut], self._env)
-        self._keep(done)
         if done:
             self._open, self._start = self._open[cut - rest :], self._start + cut - rest
         self._parsed_at = len(self._open)
@@ -240,6 +235,10 @@ _BOUNDARY = re.compile(
     r"^[ \t]*\n|^ {0,3}#{1,6}[ \t].*\n|^[ \t>]*(?:```|~~~)[ \t]*\n", re.MULTILINE
 )
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
+_PROSE = re.compile(r"[^\n\\`*_~$\[\]|#&<>]*")
+"""Text in which no Markdown begins or ends."""
+_NO_PROSE = ("</pre>", "</table>")
+"""How blocks end in which text stands otherwise than it is written."""
 _BLANK = re.compile(r"\n[ \t]*(?=\n)")
 _MATH_OPEN = re.compile(r"\$\$|\\\[")
 

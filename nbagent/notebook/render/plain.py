@@ -110,10 +110,14 @@ def _message(item: MessageItem) -> str:
 def _call(item: CallItem) -> str:
     path = f"{item.path} ▸ " if item.path else ""
     state = f" · {TEXTS[f'state_{item.state}']}" if item.state in _MARKS else ""
-    lines = [
-        f"{_MARKS.get(item.state, '…')} {path}{item.name}{state if item.state != 'done' else ''}"
-    ]
+    decided = "".join(f" · {record.decision}" for record in item.decisions[-1:])
+    told = item.state == "done" or (item.decisions and item.decisions[-1].tone != "good")
+    lines = [f"{_MARKS.get(item.state, '…')} {path}{item.name}{decided}{'' if told else state}"]
     lines += _facts(item.input)
+    for record in item.decisions:
+        earlier = record is not item.decisions[-1]
+        lines += [f"  {record.title}: {record.decision}"] if earlier else []
+        lines += _facts(record.details)
     if item.printed:
         lines.append(_indented(item.printed.rstrip("\n"), "  | "))
     shown = [*map(_rich, item.outputs), *([] if item.result is None else [item.result])]
@@ -135,8 +139,10 @@ def _rich(output: Rich) -> str:
 
 def _form(item: FormItem) -> str:
     mark = "?" if item.actions else "…"
+    path = f"{item.path} ▸ " if item.path else ""
+    who = f"{path}{item.tool}: " if item.tool and item.tool not in item.title else path
     lines = [
-        f"{mark} {item.title}",
+        f"{mark} {who}{item.title}",
         *([f"    {item.note}"] if item.note else []),
         *_facts(item.facts),
     ]

@@ -77,7 +77,49 @@ def table(markup: str) -> str:
     bounded, blocked = foreign.tamed(markup)
     urls = [html.unescape(url[:MAX_URL]) for url in blocked[:MAX_BLOCKED]]
     note = "".join(f'<p class="note">{sanitize.escape(reveal(url))}</p>' for url in urls)
-    return sanitize.clean(bounded) + note
+    cleaned = sanitize.clean(bounded)
+    return (cleaned if len(cleaned) > MAX_ALIGNED else _TABLE.sub(_aligned, cleaned)) + note
+
+
+MAX_ALIGNED = 100_000
+"""Characters of HTML up to which its tables are looked at for columns of numbers."""
+_TABLE = re.compile(r"<table[^>]*>(?:(?!<table).)*?</table>", re.DOTALL)
+_ROW = re.compile(r"<tr>((?:(?!</tr>).)*)</tr>", re.DOTALL)
+_CELL = re.compile(r"<(t[hd])([^>]*)>((?:(?!</t[hd]>).)*)</t[hd]>", re.DOTALL)
+_NUMBER = re.compile(
+    r"\s*(?:[-+\u2212]?[$€£]?\d[\d.,_ ]*(?:e[-+]?\d+)?\s*%?|nan|inf|-inf|)\s*", re.IGNORECASE
+)
+
+
+def _aligned(found: re.Match[str]) -> str:
+    """A table whose columns of numbers stand at the right; what says so itself, or has wide cells, stays."""
+    markup = found[0]
+    if "span=" in markup or "align=" in markup:
+        return markup
+    rows = [_CELL.findall(row) for row in _ROW.findall(markup)]
+    width = max((len(row) for row in rows), default=0)
+    body = [row for row in rows if any(tag == "td" for tag, *_ in row)]
+    numbers = {
+        at
+        for at in range(width)
+        if all(
+            _NUMBER.fullmatch(row[at][2]) for row in body if at < len(row) and row[at][0] == "td"
+        )
+        and any(row[at][2].strip() for row in body if at < len(row) and row[at][0] == "td")
+    }
+
+    def row(match: re.Match[str]) -> str:
+        at = -1
+
+        def cell(part: re.Match[str]) -> str:
+            nonlocal at
+            at += 1
+            side = ' align="right"' if at in numbers else ""
+            return f"<{part[1]}{part[2]}{side}>{part[3]}</{part[1]}>"
+
+        return f"<tr>{_CELL.sub(cell, match[1])}</tr>"
+
+    return _ROW.sub(row, markup)
 
 
 def _pixels(mime: str, data: Any) -> Rich | str:

@@ -80,6 +80,7 @@ DROPPED = names(
 IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]*={0,2}")
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
+_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _SIZE = re.compile(r"[0-9]{1,4}%?")
 _PLAIN = re.compile(r"[A-Za-z0-9#%+. _:/-]{1,200}")
 
@@ -143,17 +144,17 @@ _FORMULA = nh3.Cleaner(
 
 def clean(markup: str) -> str:
     """The markup with only the elements, attributes and addresses of the lists above."""
-    return _HTML.clean(encodable(markup))
+    return encodable(_HTML.clean(encodable(markup)))
 
 
 def clean_values(markup: str) -> str:
     """The same for what is drawn here of escaped values, which may look like the card's own lists."""
-    return _VALUES.clean(encodable(markup))
+    return encodable(_VALUES.clean(encodable(markup)))
 
 
 def clean_formula(markup: str) -> str:
     """MathML alone: elements of HTML inside a formula are taken out."""
-    return _FORMULA.clean(encodable(markup))
+    return encodable(_FORMULA.clean(encodable(markup)))
 
 
 def escape(text: str) -> str:
@@ -162,9 +163,12 @@ def escape(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text without lone surrogates, which no page and no message can carry."""
+    """The text without lone surrogates, which no page and no message can carry.
+
+    What turns the direction of the text after it is shown by its code, as ``⟨U+202E⟩``.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode(errors="replace").decode()
-    return text
+        text = text.encode(errors="replace").decode()
+    return _TURNS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)

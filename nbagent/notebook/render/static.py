@@ -1,12 +1,15 @@
 """The card as HTML that needs no kernel: the elements and classes of the live one, and no script.
 
 It is the same for the same run, whoever renders it and whenever: no ids, no times, no token counts.
+Where a person has seen those on the live card they stay (``measured``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from itertools import zip_longest
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from itertools import groupby, islice, zip_longest
 from typing import Any, Literal, TypeAlias, assert_never
 
 from nbagent.notebook.render import facts
@@ -26,7 +29,7 @@ from nbagent.notebook.wire import (
     View,
 )
 
-from . import sanitize
+from . import amounts, sanitize
 from .outline import form_facts
 from .reveal import reveal
 from .sanitize import escape
@@ -47,6 +50,19 @@ NAMED = ("waiting", "failed", "rejected", "cancelled")
 """Call states that the row names in words."""
 MAX_PAIRS = 250_000
 """Pairs of lines that are compared; beyond, what differs is taken as a whole."""
+STRETCH = 3
+"""Calls of one tool, one after the other, from which on they are one row; the live card has the same number."""
+LANES = ("wait", "model", "tool")
+"""What the time strip draws, the last on top."""
+MAX_WORD_PAIRS = 2_500
+"""The same of the words in a line."""
+MAX_WORD_LINES = 40
+"""Lines in which words are compared."""
+AROUND = 3
+"""Lines that are alike and shown before and after a change. The live card has the same numbers."""
+_BLANK = " \t"
+_WORDS = re.compile(r"([ \t]+|[!-/:-@\[-^`{-~])")
+"""Words are what stands between blanks and marks."""
 
 Line: TypeAlias = tuple[Literal[" ", "-", "+"], str]
 
@@ -60,6 +76,18 @@ class Html(str):
 _Child: TypeAlias = str | Html | None
 
 
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a run is drawn, for all its items."""
+
+    opened: Collection[str] | None
+    measured: bool
+
+    def time(self, seconds: float | None) -> str:
+        """How long something took, where that is told."""
+        return amounts.duration(seconds) if self.measured and seconds is not None else ""
+
+
 def render(
     view: View,
     *,
@@ -67,6 +95,7 @@ def render(
     style: bool = True,
     frame: bool = True,
     reopen: bool = False,
+    measured: bool = False,
 ) -> str:
     """The run as it stands.
 
@@ -76,16 +105,19 @@ def render(
         style: whether the style sheet comes along.
         frame: whether header and footer are drawn; a form that stands alone has none.
         reopen: whether it is told how a run that has not ended is taken up again from its store.
+        measured: whether what differs from run to run is drawn: times, tokens, cost, tracebacks.
     """
-    items = [_item(item, opened) for item in view.items]
+    how = _How(opened, measured)
+    items = [_drawn(stretch, how) for stretch in stretches(view.items)]
     drawn = (
-        _header(view.head) if frame else None,
+        _header(view.head, how) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
         _reopened(view.head) if reopen else None,
-        _footer(view.head) if frame else None,
+        _footer(view.head, how) if frame else None,
     )
     # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
-    classes = "nbagent nba-static mathjax_ignore tex2jax_ignore"
+    chat = " nba-chat" if view.head.chat else ""
+    classes = f"nbagent{chat} nba-static mathjax_ignore tex2jax_ignore"
     if not style:
         return _card(view.head, classes, *drawn)
     scope, rules = scoped(_card(view.head, classes, *drawn))
@@ -93,7 +125,7 @@ def render(
 
 
 def _card(head: Head, classes: str, *drawn: _Child) -> Html:
-    label = TEXTS["card"].format(agent=head.agent)
+    label = TEXTS["chat_card" if head.chat else "card"].format(agent=head.agent)
     attributes = {"class": classes, "data-status": head.status, "aria-label": label}
     return _el("section", dict(attributes), *drawn)
 
@@ -116,7 +148,7 @@ def _auto(tag: str, name: str, *children: _Child) -> Html | None:
     return _el(tag, {"class": name, "dir": "auto"}, *children) if any(children) else None
 
 
-def _header(head: Head) -> Html:
+def _header(head: Head, how: _How) -> Html:
     prompt: Html = _el("span", {}, head.prompt)
     if len(head.prompt) > LONG_PROMPT:
         prompt = _el("details", {}, _el("summary", {}, prompt))
@@ -129,6 +161,7 @@ def _header(head: Head) -> Html:
         _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
         _el("span", {"class": "nba-sr"}, "·"),
         _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
+        _strip(head) if how.measured and head.spans else None,
     )
 
 
@@ -148,40 +181,120 @@ def _reopened(head: Head) -> Html | None:
     return _el("p", {"class": "nba-gone"}, f"{said} ", _el("code", {}, code)) if said else None
 
 
-def _footer(head: Head) -> Html:
-    parts = [_counted("turns", head.turns), _counted("decisions", head.decisions)]
+def _strip(head: Head) -> Html:
+    """When what happened; what still goes on is drawn as far as anything else has come."""
+    length = max([0.001, *(span.end or span.start for span in head.spans)])
+    parts = (
+        _el(
+            "i",
+            {
+                "data-lane": span.lane,
+                "style": f"left:{span.start / length:.2%};"
+                f"width:{((span.end or length) - span.start) / length:.2%}",
+            },
+        )
+        for span in sorted(head.spans, key=lambda span: LANES.index(span.lane))
+    )
+    return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *parts)
+
+
+def _footer(head: Head, how: _How) -> Html:
+    cost = ""
+    if head.known_cost > 0:
+        said = TEXTS["cost_known" if head.cost is None else "cost"]
+        cost = said.format(n=amounts.money(head.known_cost))
+    measures = [amounts.count("tokens", head.tokens), cost] if how.measured else []
+    turns = amounts.count("turns", head.turns if head.max_turns else 0)
+    parts = [turns, *measures, amounts.count("decisions", head.decisions)]
     return _row(
         "footer", {"class": "nba-footer"}, *(_el("span", {}, part) for part in parts if part)
     )
 
 
-def _counted(key: str, number: int) -> str:
-    text = TEXTS[f"{key}_one" if number == 1 else key]
-    return text.format(n=number) if number else ""
+def _is_open(item: Item, how: _How) -> bool:
+    if how.opened is not None:
+        return item.key in how.opened
+    return isinstance(item, CallItem) and _is_rich(item)
 
 
-def _is_open(item: Item, opened: Collection[str] | None) -> bool:
-    if opened is not None:
-        return item.key in opened
-    return isinstance(item, CallItem) and any(
-        rich.kind in ("html", "image") for rich in item.outputs
+def _is_rich(item: CallItem) -> bool:
+    """Whether it has a table or a picture, which its row is opened for."""
+    return any(rich.kind in ("html", "image") for rich in item.outputs)
+
+
+def stretches(items: Iterable[Item]) -> list[list[Item]]:
+    """The items as they are drawn: calls of one tool, one after the other, are one row.
+
+    None of what failed, was decided or shows a table or a picture, and of no turn in which a call of
+    that tool still runs. ``frontend/items/stretch.js`` finds the same.
+    """
+    items = list(items)
+    unsettled = {
+        _tool_of(item)
+        for item in items
+        if isinstance(item, CallItem) and item.state in ("preparing", "running")
+    }
+
+    def kind(at: int) -> Any:
+        item = items[at]
+        if not isinstance(item, CallItem) or _tool_of(item) in unsettled:
+            return at
+        quiet = item.state == "done" and not item.decisions and not _is_rich(item)
+        return (item.path, item.name) if quiet else at
+
+    alike = [[items[at] for at in group] for _, group in groupby(range(len(items)), kind)]
+    return [
+        part
+        for group in alike
+        for part in ([group] if len(group) >= STRETCH else [[item] for item in group])
+    ]
+
+
+def _tool_of(item: CallItem) -> tuple[str, str]:
+    """The turn it stands in, which its key tells, and its tool."""
+    return item.key.rpartition(".")[0], item.name
+
+
+def _drawn(items: list[Item], how: _How) -> Html:
+    first, *others = items
+    if not others or not isinstance(first, CallItem):
+        return _item(first, how)
+    calls = [item for item in items if isinstance(item, CallItem)]
+    key = f"f:{first.key}"
+    summary = _row(
+        "summary",
+        {},
+        _el("span", {"class": "nba-dot", "role": "img", "aria-label": TEXTS["state_done"]}),
+        _auto("span", "nba-path", first.path and f"{first.path} ▸"),
+        _el("span", {"class": "nba-name", "dir": "auto"}, first.name),
+        _el("span", {"class": "nba-times"}, TEXTS["times"].format(n=len(calls))),
+        _el("span", {"class": "nba-brief", "dir": "auto"}, " · ".join(c.brief for c in calls[:9])),
+        _el("span", {"class": "nba-time"}, how.time(_together(calls))),
     )
+    body = _el("div", {"class": "nba-body"}, *(_item(item, how) for item in items))
+    is_open = key in (how.opened or ())
+    return _details("nba-call nba-stretch", summary, body, is_open=is_open, state="done")
 
 
-def _item(item: Item, opened: Collection[str] | None) -> Html:
+def _together(calls: list[CallItem]) -> float | None:
+    known = [call.elapsed for call in calls if call.elapsed is not None]
+    return sum(known) if known else None
+
+
+def _item(item: Item, how: _How) -> Html:
     match item:
         case TextItem():
             return _text(item)
         case ReasoningItem(text=text):
             summary = _el("summary", {}, TEXTS["reasoning"])
             body = _el("div", {"class": "nba-thought", "dir": "auto"}, text)
-            return _details("nba-think", summary, body, is_open=_is_open(item, opened))
+            return _details("nba-think", summary, body, is_open=_is_open(item, how))
         case CallItem():
-            return _call(item, opened)
+            return _call(item, how)
         case FormItem():
             return _form(item)
         case RecordItem():
-            return _record(item)
+            return _record(item, how)
         case NoticeItem():
             return _notice(item)
         case MessageItem():
@@ -220,7 +333,13 @@ def _text(item: TextItem) -> Html:
     return _el("div", {"class": "nba-say", "dir": "auto"}, blocks, raw)
 
 
-def _call(item: CallItem, opened: Collection[str] | None) -> Html:
+def state_word(item: CallItem) -> str:
+    """What the row says of how the call stands, where its dot and its decision do not."""
+    told = item.decisions and item.decisions[-1].tone != "good"
+    return TEXTS[f"state_{item.state}"] if item.state in NAMED and not told else ""
+
+
+def _call(item: CallItem, how: _How) -> Html:
     state = TEXTS[f"state_{item.state}"]
     summary = _row(
         "summary",
@@ -229,28 +348,55 @@ def _call(item: CallItem, opened: Collection[str] | None) -> Html:
         _auto("span", "nba-path", item.path and f"{item.path} ▸"),
         _el("span", {"class": "nba-name", "dir": "auto"}, item.name),
         _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
-        _el("span", {"class": "nba-state"}, state if item.state in NAMED else ""),
+        _decision(item.decisions[-1], how) if item.decisions else None,
+        _el("span", {"class": "nba-state"}, state_word(item)),
+        _el("span", {"class": "nba-time"}, how.time(item.elapsed)),
     )
+    records = [*item.decisions[:-1], *(last for last in item.decisions[-1:] if last.details)]
     outputs = [_rich(output) for output in item.outputs]
     body = _el(
         "div",
         {"class": "nba-body"},
         _el("div", {"class": "nba-input"}, _facts(item.input)) if item.input else None,
-        *_printed(item, opened),
+        _el("div", {"class": "nba-decisions"}, *(_record(record, how) for record in records))
+        if records
+        else None,
+        *_printed(item, how),
         _el("div", {"class": "nba-outputs"}, *outputs) if outputs else None,
         _auto("pre", "nba-result", item.result),
+        _traceback(item, how) if item.traceback and how.measured else None,
     )
-    return _details("nba-call", summary, body, is_open=_is_open(item, opened), state=item.state)
+    return _details("nba-call", summary, body, is_open=_is_open(item, how), state=item.state)
 
 
-def _printed(item: CallItem, opened: Collection[str] | None) -> list[Html | None]:
+def _decision(record: RecordItem, how: _How) -> Html:
+    words = _el("span", {"dir": "auto"}, record.decision)
+    return _el(
+        "span", {"class": "nba-decided", "data-tone": record.tone}, words, _after(record, how)
+    )
+
+
+def _after(record: RecordItem, how: _How) -> Html:
+    known = how.measured and (record.after or 0) >= 1
+    seconds = amounts.duration(record.after or 0, whole=True)
+    text = TEXTS["after"].format(t=seconds) if known else ""
+    return _el("span", {"class": "nba-time"}, text)
+
+
+def _traceback(item: CallItem, how: _How) -> Html:
+    text = _el("pre", {"class": "nba-printed", "dir": "auto"}, item.traceback)
+    is_open = f"{item.key}:traceback" in (how.opened or ())
+    return _details("nba-rest", _el("summary", {}, TEXTS["traceback"]), text, is_open=is_open)
+
+
+def _printed(item: CallItem, how: _How) -> list[Html | None]:
     """Printed text: its first lines, and the others behind a fold."""
     lines = item.printed.removesuffix("\n").split("\n")
     if len(lines) < FOLDED_FROM:
         return [_auto("pre", "nba-printed", item.printed)]
     more = TEXTS["more_lines"].format(n=len(lines) - FIRST_LINES)
     rest = _el("pre", {"class": "nba-printed", "dir": "auto"}, "\n".join(lines[FIRST_LINES:]))
-    is_open = f"{item.key}:printed" in (opened or ())
+    is_open = f"{item.key}:printed" in (how.opened or ())
     return [
         _auto("pre", "nba-printed", "\n".join(lines[:FIRST_LINES])),
         _details("nba-rest", _el("summary", {}, more), rest, is_open=is_open),
@@ -279,6 +425,8 @@ def _fact(fact: Fact) -> tuple[Html, Html]:
         return term, _el("dd", {}, _el("div", how, *_difference(fact.changed_from, fact.value)))
     if fact.whole is not None:
         return term, _el("dd", {}, nested(fact.whole, 0))
+    if fact.html:
+        return term, _el("dd", {}, _el("div", {"class": "nba-wide nba-say"}, Html(fact.html)))
     marked = (_el("mark", {"title": fact.remark}, part) for part in fact.parts[1::2])
     pieces = [each for pair in zip_longest(fact.parts[::2], marked) for each in pair]
     remark = _el("small", {"class": "nba-odd", "dir": "auto"}, fact.remark) if fact.remark else None
@@ -317,37 +465,98 @@ def _columns(items: list[Any]) -> list[str]:
 
 
 def _table(columns: list[str], items: list[Any]) -> Html:
-    head = (_el("th", {"scope": "col", "dir": "auto"}, reveal(name)) for name in columns)
+    align = {name: "right" if _is_numeric(items, name) else None for name in columns}
+    head = (
+        _el("th", {"scope": "col", "dir": "auto", "align": align[name]}, reveal(name))
+        for name in columns
+    )
     rows = (
-        _el("tr", {}, *(_cell(item[name]) if name in item else _el("td", {}) for name in columns))
+        _el(
+            "tr",
+            {},
+            *(
+                _cell(item[name], align[name]) if name in item else _el("td", {})
+                for name in columns
+            ),
+        )
         for item in items
     )
     body = (_el("thead", {}, _el("tr", {}, *head)), _el("tbody", {}, *rows))
     return _el("div", {"class": "nba-rich nba-say"}, _el("table", {}, *body))
 
 
-def _cell(value: Any) -> Html:
-    return _el("td", {"dir": "auto"}, facts.result(value))
+def _is_numeric(items: list[Any], name: str) -> bool:
+    """Whether a column holds numbers, and nothing else that is there."""
+    values = [item[name] for item in items if item.get(name) is not None]
+    return bool(values) and all(type(value) in (int, float) for value in values)
+
+
+def _cell(value: Any, align: str | None) -> Html:
+    return _el("td", {"dir": "auto", "align": align}, facts.result(value))
 
 
 def _difference(before: str, after: str) -> list[str | Html]:
-    """Old and new in one: of several lines, those alike stand once, unmarked."""
+    """Old and new in one, as the live card draws it.
+
+    Of several lines each is a block, and lines that are alike and near no change are left out. In a line
+    that changed, so are the words.
+    """
     if "\n" not in before + after:
-        return [_el("del", {}, before), " ", _el("ins", {}, after)]
-    tags = {"-": "del", "+": "ins"}
-    parts = [
-        line if mark == " " else _el(tags[mark], {}, line)
-        for mark, line in line_diff(before, after)
+        was, now = word_diff(before, after)
+        return [_side("del", was), " ", _side("ins", now)]
+    lines = line_diff(before, after)
+    words = _changed_words(lines)
+    near = _near_changes(lines)
+    parts: list[str | Html] = []
+    for at, (mark, line) in enumerate(lines):
+        if near[at]:
+            side = words.get(at, [(" ", line)])
+            tag = {"-": "del", "+": "ins"}.get(mark)
+            parts.append(_el("div", {}, line if tag is None else _side(tag, side)))
+        elif at == 0 or near[at - 1]:
+            parts.append(_el("div", {"class": "nba-gap"}, "⋯"))
+    return parts
+
+
+def _side(tag: str, parts: list[Line]) -> Html:
+    """One side of a changed line, with the words that differ as ``b``."""
+    return _el(tag, {}, *(text if mark == " " else _el("b", {}, text) for mark, text in parts))
+
+
+def _near_changes(lines: list[Line]) -> list[bool]:
+    """Whether each line changed, or stands near one that did."""
+    return [
+        any(mark != " " for mark, _ in lines[max(0, at - AROUND) : at + AROUND + 1])
+        for at in range(len(lines))
     ]
-    return [piece for part in parts for piece in ("\n", part)][1:]
 
 
-def _record(item: RecordItem) -> Html:
+def _changed_words(lines: list[Line]) -> dict[int, list[Line]]:
+    """The words of lines that were changed into each other, by the places of the lines."""
+    found: dict[int, list[Line]] = {}
+    left, at = MAX_WORD_LINES, 0
+    while at < len(lines):
+        middle = _end_of_run(lines, "-", at)
+        end = _end_of_run(lines, "+", middle)
+        for was, now in islice(zip(range(at, middle), range(middle, end), strict=False), left):
+            found[was], found[now] = word_diff(lines[was][1], lines[now][1])
+            left -= 1
+        at = max(end, at + 1)
+    return found
+
+
+def _end_of_run(lines: list[Line], mark: str, start: int) -> int:
+    while start < len(lines) and lines[start][0] == mark:
+        start += 1
+    return start
+
+
+def _record(item: RecordItem, how: _How) -> Html:
     line = (
         _el("b", {"dir": "auto"}, item.title),
         _el("span", {"class": "nba-sr"}, ": "),  # the style sheet has a dot there
         _el("span", {"class": "nba-decision", "dir": "auto"}, item.decision),
-        _el("span", {"class": "nba-time"}),
+        _after(item, how),
     )
     if item.details:
         inner = _el("details", {}, _el("summary", {}, *line), _facts(item.details))
@@ -383,7 +592,34 @@ def _form(item: FormItem) -> Html:
 
 def line_diff(before: str, after: str) -> list[Line]:
     """Each line with a mark: in both, only in the old text, or only in the new one."""
-    old, new = before.split("\n"), after.split("\n")
+    return _diff(before.split("\n"), after.split("\n"))
+
+
+def word_diff(before: str, after: str) -> tuple[list[Line], list[Line]]:
+    """An old and a new line as parts that are in both or in this one alone; whole where little is alike."""
+    old, new = ([word for word in _WORDS.split(line) if word] for line in (before, after))
+    if len(old) * len(new) <= MAX_WORD_PAIRS:
+        words = _diff(old, new)
+        alike = sum(_units(word.strip(_BLANK)) for mark, word in words if mark == " ")
+        if alike * 3 >= max(_units(before), _units(after)):
+            return _joined(words, "-"), _joined(words, "+")
+    return [(" ", before)], [(" ", after)]
+
+
+def _joined(words: list[Line], side: str) -> list[Line]:
+    """One side of a line: neighbours that differ are one part."""
+    mine = [word for word in words if word[0] in (" ", side)]
+    return [
+        (mark, "".join(text for _, text in parts)) for mark, parts in groupby(mine, lambda w: w[0])
+    ]
+
+
+def _units(text: str) -> int:
+    """Its length as the page counts it."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _diff(old: list[str], new: list[str]) -> list[Line]:
     head = _alike(old, new)
     tail = _alike(old[head:][::-1], new[head:][::-1])
     return [

@@ -101,13 +101,15 @@ class Board:
     def drop(self, nodes: list[Turn | Node], node: Node) -> None:
         """Take an item out of its list."""
         nodes.remove(node)
-        if nodes is self.root.entries:
-            self._fixed = self._fixed_nodes = 0
+        self._fixed = self._fixed_nodes = 0
         self.forget(node)
 
     def touch(self, node: Node) -> None:
-        """The item changed."""
-        self.dirty[node] = None
+        """The item changed; maybe something else stands in its place now."""
+        if node.hidden:
+            self.forget(node)
+        else:
+            self.dirty[node] = None
 
     def forget(self, node: Node) -> None:
         """The item is gone."""

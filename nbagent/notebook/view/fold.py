@@ -7,6 +7,7 @@ here is only what is seen: items, their places, and how long things took.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias, assert_never
 
 from nbagent.core.base.events import (
@@ -19,6 +20,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunQueued,
     RunRetried,
     RunStarted,
     StepFinished,
@@ -35,7 +37,7 @@ from nbagent.core.state.state import CallState, RunEnd, RunState
 from nbagent.notebook.render import facts, rich, sources
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
+from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeAction, NoticeItem, RecordItem
 
 from .board import Board, Scope
 from .frame import Frame, last_said
@@ -49,18 +51,30 @@ _END = "end"
 """The key of the last item."""
 
 TypesOf: TypeAlias = Callable[[str], Types | None]
+TracebackOf: TypeAlias = Callable[[str], str]
 
 
 class Fold:
     """Draws stored events on the board; what it shows in the end depends on them alone."""
 
-    def __init__(self, board: Board, run: str, types_of: TypesOf) -> None:
+    def __init__(
+        self,
+        board: Board,
+        run: str,
+        types_of: TypesOf,
+        traceback_of: TracebackOf,
+        *,
+        in_thread: bool = False,
+    ) -> None:
         self.state = RunState()
         self.frame = Frame(run)
         self.questions: dict[str, DrawnQuestion] = {}
         """The questions that are open, or were when the run ended, by interrupt id."""
         self._board = board
         self._types_of = types_of
+        self._in_thread = in_thread
+        """Whether the prompt is a message among others, and not the card's header."""
+        self._traceback_of = traceback_of
         self._strip = self.frame.strip
 
     def apply(self, event: StoredEvent) -> None:
@@ -80,8 +94,8 @@ class Fold:
 
     def _draw(self, event: StoredEvent) -> None:
         match event:
-            case RunStarted():
-                self._run_started(event)
+            case RunQueued() | RunStarted():
+                self._begun(event)
             case ModelResponded() | OutputRefused():
                 self._model_said(event)
             case MessageQueued():
@@ -132,6 +146,18 @@ class Fold:
 
     # --- the run
 
+    def _begun(self, event: RunQueued | RunStarted) -> None:
+        if isinstance(event, RunQueued):
+            self._run_queued(event)
+        else:
+            self._run_started(event)
+
+    def _run_queued(self, event: RunQueued) -> None:
+        agent, said = self._board.root, user(event.said)
+        agent.name = reveal(event.agent)
+        self.frame.started(event.at, [said])
+        self._draw_prompt(agent, said)
+
     def _run_started(self, event: RunStarted) -> None:
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = reveal(event.agent)
@@ -141,17 +167,20 @@ class Fold:
             self._started_by_body(event)
         if not event.scope:
             self.frame.started(event.at, event.messages)
-            self._draw_files(agent, last_said(event.messages))
+            if not agent.entries:  # else they were drawn when it was queued
+                self._draw_prompt(agent, last_said(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.flow_started(call.input)
         if state is not None:
             self._draw_open_turn(state, event.scope, event.at)
 
-    def _draw_files(self, agent: Agent, said: Mapping[str, Any] | None) -> None:
-        """Draw what the person gave with the prompt, below its text."""
+    def _draw_prompt(self, agent: Agent, said: Mapping[str, Any] | None) -> None:
+        """Draw what the person gave with the prompt, below its text; in a thread the text too."""
         files = [] if said is None else rich.files(files_of(said), sized=True)
-        if files:
-            item = MessageItem(key=agent.message_key(), text="", files=files)
+        is_said = self._in_thread and said is not None
+        text = facts.shown(text_of(said), facts.MAX_TEXT) if is_said and said else ""
+        if files or is_said:
+            item = MessageItem(key=agent.message_key(), text=text, files=files, editable=is_said)
             self._board.add(agent.entries, FixedNode(item))
 
     def _started_by_body(self, event: RunStarted) -> None:
@@ -271,13 +300,15 @@ class Fold:
 
     def _ask_again(self, drawn: DrawnQuestion, event: Interrupted) -> None:
         """Put the form back in its record's place; a question whose time ran out has more of it."""
-        if drawn.record is not None:
+        if drawn.record is not None and drawn.row is not None:
+            drawn.row.undecided()
+        elif drawn.record is not None:
             self._board.drop(drawn.siblings, drawn.record)
-            drawn.record = None
+        drawn.record = None
         form = drawn.node.item.model_copy(update={"expires_at": event.expires_at})
         drawn.node.replace(form)
         drawn.node.sent = False
-        self._board.add(drawn.siblings, drawn.node)
+        self._asks(drawn)
 
     def _open_calls(self) -> list[Call]:
         return [call for agent in self._board.agents.values() for call in agent.open_calls.values()]
@@ -421,6 +452,8 @@ class Fold:
         call = self._board.call(event.scope, event.call_id)
         if call is not None:
             call.finished(event)
+            if event.error:
+                call.raised(partial(self._traceback_of, event.call_id))
             self._close_call(event)
             self._tell_interim(call, event)
 
@@ -476,13 +509,20 @@ class Fold:
             call.stopped(event.at, "waiting")
             call.shows(event.printed, event.displays)
             self._strip.stop(call.key, event.at)
-            self._board.touch(call)
             if event.ask is None:  # else the body goes on, with other steps maybe
                 self._board.drop_steps(call)
         drawn = DrawnQuestion(question, event, agent, call, FixedNode(grouped(item, question)))
         self.questions[event.id] = drawn
         self._strip.start(item.key, "wait", event.at)
+        self._asks(drawn)
+
+    def _asks(self, drawn: DrawnQuestion) -> None:
+        """Show the form, below its call's row or in the place of it."""
         self._board.add(drawn.siblings, drawn.node)
+        if drawn.row is not None:
+            drawn.row.question = drawn.node
+        if drawn.call is not None:
+            self._touch(drawn.call)
 
     def _resolved(self, event: Resolved) -> None:
         drawn = self.questions.pop(event.id, None)
@@ -520,14 +560,18 @@ class Fold:
         self._record(drawn, unanswered)
 
     def _record(self, drawn: DrawnQuestion, item: RecordItem) -> None:
-        """Put the record where the form stands."""
-        siblings = drawn.siblings
-        record = FixedNode(item)
+        """Put the record into the call's row, or where the form stands."""
+        siblings, row = drawn.siblings, drawn.row
+        drawn.record = FixedNode(item)
         at = siblings.index(drawn.node)
         self._board.drop(siblings, drawn.node)
-        siblings.insert(at, record)
-        drawn.record = record
-        self._board.touch(record)
+        if row is None:
+            siblings.insert(at, drawn.record)
+            self._board.touch(drawn.record)
+            return
+        row.question = None
+        row.decided(item)
+        self._touch(row)
 
 
 def _last_item(
@@ -542,7 +586,8 @@ def _last_item(
             text = TEXTS["failed"].format(
                 error=reveal(error), message=facts.shown(message, facts.MAX_TEXT)
             )
-            return FixedNode(NoticeItem(key=_END, tone="bad", text=text))
+            again = [NoticeAction(name="retry", label=TEXTS["retry"])]
+            return FixedNode(NoticeItem(key=_END, tone="bad", text=text, actions=again))
         case RunCancelled():
             return FixedNode(NoticeItem(key=_END, tone="warn", text=_stopped(event, name_of)))
         case RunCompleted(text=text):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from nbagent.core.base.events import AnswerForm, HostedRan, StepFinished, ToolFinished
@@ -12,7 +12,7 @@ from nbagent.core.base.files import stand_in
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.output import MAX_PRINTED
-from nbagent.notebook.render import answer, facts, rich, sources
+from nbagent.notebook.render import answer, arguments, facts, rich, sources
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal
 from nbagent.notebook.render.sanitize import encodable
@@ -36,6 +36,8 @@ from nbagent.notebook.wire import (
     Rich,
     TextItem,
 )
+
+from . import shorthand
 
 FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem | TextItem
 
@@ -75,6 +77,11 @@ class Node:
         """Whether there is nothing left to send."""
         return not self.stale
 
+    @property
+    def hidden(self) -> bool:
+        """Whether something else stands in its place."""
+        return False
+
 
 class TextNode(Node):
     """Text of the model, as it streams and when it is whole."""
@@ -83,6 +90,8 @@ class TextNode(Node):
         super().__init__(key)
         self.stream = Stream()
         self._blocks_sent = 0
+        self._open = "", ""
+        """Tail and raw text as the page has them."""
         self._closed = False
         self._close_sent = False
 
@@ -101,7 +110,8 @@ class TextNode(Node):
     def wire(self) -> TextItem:
         """The item with all that is known of it."""
         stream = self.stream
-        raw = stream.raw + encodable("".join(stream.pending))[:MAX_PLAIN]
+        pending = "".join(stream.pending).removesuffix("\r")  # its newline may still come
+        raw = stream.raw + encodable(pending)[:MAX_PLAIN]
         return TextItem(key=self.key, blocks=list(stream.blocks), tail=stream.tail, raw=raw)
 
     def ops(self, now: float, index: int) -> list[Op]:
@@ -112,19 +122,25 @@ class TextNode(Node):
         grown = None if self._closed else stream.advance(now)
         finished = stream.blocks[self._blocks_sent :]
         self._blocks_sent, self._close_sent = len(stream.blocks), self._closed
-        kept, stream.kept = stream.kept, None
+        was_open, self._open = self._open, (stream.tail, stream.raw)
         if self.stale:
             return super().ops(now, index)
-        if grown is None and kept is not None:
-            more: list[Op] = [Raw(key=self.key, text=kept)] if kept else []
-            return [*more, self._block(finished[1:], keep=True)]
         if grown is None:
-            return [self._block(finished)]
+            return [self._block(finished, shorthand.open_end(*was_open))]
         return [Raw(key=self.key, text=grown)] if grown else []
 
-    def _block(self, finished: list[str], *, keep: bool = False) -> Block:
-        tail, raw = self.stream.tail, self.stream.raw
-        return Block(key=self.key, keep=keep, blocks=finished, tail=tail, raw=raw)
+    def _block(self, finished: list[str], was_open: str) -> Block:
+        """What is new, in the shorthand in which it travels."""
+        drawn = "".join([*finished, self.stream.tail])
+        start, end = shorthand.kept(was_open, drawn)
+        return Block(
+            key=self.key,
+            start=shorthand.units(was_open[:start]),
+            end=shorthand.units(was_open[len(was_open) - end :]),
+            html=shorthand.short(drawn[start : len(drawn) - end]),
+            ends=[*accumulate(map(shorthand.units, finished))],
+            raw=self.stream.raw,
+        )
 
 
 class AnswerNode(TextNode):
@@ -319,7 +335,13 @@ def _one_line(text: str) -> str:
     return reveal(" ".join(text[: 2 * facts.MAX_BRIEF].split())[: facts.MAX_BRIEF])
 
 
-_facts = partial(facts.facts_of, room=facts.MAX_TEXT)
+def first_line(text: str) -> str:
+    """The first line of an error that says something, short enough for a row."""
+    return _one_line(next((line for line in text.split("\n") if line.strip()), ""))
+
+
+def _facts(input_: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> list[Fact]:
+    return arguments.drawn(facts.facts_of(input_, before=before, room=facts.MAX_TEXT), input_)
 
 
 class CallNode(Node):
@@ -345,6 +367,8 @@ class CallNode(Node):
         self._outputs: dict[str | int, list[Rich]] = {}
         self._result_rich: list[Rich] = []
         self._result: str | None = None
+        self._traceback: Callable[[], str] = str
+        self._decisions: list[RecordItem] = []
         self._only_progress = False
         self._put_at = float("-inf")
 
@@ -401,6 +425,24 @@ class CallNode(Node):
         self._result = None if told is None else facts.result(told)
         self.touch()
 
+    def decided(self, record: RecordItem) -> None:
+        """A question of its own is settled. What was changed in its input is marked there."""
+        told = [fact for fact in record.details if fact.changed_from is None]
+        changed = {fact.label: fact for fact in record.details if fact.changed_from is not None}
+        self._facts = [changed.pop(fact.label, fact) for fact in self._facts] + [*changed.values()]
+        self._decisions.append(record.model_copy(update={"details": told}))
+        self.touch()
+
+    def undecided(self) -> None:
+        """The last question is asked again."""
+        self._decisions.pop()
+        self.touch()
+
+    def raised(self, traceback: Callable[[], str]) -> None:
+        """What tells where its tool raised: known a moment after the call has failed."""
+        self._traceback = traceback
+        self.touch()
+
     def finished(self, event: ToolFinished) -> None:
         """The call has its result."""
         self.stopped(event.at, "failed" if event.error else "done")
@@ -411,6 +453,11 @@ class CallNode(Node):
         silent = silent or event.output in [stand_in(file, sized=False) for file in event.files]
         self._result_rich += rich.files(event.files, sized=False)
         self._result = None if silent else facts.result(event.output)
+
+    @property
+    def says_more(self) -> bool:
+        """Whether there is more to see of it than its input."""
+        return bool(self._printed.whole or self._outputs or self._result or self._decisions)
 
     @property
     def is_rich(self) -> bool:
@@ -459,7 +506,7 @@ class CallNode(Node):
             key=self.key,
             name=self.name,
             path=self.path,
-            brief=self._brief,
+            brief=self._told(),
             state=self.ended_as or self.state,
             input=self._facts,
             started_at=self.started_at,
@@ -467,8 +514,24 @@ class CallNode(Node):
             progress=self._progress,
             printed=self._printed.whole,
             outputs=[*(r for drawn in self._outputs.values() for r in drawn), *self._result_rich],
-            result=self._result,
+            result=None if self._is_told else self._result,
+            traceback=reveal(self._traceback()),
+            decisions=list(self._decisions),
         )
+
+    def _told(self) -> str:
+        """The one line of the row: why it failed, what was asked, or the input."""
+        last = self._decisions[-1] if self._decisions else None
+        if (
+            self.state == "failed" and self._result
+        ):  # the model is told which tool, the row names it
+            return first_line(self._result).removeprefix(f"The tool {self.name} failed: ")
+        return self._brief if last is None or last.title == self.name else last.title
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether the decision's details are the result."""
+        return self.state == "done" and any(record.details for record in self._decisions[-1:])
 
     def ops(self, now: float, index: int) -> list[Op]:
         """What brings the page up to date."""

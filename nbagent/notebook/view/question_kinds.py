@@ -65,15 +65,17 @@ def approving_buttons(
 def _instead(waiting: Waiting) -> Action:
     """The button that gives a call's result; where running led to the same question, it is not in the menu."""
     at_once = waiting.note == ASKED_AGAIN
-    return Action(name="answer", label=TEXTS["answer_instead"], menu=not at_once)
+    help_ = TEXTS["answer_instead_help"].format(tool=reveal(waiting.tool_name))
+    return Action(name="answer", label=TEXTS["answer_instead"], menu=not at_once, help=help_)
 
 
 def going_on(waiting: Waiting) -> tuple[Action, ...]:
     """The button that runs a body which asks for an answer in its place."""
     if waiting.kind != "tool":
         return ()
-    label = TEXTS["run_anyway"].format(tool=reveal(waiting.tool_name))
-    return (Action(name="approve", label=label, menu=True),)
+    tool = reveal(waiting.tool_name)
+    label, help_ = (TEXTS[key].format(tool=tool) for key in ("run_anyway", "run_anyway_help"))
+    return (Action(name="approve", label=label, menu=True, help=help_),)
 
 
 def instead(waiting: Waiting, known: Types) -> Form:

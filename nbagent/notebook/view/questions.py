@@ -207,7 +207,11 @@ class Question:
         if not self.memorable:
             return []
         return [
-            wire.Remember(id=id_, label=TEXTS[f"remember_{id_}"].format(tool=self.tool))
+            wire.Remember(
+                id=id_,
+                label=TEXTS[f"remember_{id_}"].format(tool=self.tool),
+                help=TEXTS[f"remember_{id_}_help"].format(tool=self.tool),
+            )
             for id_ in get_args(Remember)
             if id_ not in ("input", "input_in_run") or not has_secret(self.input)
         ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nbagent.core.base.events import AnswerForm, Interrupted, ToolFinished
-from nbagent.notebook.wire import CallItem, NoticeItem, TextItem
+from nbagent.notebook.wire import CallItem, FormItem, NoticeItem, TextItem
 
 from .items import (
     AnswerNode,
@@ -93,6 +93,8 @@ class Call(CallNode):
         self.steps: dict[str, StepNode] = {}
         """Its steps, by name."""
         self.inner: Agent | None = None
+        self.question: FixedNode | None = None
+        """The form of its own question, while that waits."""
         self.is_last = False
         """Whether it stands below all that is its own: a flow's result is what it ends with."""
 
@@ -107,14 +109,25 @@ class Call(CallNode):
         if self.is_last and not event.error:
             self._result = None
 
+    @property
+    def hidden(self) -> bool:
+        """Whether its question stands in its place: where that tells all that its row would.
+
+        What an outside system answers shows no input.
+        """
+        form = None if self.question is None else self.question.item
+        if not isinstance(form, FormItem) or not form.actions or self.says_more:
+            return False
+        return self.inner is None and self.below == [self.question]
+
     def walk(self) -> Iterator[Node]:
         """The call and what stands below it."""
-        if not self.is_last:
+        if not self.is_last and not self.hidden:
             yield self
         yield from walk(self.below)
         if self.inner is not None:
             yield from self.inner.walk()
-        if self.is_last:
+        if self.is_last and not self.hidden:
             yield self
 
 
@@ -189,6 +202,11 @@ class DrawnQuestion:
     call: Call | None
     node: FixedNode
     record: FixedNode | None = None
+
+    @property
+    def row(self) -> Call | None:
+        """The call whose row its decision stands in; what a body asks in its middle has a line of its own."""
+        return self.call if self.event.ask is None else None
 
     @property
     def siblings(self) -> list[Turn | Node]:

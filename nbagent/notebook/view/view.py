@@ -13,11 +13,11 @@ from typing import Any
 from nbagent.core.base.events import Event
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.state import Status, status_of
-from nbagent.notebook.wire import FormItem, NoticeItem, Op, Rich, SetHead, View
+from nbagent.notebook.wire import FormItem, Head, NoticeItem, Op, Rich, SetHead, View
 
 from .board import Board
 from .deltas import Deltas
-from .fold import Fold, TypesOf
+from .fold import Fold, TracebackOf, TypesOf
 from .items import FixedNode
 from .questions import Question
 
@@ -28,12 +28,27 @@ class RunView:
     Args:
         run: the run's id, as the head shows it.
         types_of: the input and output types of a tool by its name, where this process knows them.
+        traceback_of: where the tool of a call raised, by the call's id, as far as this process knows.
+        in_thread: whether the prompt is a message among others, and not the card's header.
     """
 
-    def __init__(self, run: str, *, types_of: TypesOf | None = None) -> None:
+    def __init__(
+        self,
+        run: str,
+        *,
+        types_of: TypesOf | None = None,
+        traceback_of: TracebackOf | None = None,
+        in_thread: bool = False,
+    ) -> None:
         self._lock = threading.RLock()
         self._board = Board()
-        self._fold = Fold(self._board, run, types_of or (lambda _name: None))
+        self._fold = Fold(
+            self._board,
+            run,
+            types_of or (lambda _name: None),
+            traceback_of or (lambda _id: ""),
+            in_thread=in_thread,
+        )
         self._deltas = Deltas(self._board).handlers
 
     def apply(self, event: RunEvent) -> None:
@@ -68,6 +83,12 @@ class RunView:
             return View(head=self._fold.head(), items=items)
 
     @property
+    def head(self) -> Head:
+        """The card's frame."""
+        with self._lock:
+            return self._fold.head()
+
+    @property
     def status(self) -> Status:
         """The run's status."""
         return status_of(self._fold.state)
@@ -88,10 +109,12 @@ class RunView:
                 update = {"instead": form and form.model_copy(update=update)}
             self._update_form(interrupt, update, send=False)
 
-    def set_preview(self, interrupt: str, preview: list[Rich], error: str | None) -> None:
-        """Show what approving would do, or why that cannot be shown."""
+    def set_preview(
+        self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
+    ) -> None:
+        """Show what approving would do, or why that cannot be shown: it failed, or waits for something."""
         with self._lock:
-            update = {"preview": preview, "preview_error": error}
+            update = {"preview": preview, "preview_error": error, "preview_note": note}
             self._update_form(interrupt, update, send=True)
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
@@ -104,7 +127,7 @@ class RunView:
     def set_stopping(self) -> None:
         """Show that the run is being stopped, until it has ended."""
         with self._lock:
-            if self.status in ("running", "interrupted"):
+            if self.status in ("queued", "running", "interrupted"):
                 self._fold.frame.stopping = self._board.head_dirty = True
 
     def notice(self, key: str, item: NoticeItem | None) -> None:

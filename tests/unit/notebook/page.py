@@ -1,6 +1,7 @@
 """A page and an engine for tests: what a front end does with patches, and runs as they may happen."""
 
-import html
+import itertools
+import re
 
 from nbagent.core.base.events import (
     CallRequested,
@@ -20,7 +21,17 @@ from nbagent.core.base.messages import user
 from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.tools.output import Chunk, Displayed, Printed, Progressed
+from nbagent.notebook.view import shorthand
 from nbagent.notebook.wire import View
+
+
+def long(text):
+    """The HTML that stands for this shorthand."""
+
+    def written(sign):
+        return sign[1] or shorthand.TAGS[ord(sign[0]) - 0x81]
+
+    return re.sub("\x80(.)|[\x81-\x9f]", written, text, flags=re.DOTALL)
 
 
 class Page:
@@ -70,9 +81,12 @@ class Page:
 
     def _block(self, op):
         item = self.items[self._at(op.key)]
-        text = html.escape(item.raw, quote=False)
-        kept = [item.tail.replace("</code>", f"{text}</code>")] if op.keep else []
-        self._edit(op.key, blocks=[*item.blocks, *kept, *op.blocks], tail=op.tail, raw=op.raw)
+        was_open = shorthand.open_end(item.tail, item.raw).encode("utf-16-le")
+        middle = long(op.html).encode("utf-16-le")
+        drawn = was_open[: 2 * op.start] + middle + was_open[len(was_open) - 2 * op.end :]
+        places = [0, *(2 * end for end in op.ends), len(drawn)]
+        *blocks, tail = [drawn[a:b].decode("utf-16-le") for a, b in itertools.pairwise(places)]
+        self._edit(op.key, blocks=[*item.blocks, *blocks], tail=tail, raw=op.raw)
 
     def _print(self, op):
         self._edit(op.key, printed=self.items[self._at(op.key)].printed + op.text)

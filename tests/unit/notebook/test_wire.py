@@ -10,6 +10,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from nbagent.notebook import wire
+from nbagent.notebook.view import shorthand
+from tests.unit.notebook.page import Page
 
 FIXTURE: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "wire.json").read_text(encoding="utf-8")
@@ -53,3 +55,16 @@ def test_the_examples_cover_every_type() -> None:
     assert set(FIXTURE["from_front_end"]) == _tags(wire.FromFrontEnd, "type")
     assert {item["type"] for item in snapshot["view"]["items"]} == _tags(wire.Item, "type")
     assert {op["op"] for op in patch["ops"]} == _tags(wire.Op, "op")
+
+
+def test_the_shorthand_of_the_examples_is_what_the_kernel_writes() -> None:
+    """Both ends know the same signs, and where what is open goes on."""
+    examples = FIXTURE["shorthand"]
+    assert tuple(examples["tags"]) == shorthand.TAGS
+    for case in examples["cases"]:
+        page = Page()
+        page.items = [wire.TextItem(key="t", tail=case["tail"], raw=case["raw"])]
+        page.apply([wire.Block.model_validate(case["op"])])
+        assert page.items == [
+            wire.TextItem(key="t", blocks=case["blocks"], tail=case["then"], raw=case["op"]["raw"])
+        ]

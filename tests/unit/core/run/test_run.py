@@ -175,8 +175,11 @@ def test_run_sync_raises_what_awaiting_raises():
 
 async def test_waiting_without_await_on_the_runs_own_loop_is_refused():
     """It would wait for itself."""
-    run = await asking().run("go").settled()
+    run = asking().run("go")
     with pytest.raises(UsageError, match="await run"):
+        run.wait()
+    await run.settled()
+    with pytest.raises(nb.HumanInputRequired):  # a paused run is at work nowhere
         run.wait()
 
 
@@ -403,7 +406,7 @@ async def test_a_conversation_goes_on_after_a_run():
     agent = nb.Agent(model)
     first = agent.run("a")
     with pytest.raises(nb.errors.RunNotFinished):
-        agent.run("b", after=first)
+        agent.run("b", after=first, pending="refuse")
     await first
     second = agent.run("b", after=first)
     assert (await second).text == "two"

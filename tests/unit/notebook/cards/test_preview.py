@@ -54,8 +54,10 @@ class Shown:
         self._changed = asyncio.Event()
         self.preview = Preview(delete, question, self._show)
 
-    def _show(self, pieces: list[Any], error: str | None) -> None:
-        self.seen.append(([piece.data for piece in pieces], error))
+    def _show(
+        self, pieces: list[Any], *, error: str | None = None, note: str | None = None
+    ) -> None:
+        self.seen.append(([piece.data for piece in pieces], error or note))
         self._changed.set()
 
     async def next(self) -> tuple[list[str], str | None]:

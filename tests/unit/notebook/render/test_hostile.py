@@ -253,3 +253,15 @@ def test_no_class_id_or_name_of_the_card_is_left_in_html_of_others():
         )
         for cleaned in (rich.table(markup), sanitize.clean(markup)):
             assert not re.search(r"nba|\b(id|name|style)=", cleaned), tag
+
+
+@pytest.mark.parametrize("turn", ["\u202e", "&#x202e;", "\u2067", "\u202b"])
+def test_prose_turns_the_direction_of_nothing(turn: str) -> None:
+    """What reads backwards in a model's text is told by its code: streamed, whole, and in HTML of others."""
+    text = f"pay {turn}txt.exe"
+    streamed = markdown.Stream()
+    streamed.pending.append(text)
+    streamed.close(text)
+    for shown in ("".join(streamed.blocks), markdown.render(text), sanitize.clean(text)):
+        assert "⟨U+20" in shown
+        assert not re.search("[\u202a-\u202e\u2066-\u2069]", shown)

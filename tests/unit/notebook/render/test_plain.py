@@ -51,13 +51,11 @@ def test_a_run_reads_as_text_from_prompt_to_answer():
         "analyst · waiting for you\n> Which\n> region?\n\n"
         "I'll look:\n\n- margin\n- price\n\na | b\n1 | 2\n\nif x:\n    y\n\n"
         "✓ run_sql\n    query:\n      SELECT 1\n      FROM t\n  | one\n    two\n  → 1 | 2\n\n"
-        '? ask · waiting\n    question: Whom?\n    choices: ["A", "B"]\n\n'
-        "? Whom?\n    A / B\n  Waits for an answer."
+        "? ask: Whom?\n    A / B\n  Waits for an answer."
     )
     view.apply(Resolved(at=9, id="q", call_id="d", resolution=Respond(output="B"), by="form"))
     view.apply(ModelResponded(at=10, text="Done."))
     view.apply(RunCompleted(at=10, text="Done."))
     assert plain.render(view.snapshot()).endswith(
-        '✓ ask\n    question: Whom?\n    choices: ["A", "B"]\n  → B\n\n'
-        "  Whom?: you chose B\n\nDone."
+        '✓ ask · you chose B\n    question: Whom?\n    choices: ["A", "B"]\n  → B\n\nDone.'
     )

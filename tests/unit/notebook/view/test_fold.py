@@ -17,6 +17,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunQueued,
     RunRetried,
     RunStarted,
     StepFinished,
@@ -50,6 +51,7 @@ INSIDE = BodyCalled(at=104.0, scope=("c",), call_id="r", name="banker", input={"
 FAILED = RunFailed(at=104.0, error="ToolFailed", message="x")
 
 DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
+    RunQueued: ([RunQueued(at=99.0, agent="a", model="m", after="r0", text="go")], "queued", []),
     RunStarted: ([STARTED], "running", []),
     ModelResponded: ([STARTED, RESPONDED], "running", ["call preparing"]),
     OutputRefused: (
@@ -73,11 +75,11 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
         "running",
         ["call done"],
     ),
-    Interrupted: ([STARTED, RESPONDED, ASKED], "interrupted", ["call waiting", "form"]),
+    Interrupted: ([STARTED, RESPONDED, ASKED], "interrupted", ["form"]),
     MessageQueued: (
         [STARTED, RESPONDED, ASKED, MessageQueued(at=103.0, text="hurry", by="code")],
         "interrupted",
-        ["call waiting", "form", "message"],
+        ["form", "message"],
     ),
     Resolved: (
         [
@@ -87,7 +89,7 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
             Resolved(at=103.0, id="i", call_id="c", resolution=Restart(), by="form"),
         ],
         "running",
-        ["call preparing", "record"],
+        ["call preparing"],
     ),
     RunCompleted: ([STARTED, RunCompleted(at=104.0, text="fin")], "completed", ["text"]),
     RunFailed: ([STARTED, RESPONDED, RUNS, FAILED], "failed", ["call failed", "notice"]),
@@ -142,7 +144,7 @@ def test_a_message_waits_below_its_turn_and_is_sent_with_the_results() -> None:
     for event in (yes, RUNS, ToolFinished(at=105.0, call_id="c", output="ok")):
         view.apply(event)
     snapshot = view.snapshot()
-    assert [i.type for i in snapshot.items] == ["call", "record", "message"]
+    assert [i.type for i in snapshot.items] == ["call", "message"]
     assert snapshot.items[-1].note == ""  # type: ignore[union-attr]
     assert (snapshot.head.turns, snapshot.head.max_turns) == (2, 6)
     view.apply(ModelResponded(at=106.0, text="Hurrying."))
@@ -234,9 +236,9 @@ def test_the_record_of_a_lasting_approval_tells_how_far_it_goes(scope: Any, said
     """Live, static and as text: what was allowed from then on can be read later."""
     yes = Resolved(at=103.0, id="i", call_id="c", resolution=Restart(remember=scope), by="form")
     snapshot = view_of(STARTED, RESPONDED, ASKED, yes).snapshot()
-    record = snapshot.items[-1]
-    assert record.type == "record"
-    assert record.decision == said
+    row = snapshot.items[-1]
+    assert row.type == "call"
+    assert [record.decision for record in row.decisions] == [said]
     assert said in static.render(snapshot, style=False)
     assert said in plain.render(snapshot)
 

@@ -54,7 +54,7 @@ async def test_a_fork_shows_what_was_done_and_asks_for_itself() -> None:
     await run
     fork = run.fork(at=asked)
     view = drawn(fork)
-    assert [item.type for item in view.snapshot().items] == ["call", "call", "form"]
+    assert [item.type for item in view.snapshot().items] == ["call", "form"]
     assert view.status == "interrupted"
     (again,) = fork.interrupts
     assert again.id != asked.id
@@ -88,7 +88,7 @@ async def test_a_queued_message_stands_between_the_turns_of_a_real_run() -> None
     run.restart(run.interrupts[0])
     await run
     items = drawn(run).snapshot().items
-    assert [item.type for item in items] == ["call", "record", "message", "text"]
+    assert [item.type for item in items] == ["call", "message", "text"]
     assert drawn(run).snapshot().head.max_turns == 21
 
 

@@ -52,7 +52,6 @@ async def test_what_a_body_starts_is_rows_below_its_call():
         ("", "check", "running"),
         ("office ▸ check", "price", "done"),
         ("office ▸ check", "checker", "running"),
-        (inside, "approve", "waiting"),
         ("form",),
     ]
     assert [i.path for i in view.snapshot().items if i.type == "form"] == [inside]
@@ -63,7 +62,7 @@ async def test_what_a_body_starts_is_rows_below_its_call():
     for event in run.journal:
         again.apply(event)
     assert rows(again) == rows(view)
-    assert "office ▸ check ▸ checker ▸ approve" in plain.render(view.snapshot())
+    assert "office ▸ check ▸ checker ▸ approve · " in plain.render(view.snapshot())
 
 
 async def test_what_was_open_in_a_call_that_is_over_is_drawn_as_over():

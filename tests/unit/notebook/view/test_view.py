@@ -122,12 +122,12 @@ def kinds(view):
 
 
 def test_items_stand_in_call_order_whatever_happens_first():
-    """Reasoning, text, then each call with its question right after it."""
+    """Reasoning, text, then each call, or the question that stands in its place."""
     whole = ModelResponded(
         at=101.0, text="t", reasoning="r", calls=(call(id_="a"), call(id_="b"), call(id_="c"))
     )
     view = view_of(started(), whole, asked("i2", "c"), asked("i1", "a"))
-    assert kinds(view) == ["reasoning", "text", "call", "form", "call", "call", "form"]
+    assert kinds(view) == ["reasoning", "text", "form", "call", "form"]
     forms = [item.interrupt for item in view.snapshot().items if item.type == "form"]
     assert forms == ["i1", "i2"]
 
@@ -139,26 +139,28 @@ def test_headings_in_reasoning_lose_their_asterisks_and_nothing_else_does():
     assert item.text == "Looking it up\n\n2**3 is **eight**.\n**Done** now"
 
 
-def test_an_answered_question_becomes_its_record_where_it_stood():
-    """The form goes, one line says what was decided, by whom and after how long."""
+def test_an_answered_question_becomes_its_calls_row_where_it_stood():
+    """The form goes; the row says what was decided, by whom and after how long, and marks the change."""
     view = view_of(started(), responded(call(), call(id_="d")), asked())
     resolved = Resolved(
         at=112.0, id="i", call_id="c", resolution=Restart(input={"amount": 50}), by="alice"
     )
     view.apply(resolved)
-    assert kinds(view) == ["call", "record", "call"]
-    record = view.snapshot().items[1]
+    assert kinds(view) == ["call", "call"]
+    row = view.snapshot().items[0]
+    [record] = row.decisions
     assert record.decision == "approved with changes · by alice"
-    assert [(f.label, f.changed_from, f.value) for f in record.details] == [("amount", "200", "50")]
-    assert record.after == 10.0
+    assert [(f.label, f.changed_from, f.value) for f in row.input] == [("amount", "200", "50")]
+    assert (record.details, record.after) == ([], 10.0)
 
 
 def test_a_rejection_shows_its_reason_and_the_call_as_rejected():
-    """The row says rejected and the record why."""
+    """One row says both."""
     view = view_of(started(), responded(call()), asked())
     no = Resolved(at=103.0, id="i", call_id="c", resolution=Reject(reason="not now"), by="form")
     view.apply(no)
-    row, record = view.snapshot().items
+    [row] = view.snapshot().items
+    [record] = row.decisions
     assert row.state == "rejected"
     assert (record.decision, record.tone) == ("rejected · “not now”", "bad")
 
@@ -193,9 +195,9 @@ def test_a_pause_inside_an_inner_agent_makes_the_whole_run_interrupted():
         asked(call_id="n", scope=("c",)),
     )
     assert view.status == "interrupted"
-    outer, nested, form = view.snapshot().items
-    assert (outer.path, nested.path, form.path) == ("", "bank ▸ clerk", "bank ▸ clerk")
-    assert form.call == nested.key
+    outer, form = view.snapshot().items
+    assert (outer.path, form.path) == ("", "bank ▸ clerk")
+    assert form.call == f"{outer.key}/0.c0"
 
 
 def test_a_call_row_adds_up_the_time_of_its_bodies_and_not_of_the_wait():
@@ -364,8 +366,8 @@ def test_a_run_that_ends_with_open_questions_leaves_no_form_behind():
         view.apply(ToolStarted(at=103.0, call_id="d", attempt=1, owner="o", input={"amount": 200}))
         view.apply(end)
         snapshot = view.snapshot()
-        assert kinds(view) == ["call", "record", "call", "notice"]
-        assert snapshot.items[1].decision == "not answered"
+        assert kinds(view) == ["call", "call", "notice"]
+        assert [record.decision for record in snapshot.items[0].decisions] == ["not answered"]
         assert [i.state for i in snapshot.items if i.type == "call"] == states
         assert view.question("i") is None
         assert snapshot.head.questions == 0
@@ -381,7 +383,7 @@ def test_a_failed_run_that_goes_on_asks_again():
         RunRetried(at=110.5, by="code"),
         ToolStarted(at=111.0, call_id="d", attempt=1, owner="o", input={"amount": 200}),
     )
-    assert kinds(view) == ["call", "form", "call"]
+    assert kinds(view) == ["form", "call"]
     assert view.status == "running"
     assert view.question("i") is not None
 
@@ -453,7 +455,8 @@ def test_a_row_shows_its_interim_result_and_what_is_awaited_then_the_final_one()
         head = view.snapshot().head
         assert (head.status_text, head.questions) == ("waiting", 0)
         view.apply(Resolved(at=110.0, id="i", call_id="c", resolution=resolution, by="external"))
-        then, record, *_ = view.snapshot().items
+        then, *_ = view.snapshot().items
+        [record] = then.decisions
         assert (then.state, then.result) == row
         assert record.title == "pay"
         assert record.decision.endswith(" · by another system")
@@ -470,9 +473,9 @@ def test_a_saved_history_with_an_open_pause_is_drawn_with_its_question():
     done["nbagent"] = {"status": "done", "result": result}
     messages = [user("pay"), {"role": "assistant", "content": [open_call, done]}]
     view = view_of(RunStarted(at=100.0, agent="bank", model="m", messages=messages, max_turns=5))
-    assert kinds(view) == ["call", "form", "call"]
+    assert kinds(view) == ["form", "call"]
     assert view.status == "interrupted"
-    assert view.snapshot().items[2].result == "seen"
+    assert view.snapshot().items[1].result == "seen"
 
 
 def test_the_final_text_is_shown_once():
@@ -489,7 +492,7 @@ def test_drafts_are_kept_for_pages_to_come():
     view.flush(1.0)
     view.set_drafts("i", {"fields": {"amount": {"text": "1"}}})
     assert view.flush(2.0) is None
-    assert view.snapshot().items[1].drafts == {"fields": {"amount": {"text": "1"}}}
+    assert view.snapshot().items[0].drafts == {"fields": {"amount": {"text": "1"}}}
 
 
 def test_a_notice_of_the_notebook_is_put_replaced_and_taken_away():

@@ -1,0 +1,250 @@
+"""A chat: a thread of runs, each of which goes on with the conversation of the one before.
+
+A thread is found by the ids of its runs, ``ID.1``, ``ID.2`` and so on: its newest run and, from
+``after`` to ``after``, those before it. A message that is said anew begins another branch, which is
+the newest then; nothing else is stored of it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .base.controls import escaped
+from .base.errors import Conflict, UsageError
+from .base.events import RunQueued, RunStarted
+from .base.messages import Message
+from .journal.journal import Journal, Store
+from .run.host import current_host
+from .run.result import Result
+from .run.run import Run, session_of
+from .run.scripted_answers import Answers
+from .run.start import Options
+from .tools.files import Prompt
+from .tools.spec import RunSpec, new_id
+
+_ID = re.compile(r"[\w.:@+-]{1,100}")
+MAX_RUNS = 1_000
+"""Runs of a thread that are opened again: the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What a thread asks of its agent."""
+
+    spec: Callable[[], RunSpec]
+    start: Callable[[Prompt, Options, bool], Run]
+    """Starts a run; the flag says that the caller's thread waits for it."""
+    take_up: Callable[[Journal, Options], Run]
+
+
+class Thread:
+    """The runs of a chat, and who is told when there is another one. Safe to use from several threads."""
+
+    def __init__(self, runs: Runs, options: Options, store: Store, thread_id: str | None) -> None:
+        self.agent = runs
+        self.options = options
+        self.store = store
+        self.id = new_id() if thread_id is None else _checked_id(thread_id)
+        self.is_named = thread_id is not None
+        self._count = 0
+        """How many runs were begun under this id, in all branches."""
+        self._lock = threading.RLock()
+        self._listeners: list[Callable[[], None]] = []
+        self.runs: tuple[Run, ...] = () if options.after is None else (options.after,)
+        if self.is_named:
+            self._reopen()
+
+    @property
+    def open_run(self) -> Run | None:
+        """The run that still works or waits: only the newest can."""
+        last = self.runs[-1] if self.runs else None
+        return last if last is not None and goes_on(last) else None
+
+    def send(self, prompt: Prompt, answers: Answers = None, *, blocking: bool = False) -> Run:
+        """Say something at the end; while a run works or waits, in that run."""
+        with self._lock:
+            last = self.runs[-1] if self.runs else None
+            return self._begin(self.runs, last, prompt, answers, blocking=blocking)
+
+    def edit(self, run: Run, prompt: Prompt, answers: Answers = None) -> Run:
+        """Say something else in the place of a run's prompt.
+
+        Raises:
+            UsageError: it is no run of this thread as it stands now.
+        """
+        with self._lock:
+            if run not in self.runs:
+                raise UsageError(f"{run!r} is no run of this chat: chat.runs has them")
+            before, last = self.runs[: self.runs.index(run)], self.open_run
+            begun = self._begin(before, before[-1] if before else None, prompt, answers)
+            if last is not None:
+                session_of(last).stop(by="code")
+            return begun
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Be told, on any thread, when the runs have changed."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        """Be told no more."""
+        with self._lock:
+            self._listeners.remove(listener)
+
+    def _begin(
+        self,
+        before: tuple[Run, ...],
+        after: Run | None,
+        prompt: Prompt,
+        answers: Answers,
+        *,
+        blocking: bool = False,
+    ) -> Run:
+        options = replace(
+            self.options,
+            after=after,
+            pending="queue",
+            store=self.store,
+            id=f"{self.id}.{self._count + 1}",
+            answers=self.options.answers if answers is None else answers,
+        )
+        try:
+            run = self.agent.start(prompt, options, blocking)
+        except Conflict as error:
+            raise Conflict(
+                f"the chat {self.id!r} went on elsewhere, as {options.id!r}: open it again with "
+                "agent.chat(id=…)"
+            ) from error
+        if run is not after:
+            self._count += 1
+            self.runs = (*before, run)
+        for listener in tuple(self._listeners):
+            listener()
+        return run
+
+    def _reopen(self) -> None:
+        """Take up what the store has of this thread."""
+        there = set(self.store.run_ids())
+        while f"{self.id}.{self._count + 1}" in there:
+            self._count += 1
+        run_id: str | None = f"{self.id}.{self._count}" if self._count else None
+        found: list[Journal] = []
+        while run_id in there and len(found) < MAX_RUNS:
+            journal = Journal(run_id, self.store)
+            journal.catch_up()
+            found.append(journal)
+            first = journal.read()[0]
+            run_id = first.after if isinstance(first, RunStarted | RunQueued) else None
+        if found:
+            options = replace(self.options, store=self.store, after=None)
+            self.runs = tuple(self.agent.take_up(one, options) for one in reversed(found))
+
+
+class Chat:
+    """A conversation with an agent that goes on: a thread of runs, shown as one card with a box to write in.
+
+    Made by ``agent.chat``.
+    """
+
+    __slots__ = ("__weakref__", "_thread")
+
+    def __init__(self, thread: Thread) -> None:
+        self._thread = thread
+
+    @property
+    def id(self) -> str:
+        """What the thread is found by in its store."""
+        return self._thread.id
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs, oldest first; what a message that was said anew has replaced is not among them."""
+        return self._thread.runs
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation."""
+        return self.runs[-1].messages if self.runs else ()
+
+    def send(self, prompt: Prompt, *, answers: Answers = None) -> Run:
+        """Say something, as the box of the card does; await the run for its result.
+
+        While a run works or waits for an answer the message goes into that run, after the results of its
+        open calls, and that run is given back.
+
+        Args:
+            prompt: as in ``agent.run``.
+            answers: as in ``agent.run``; the chat's own by default.
+        """
+        return self._thread.send(prompt, answers)
+
+    def send_sync(self, prompt: Prompt, *, answers: Answers = None) -> Result:
+        """Say something and wait for the result, in synchronous code."""
+        return self._thread.send(prompt, answers, blocking=True).wait()
+
+    def edit(self, run: Run, prompt: Prompt, *, answers: Answers = None) -> Run:
+        """Say something else in the place of a run's prompt: the thread goes on from there.
+
+        That run and those after it leave the thread, and stop where they still go on; their journals stay
+        in the store.
+
+        Args:
+            run: one of ``chat.runs``.
+            prompt: as in ``agent.run``.
+            answers: as in ``agent.run``; the chat's own by default.
+
+        Raises:
+            UsageError: it is no run of this chat.
+        """
+        return self._thread.edit(run, prompt, answers)
+
+    async def stop(self) -> None:
+        """Cancel the run that works or waits, if there is one; the chat goes on."""
+        run = self._thread.open_run
+        if run is not None:
+            await run.cancel()
+
+    def view(self) -> None:
+        """Show the chat here."""
+        current_host().show_chat(self)
+
+    def __repr__(self) -> str:
+        runs = self.runs
+        said = "1 message" if len(runs) == 1 else f"{len(runs)} messages"
+        status = f", {runs[-1].status}" if runs else ""
+        return escaped(f"<Chat with {self._thread.agent.spec().agent}: {said}{status}>")
+
+    def _ipython_display_(self) -> None:
+        self.view()
+
+
+def thread_of(chat: Chat) -> Thread:
+    """What the engine and the notebook hold of a chat."""
+    return chat._thread  # noqa: SLF001 - the one door to it, so that `dir(chat)` is for people
+
+
+def goes_on(run: Run) -> bool:
+    """Whether the run has not ended."""
+    return run.status not in ("completed", "failed", "cancelled")
+
+
+def _checked_id(thread_id: Any) -> str:
+    if isinstance(thread_id, str) and _ID.fullmatch(thread_id):
+        return thread_id
+    raise UsageError(
+        f"a chat's id is a text of letters, digits and .:@+-_ of at most 100 characters, not {thread_id!r:.80}"
+    )
+
+
+def named_tools(thread: Thread) -> Sequence[tuple[str, str]]:
+    """The tools that the agent has now: their names, and what they are for in one line."""
+    tools = thread.agent.spec().tools
+    return [(name, _line(tool.description)) for name, tool in list(tools.items())]
+
+
+def _line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")

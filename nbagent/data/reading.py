@@ -1,0 +1,100 @@
+"""SQL that can only read: SQLite says what a statement would do before it does it.
+
+An authorizer allows reading, and calling functions; all else is refused by SQLite itself while it
+prepares the statement, whatever the text looks like. So no words are searched for in it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import Any
+
+from nbagent.core.base.errors import UsageError
+
+from .table import Table
+
+MAX_VALUE = 10_000_000
+"""Bytes of one value, on its way too."""
+_STEPS = 5_000
+"""Steps of SQLite's machine between two looks at the clock."""
+_FORBIDDEN = frozenset({"load_extension", "fts3_tokenizer"})
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
+}
+_READS = frozenset(
+    {
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_RECURSIVE,
+    }
+)
+
+
+class QueryError(UsageError):
+    """A query that was refused, failed, or took too long; it changed nothing."""
+
+
+def read(connection: sqlite3.Connection, sql: str, *, rows: int, seconds: float) -> Table:
+    """What one statement gives that does nothing but read.
+
+    Args:
+        connection: one of our own, which nobody else uses.
+        sql: of others.
+        rows: how many are given at most.
+        seconds: how long it may take.
+
+    Raises:
+        QueryError: it would do more than read, is no SQL, or took longer.
+    """
+    guard(connection)
+    ends_at = time.monotonic() + seconds
+    connection.set_progress_handler(lambda: time.monotonic() > ends_at, _STEPS)
+    try:
+        return _fetched(connection, sql, rows)
+    except sqlite3.DatabaseError as error:
+        raise QueryError(_why(error, seconds)) from error
+    except (sqlite3.Warning, sqlite3.Error, ValueError, OverflowError) as error:
+        raise QueryError(f"the query failed: {error}") from error
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+def guard(connection: sqlite3.Connection) -> None:
+    """Refuse everything but reading, from now on."""
+    for limit, most in _LIMITS.items():
+        connection.setlimit(limit, most)
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.set_authorizer(_allowed)
+
+
+def _allowed(action: int, _first: str | None, second: str | None, *_: Any) -> int:
+    if action in _READS:
+        return sqlite3.SQLITE_OK
+    is_function = action == sqlite3.SQLITE_FUNCTION
+    if is_function and (second or "").lower() not in _FORBIDDEN:
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> Table:
+    cursor = connection.execute(sql)
+    found = cursor.fetchmany(rows + 1)
+    columns = [name for name, *_ in cursor.description or ()]
+    if not columns:
+        raise QueryError("the query gives no rows: write one SELECT")
+    note = f"the first {rows:,} rows; there are more" if len(found) > rows else ""
+    return Table(columns, found[:rows], note)
+
+
+def _why(error: sqlite3.DatabaseError, seconds: float) -> str:
+    text = str(error)
+    if "not authorized" in text or "prohibited" in text or "readonly" in text:
+        return f"only reading is allowed here, and this is more: {text}"
+    if "interrupted" in text:
+        return f"the query took longer than {seconds:g} seconds and was stopped: ask for less"
+    return f"the query failed: {text}"

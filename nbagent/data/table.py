@@ -1,0 +1,70 @@
+"""Rows of a result: a table for the person, bounded text for the model."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MAX_CELL = 300
+"""Characters of one value."""
+MAX_TEXT = 20_000
+"""Characters that the model is told of one table."""
+MAX_COLUMNS = 60
+"""Columns that are shown."""
+
+
+@dataclass(frozen=True, repr=False)
+class Table:
+    """Named columns and their rows; ``note`` says what is not there."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self._shown_columns)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(_text(value))}</td>' for value in row[:MAX_COLUMNS])}</tr>"
+            for row in self.rows
+        )
+        note = f"<p>{html.escape(self._notes)}</p>" if self._notes else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+    def __str__(self) -> str:
+        """Tab-separated lines below a line of names; then what was left out."""
+        lines = ["\t".join(_text(name) for name in self._shown_columns)]
+        size = len(lines[0])
+        for number, row in enumerate(self.rows):
+            line = "\t".join(_text(value) for value in row[:MAX_COLUMNS])
+            size += len(line) + 1
+            if size > MAX_TEXT:
+                lines.append(f"({len(self.rows) - number} more rows are too long to be told)")
+                break
+            lines.append(line)
+        if not self.rows:
+            lines.append("(no rows)")
+        return "\n".join([*lines, f"({self._notes})"] if self._notes else lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @property
+    def _shown_columns(self) -> Sequence[str]:
+        return self.columns[:MAX_COLUMNS]
+
+    @property
+    def _notes(self) -> str:
+        more = len(self.columns) - MAX_COLUMNS
+        notes = [self.note, f"{more} more columns are not shown" if more > 0 else ""]
+        return "; ".join(note for note in notes if note)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    line = " ".join(str(value)[: 2 * MAX_CELL].split())
+    return line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"

@@ -1,0 +1,181 @@
+"""``nb.notebook_tools``: tools that read what a person names of their notebook, and nothing else."""
+
+from __future__ import annotations
+
+import inspect
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from nbagent.core.base.errors import UsageError, suggest
+from nbagent.core.tools.define import tool
+from nbagent.core.tools.tool import Tool, ToolResult
+
+from . import databases, frames
+from .reading import QueryError, read
+from .table import Table
+
+PREVIEWED = 10
+"""Rows that an approval shows of what a query would give."""
+
+
+class Query:
+    """Where the data of one call of ``notebook_tools`` is, and how it is read."""
+
+    def __init__(self, values: Mapping[str, Any], rows: int, seconds: float) -> None:
+        self.frames: dict[str, Any] = {}
+        self.databases: dict[str, databases.Open] = {}
+        self._rows, self._seconds = rows, seconds
+        for name, value in values.items():
+            if frames.is_frame(value):
+                self.frames[name] = value
+            elif (found := databases.opener(value, name)) is not None:
+                self.databases[name] = found
+            else:
+                raise UsageError(
+                    f"{name} is a {type(value).__name__}: notebook_tools reads DataFrames and SQLite databases"
+                )
+
+    def listed(self) -> Table:
+        """A row for each name."""
+        rows = [
+            [name, "table", f"{len(frame):,} rows", ", ".join(frames.column_names(frame)[:30])]
+            for name, frame in self.frames.items()
+        ]
+        for name, found in self.databases.items():
+            names = databases.tables(found)
+            rows.append([name, "database", f"{len(names):,} tables", ", ".join(names[:30])])
+        return Table(["name", "kind", "size", "what is in it"], rows)
+
+    def described(self, name: str) -> Table:
+        """The columns of a table, or of all tables of a database."""
+        if name in self.databases:
+            return databases.described(self.databases[name])
+        return frames.described(self._frame(name))
+
+    def head(self, name: str, rows: int) -> Table:
+        """The first rows of a table."""
+        rows = max(1, min(rows, self._rows))
+        source, _, table = name.partition(".")
+        if table and source in self.databases:
+            quoted = table.replace('"', '""')
+            return self.query(f'SELECT * FROM "{quoted}"', source, rows)
+        return frames.head(self._frame(name), rows)
+
+    def query(self, sql: str, database: str, rows: int | None = None) -> Table:
+        """What one SELECT gives."""
+        rows = self._rows if rows is None else rows
+        if not database and not self.frames and len(self.databases) == 1:
+            database = next(iter(self.databases))
+        if database:
+            return databases.query(self._database(database), sql, rows=rows, seconds=self._seconds)
+        connection: sqlite3.Connection = frames.database(self.frames, sql)
+        try:
+            return read(connection, sql, rows=rows, seconds=self._seconds)
+        finally:
+            connection.close()
+
+    def _frame(self, name: str) -> Any:
+        if name not in self.frames:
+            tables = (f"{db}.{table}" for db in self.databases for table in ("TABLE",))
+            known = [*self.frames, *tables]
+            raise QueryError(
+                f"no table is called {name!r}{suggest(name, known)}; there are {known}"
+            )
+        return self.frames[name]
+
+    def _database(self, name: str) -> databases.Open:
+        if name not in self.databases:
+            known = [*self.databases]
+            raise QueryError(
+                f"no database is called {name!r}; there are {known}, and DataFrames need none"
+            )
+        return self.databases[name]
+
+
+def notebook_tools(
+    *values: Any, approval: bool = False, rows: int = 100, seconds: float = 10.0, **named: Any
+) -> list[Tool[..., Any]]:
+    """Tools that read DataFrames and SQLite databases of this notebook: those given here, by their names.
+
+    ``list_data``, ``describe_data``, ``head_data`` and ``query_data``, which takes one SELECT of SQLite's
+    dialect over all the DataFrames, or over one database. None of them can write, and none reaches
+    anything that was not given. A DataFrame is read as it is at the time of the call.
+
+    Args:
+        values: DataFrames, ``sqlite3`` connections, SQLAlchemy engines of SQLite; each is called what the
+            calling code calls it.
+        approval: whether a person is asked about each query, sees what it gives, and may change it.
+        rows: how many rows a call gives at most.
+        seconds: how long a query may take.
+        named: the same under names of one's own.
+
+    Raises:
+        UsageError: a value has no name, or nothing makes sure that it is only read.
+    """
+    frame = inspect.currentframe()
+    caller = None if frame is None else frame.f_back
+    scope = {} if caller is None else {**caller.f_globals, **caller.f_locals}
+    data = Query({**{_name(value, scope): value for value in values}, **named}, rows, seconds)
+    if not data.frames and not data.databases:
+        raise UsageError("notebook_tools needs data: nb.notebook_tools(df, con) or (sales=df)")
+    return [*_looking(data), _querying(data, approval=approval)]
+
+
+def _name(value: Any, scope: Mapping[str, Any]) -> str:
+    """What the calling code calls it; names that begin with an underscore are not meant."""
+    for name, each in scope.items():
+        if each is value and not name.startswith("_"):
+            return name
+    raise UsageError(
+        f"a {type(value).__name__} has no name here: give it one, as nb.notebook_tools(sales=…)"
+    )
+
+
+def _looking(data: Query) -> list[Tool[..., Any]]:
+    def list_data() -> ToolResult:
+        """List the tables and databases of this notebook that can be read."""
+        return _told(data.listed())
+
+    def describe_data(name: str) -> ToolResult:
+        """Describe a table's columns: type, values there, distinct values, smallest and largest.
+
+        Args:
+            name: of a table, or of a database, whose tables are described then.
+        """
+        return _told(data.described(name))
+
+    def head_data(name: str, rows: int = 5) -> ToolResult:
+        """Show the first rows of a table.
+
+        Args:
+            name: of a table; of one in a database, database.table.
+            rows: how many.
+        """
+        return _told(data.head(name, rows))
+
+    made = tool(idempotent=True)
+    return [made(list_data), made(describe_data), made(head_data)]
+
+
+def _querying(data: Query, *, approval: bool) -> Tool[..., Any]:
+    def query_data(sql: str, database: str = "") -> ToolResult:
+        """Run one SELECT statement of SQLite's dialect, which can only read.
+
+        Args:
+            sql: the statement; tables are called as list_data says.
+            database: the name of the database it is for; empty for the tables that are in none.
+        """
+        return _told(data.query(sql, database))
+
+    def preview(typed: Any) -> Table:
+        """What it would give."""
+        return data.query(typed.sql, typed.database, PREVIEWED)
+
+    if not approval:
+        return tool(idempotent=True)(query_data)
+    return tool(idempotent=True, approval=True, editable=True, preview=preview)(query_data)
+
+
+def _told(table: Table) -> ToolResult:
+    return ToolResult(str(table), display=table)

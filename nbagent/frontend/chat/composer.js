@@ -1,0 +1,275 @@
+// @ts-check
+// The box of a chat: a message, its files, and what is offered while it is written.
+
+import { attr, disable, fill, h, makeButton, randomId, setLabel, showText } from "../dom.js";
+import { base64, fileSize, MAX_FILE, megabytes } from "../fields/file.js";
+import { ENDED } from "../header-footer.js";
+import { makeTimer, on, onClick } from "../lifetime.js";
+import { offerNames } from "./names.js";
+
+/**
+ * @typedef {import("../wire.js").Head} Head
+ * @typedef {import("../wire.js").MessageItem} MessageItem
+ * @typedef {import("../wire.js").SaidFile} SaidFile
+ */
+/** A file of the message: one that was added, or one of the message that is edited. @typedef {{name: string, about: string, file?: SaidFile, size: number, kept?: number}} Chip */
+/** @typedef {{submission: string, text: string, chips: Chip[], edited: MessageItem|null}} Sent */
+
+/** Files of one message; the kernel has the same number. */
+const MAX_FILES = 10;
+/** Milliseconds after which the person is told that the kernel has not heard it yet. */
+const LATE = 1000;
+
+/**
+ * The box, and what stands around it.
+ * @param {import("../items/item.js").CardContext} card
+ * @param {() => void} said a message was sent
+ */
+export function drawComposer(card, said) {
+  const { store, signal } = card;
+  const { t } = store;
+  const box = h("textarea", { rows: 1, class: "nba-write", dir: "auto" });
+  const send = makeButton("nba-button nba-go", t("say_send"));
+  const attach = makeButton("nba-button nba-attach", "+");
+  const pick = h("input", { type: "file", multiple: true, hidden: true, tabindex: -1 });
+  const chipList = h("div", { class: "nba-chips", hidden: true });
+  const editing = h("div", { class: "nba-editing nba-help", hidden: true });
+  const cancel = makeButton("nba-link", t("cancel"));
+  const errors = h("div", { class: "nba-err", role: "alert", hidden: true });
+  const status = h("div", { class: "nba-help nba-status", role: "status", hidden: true });
+  const hint = h("div", "nba-help", t("say_hint"));
+  const names = offerNames(card, box);
+  const row = h("div", "nba-box", attach, box, send);
+  const below = h("div", "nba-below", hint, status, errors);
+  const el = h("div", "nba-composer", editing, chipList, names.el, row, pick, below);
+  fill(editing, t("say_edits"), " ", cancel);
+  setLabel(box, t("say"));
+  setLabel(attach, t("say_attach"));
+  attach.title = t("say_attach");
+  const late = makeTimer(signal);
+  /** @type {Chip[]} */
+  let chips = [];
+  /** @type {MessageItem|null} */
+  let edited = null;
+  /** @type {Sent|null} What the kernel has not taken yet. */
+  let sent = null;
+  /** @type {Head|null} */
+  let head = null;
+  /** @type {number|null} Which of the earlier messages stands in the box. */
+  let recalled = null;
+  box.value = store.written;
+
+  const write = (/** @type {string} */ text) => {
+    box.value = store.written = text;
+    grow();
+  };
+  const grow = () => {
+    if (CSS.supports("field-sizing", "content")) return;
+    box.style.height = "auto";
+    box.style.height = `${box.scrollHeight + 2}px`;
+  };
+  const draw = () => {
+    box.readOnly = store.gone;
+    box.placeholder = placeholder();
+    const empty = !box.value.trim() && !chips.length;
+    disable(send, store.gone || sent !== null || empty);
+    disable(attach, store.gone);
+    editing.hidden = edited === null;
+    chipList.hidden = !chips.length;
+    hint.hidden = !errors.hidden || !status.hidden || store.gone;
+  };
+  const placeholder = () => {
+    if (store.gone) return t("say_nobody");
+    if (!head || ENDED.has(head.status)) return t("say_here", { agent: head?.agent ?? "" });
+    return t(head.status === "running" ? "say_to_run" : "say_to_question");
+  };
+  const tell = (/** @type {string} */ problem) => {
+    showText(errors, problem);
+    draw();
+  };
+  const drawChips = () => {
+    fill(chipList, ...chips.map(drawChip));
+    draw();
+  };
+  const drawChip = (/** @type {Chip} */ chip) => {
+    const drop = makeButton("nba-link", "×");
+    setLabel(drop, t("say_without", { name: chip.name }));
+    onClick(signal, drop, () => {
+      chips = chips.filter((other) => other !== chip);
+      drawChips();
+      box.focus();
+    });
+    const shown = chip.file?.media_type.startsWith("image/");
+    const src = shown && `data:${chip.file?.media_type};base64,${chip.file?.data}`;
+    return h(
+      "span",
+      "nba-chip",
+      src && h("img", { src, alt: "" }),
+      h("span", { dir: "auto" }, chip.name),
+      h("span", "nba-soft", chip.about),
+      drop,
+    );
+  };
+
+  const add = async (/** @type {Iterable<File>} */ files) => {
+    if (store.gone) return;
+    for (const file of files) {
+      const bytes = chips.reduce((sum, chip) => sum + chip.size, file.size);
+      if (chips.length >= MAX_FILES) return tell(t("say_too_many", { n: MAX_FILES }));
+      if (bytes > MAX_FILE) return tell(t("say_too_big", { n: megabytes(MAX_FILE) }));
+      /** @type {Chip} */
+      const chip = { name: file.name, about: fileSize({ t }, file.size), size: file.size };
+      chips.push(chip);
+      try {
+        const data = await base64(file, signal);
+        chip.file = { name: file.name, media_type: file.type, data };
+        tell("");
+      } catch {
+        chips = chips.filter((other) => other !== chip);
+        tell(t("file_unreadable"));
+      }
+      drawChips();
+    }
+  };
+
+  const submit = () => {
+    const reading = chips.some((chip) => !chip.file && chip.kept === undefined);
+    if (store.gone || sent || reading || (!box.value.trim() && !chips.length)) return;
+    sent = { submission: randomId(), text: box.value, chips, edited };
+    const heard = store.send({
+      type: "say",
+      submission: sent.submission,
+      text: sent.text,
+      files: chips.flatMap((chip) => chip.file ?? []),
+      instead: edited?.key ?? null,
+      keep: chips.flatMap((chip) => chip.kept ?? []),
+    });
+    if (!heard) {
+      sent = null;
+      return;
+    }
+    names.close();
+    reset();
+    tell("");
+    late.start(LATE, () => {
+      showText(status, t("sent"));
+      draw();
+    });
+    said();
+  };
+  const reset = () => {
+    chips = [];
+    edited = recalled = null;
+    write("");
+    drawChips();
+  };
+  /** Puts back what the kernel did not take, unless something else stands there now. */
+  const restore = () => {
+    if (sent && !box.value && !chips.length) {
+      ({ chips, edited } = sent);
+      write(sent.text);
+    }
+    settle();
+    drawChips();
+  };
+  const settle = () => {
+    sent = null;
+    late.stop();
+    showText(status, "");
+  };
+
+  /**
+   * Goes through what was said before: one up, or one down to what is new.
+   * @param {-1|1} by
+   */
+  const recall = (by) => {
+    const items = store.view?.items ?? [];
+    const before = items.flatMap((item) =>
+      item.type === "message" && item.editable && item.text ? [item.text] : [],
+    );
+    if (box.value && (recalled === null || box.value !== before[recalled])) return false;
+    const next = (recalled ?? before.length) + by;
+    if (next < 0 || next > before.length || (recalled === null && by > 0)) return false;
+    recalled = next === before.length ? null : next;
+    write(before[next] ?? "");
+    draw();
+    return true;
+  };
+
+  on(signal, box, "keydown", (event) => {
+    if (event.isComposing || names.key(event)) return;
+    const plain = !event.shiftKey && !event.altKey;
+    if (event.key === "Enter" && plain) {
+      event.preventDefault();
+      submit();
+    } else if (event.key === "Escape" && edited) {
+      reset();
+    } else if (plain && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
+      if (recall(event.key === "ArrowUp" ? -1 : 1)) event.preventDefault();
+    }
+  });
+  on(signal, box, "input", () => {
+    store.written = box.value;
+    grow();
+    if (!errors.hidden) showText(errors, "");
+    draw();
+  });
+  on(signal, box, "paste", (event) => {
+    const files = event.clipboardData?.files ?? [];
+    if (!files.length) return;
+    event.preventDefault();
+    void add([...files]);
+  });
+  on(signal, el, "dragover", (event) => {
+    event.preventDefault();
+    attr(el, "data-over", true);
+  });
+  on(signal, el, "dragleave", () => attr(el, "data-over", null));
+  on(signal, el, "drop", (event) => {
+    event.preventDefault();
+    attr(el, "data-over", null);
+    void add([...(event.dataTransfer?.files ?? [])]);
+  });
+  on(signal, pick, "change", () => {
+    void add([...(pick.files ?? [])]);
+    pick.value = "";
+    box.focus();
+  });
+  onClick(signal, attach, () => store.gone || pick.click());
+  onClick(signal, send, submit);
+  onClick(signal, cancel, () => {
+    reset();
+    box.focus();
+  });
+  store.listen((event) => {
+    if (event.type === "gone") restore();
+    if (event.type !== "receipt" || event.receipt.submission !== sent?.submission) return;
+    if (event.receipt.ok) settle();
+    else restore();
+    tell(event.receipt.errors.map(({ message }) => message).join("\n"));
+  }, signal);
+  draw();
+  requestAnimationFrame(grow);
+
+  return {
+    el,
+    /** @param {Head} next */
+    update(next) {
+      const changed = head?.status !== next.status || head.agent !== next.agent;
+      head = next;
+      if (changed) draw();
+    },
+    /** @param {MessageItem} item */
+    edit(item) {
+      edited = item;
+      // Variables are looked at anew, as the text names them.
+      chips = item.files.flatMap((file, kept) => {
+        const about = file.kind === "image" ? file.alt : file.data;
+        return /^\w+ @/.test(about) ? [] : [{ name: about, about: "", size: 0, kept }];
+      });
+      write(item.text);
+      drawChips();
+      box.focus();
+    },
+  };
+}

@@ -1,0 +1,105 @@
+// @ts-check
+// Names that are offered while a message is written: variables behind @, tools behind /.
+
+import { attr, expand, fill, h, setLabel } from "../dom.js";
+import { on } from "../lifetime.js";
+
+/** What stands before the caret and may be completed. */
+const BEGUN = /(?:^|[\s(])(@[\p{L}\p{N}_]*)$|^(\/[\w.:-]*)$/u;
+
+/**
+ * A list of names for what is typed at the caret of a text box.
+ * @param {import("../items/item.js").CardContext} card
+ * @param {HTMLTextAreaElement} box
+ */
+export function offerNames({ store, signal, id }, box) {
+  const listId = id();
+  const el = h("ul", { class: "nba-names", role: "listbox", id: listId, hidden: true });
+  setLabel(el, store.t("say_hint"));
+  attr(box, "role", "combobox");
+  attr(box, "aria-autocomplete", "list");
+  attr(box, "aria-controls", listId);
+  /** @type {import("../wire.js").Name[]} */
+  let names = [];
+  let at = 0;
+  let asked = "";
+
+  const begun = () => {
+    const match = BEGUN.exec(box.value.slice(0, box.selectionStart));
+    return box.selectionStart === box.selectionEnd ? (match?.[1] ?? match?.[2] ?? "") : "";
+  };
+  const close = () => {
+    names = [];
+    draw();
+  };
+  const draw = () => {
+    el.hidden = !names.length;
+    expand(box, !!names.length);
+    const rows = names.map(({ name, about }, index) =>
+      h(
+        "li",
+        { role: "option", id: `${listId}-${index}`, "aria-selected": String(index === at) },
+        h("span", "nba-mono", name),
+        h("span", "nba-help", about),
+      ),
+    );
+    fill(el, ...rows);
+    attr(box, "aria-activedescendant", names.length ? `${listId}-${at}` : null);
+    rows[at]?.scrollIntoView?.({ block: "nearest" });
+  };
+  const choose = () => {
+    const name = names[at]?.name ?? "";
+    const caret = box.selectionStart;
+    const from = caret - begun().length + 1;
+    box.setRangeText(`${name} `, from, caret, "end");
+    close();
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  const look = () => {
+    asked = begun();
+    if (asked) store.send({ type: "complete", text: asked });
+    else if (names.length) close();
+  };
+  on(signal, box, "input", look);
+  on(signal, box, "blur", close);
+  on(signal, el, "mousedown", (event) => {
+    event.preventDefault(); // the box keeps the focus
+    const row = /** @type {HTMLElement} */ (event.target).closest("li");
+    if (!row) return;
+    at = [...el.children].indexOf(row);
+    choose();
+  });
+  store.listen((event) => {
+    if (event.type !== "names" || event.names.text !== asked || asked !== begun()) return;
+    const typed = asked.slice(1);
+    at = 0;
+    // What is typed whole needs no completing.
+    names =
+      event.names.names.length === 1 && event.names.names[0]?.name === typed
+        ? []
+        : event.names.names;
+    if (document.activeElement !== box) names = [];
+    draw();
+  }, signal);
+  draw();
+
+  return {
+    el,
+    close,
+    /**
+     * Takes a key that is for the list.
+     * @param {KeyboardEvent} event
+     */
+    key(event) {
+      if (!names.length) return false;
+      if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+        at = (at + (event.key === "ArrowDown" ? 1 : names.length - 1)) % names.length;
+        draw();
+      } else if ((event.key === "Enter" && !event.shiftKey) || event.key === "Tab") choose();
+      else if (event.key === "Escape") close();
+      else return false;
+      event.preventDefault();
+      return true;
+    },
+  };
+}

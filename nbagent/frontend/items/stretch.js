@@ -1,0 +1,118 @@
+// @ts-check
+// Calls of one tool, one after the other: one row, opened to see each.
+
+import { h, setLabel, setText, showText, words } from "../dom.js";
+import { duration } from "../format.js";
+import { isRich } from "./call.js";
+
+/**
+ * @typedef {import("../wire.js").CallItem} CallItem
+ * @typedef {import("./grouping.js").Placed} Placed
+ * @typedef {import("./item.js").CardContext} CardContext
+ */
+/**
+ * Calls of one tool, one after the other.
+ * @typedef {{type: "stretch", key: string, items: CallItem[]}} StretchItem
+ */
+
+/** From how many calls on they are one row; see static.py. */
+const STRETCH = 3;
+/** How many of them the row tells. */
+const TOLD = 9;
+
+/** The turn that a call stands in, which its key tells, and its tool. @param {CallItem} item */
+const toolOf = ({ key, name }) => `${key.slice(0, key.lastIndexOf("."))} ${name}`;
+
+/**
+ * The items with quiet calls folded: none that failed, was decided or shows a table or a picture, and
+ * none of a turn in which a call of that tool still runs. `stretches` in static.py finds the same.
+ * @param {Placed[]} items
+ * @returns {Placed[]}
+ */
+export function foldStretches(items) {
+  const unsettled = new Set(
+    items.flatMap((item) =>
+      item.type === "call" && /preparing|running/.test(item.state) ? toolOf(item) : [],
+    ),
+  );
+  /** @type {CallItem[][]} */
+  const found = [];
+  let kind = "";
+  for (const item of items) {
+    const quiet =
+      item.type === "call" &&
+      item.state === "done" &&
+      !item.decisions?.length &&
+      !isRich(item) &&
+      !unsettled.has(toolOf(item));
+    const now = quiet ? `${item.path}\n${item.name}` : "";
+    if (quiet && now === kind) found.at(-1)?.push(item);
+    else if (quiet) found.push([item]);
+    kind = now;
+  }
+  /** @type {Map<Placed, StretchItem>} */
+  const folds = new Map();
+  for (const calls of found)
+    for (const call of calls.length < STRETCH ? [] : calls)
+      folds.set(call, { type: "stretch", key: `f:${calls[0]?.key}`, items: calls });
+  /** @type {string} */
+  let last = "";
+  return items.flatMap((item) => {
+    const fold = folds.get(item);
+    const known = fold !== undefined && fold.key === last;
+    last = fold?.key ?? "";
+    return known ? [] : [fold ?? item];
+  });
+}
+
+/**
+ * Draws a stretch of calls; its rows come with the first update, on the page.
+ * @param {StretchItem} first
+ * @param {CardContext} card
+ * @param {(item: CallItem) => import("./item.js").DrawnItem<CallItem>} take the row of a call: the one that is there, or a new one
+ * @returns {import("./item.js").DrawnItem<StretchItem>}
+ */
+export function drawStretch({ items: [one] }, card, take) {
+  const { store } = card;
+  const dot = h("span", { class: "nba-dot", role: "img" });
+  const path = words("span", "nba-path");
+  const times = h("span", "nba-times");
+  const brief = words("span", "nba-brief");
+  const time = h("span", "nba-time");
+  const name = words("span", "nba-name", one?.name);
+  const body = h("div", "nba-body");
+  const el = h(
+    "details",
+    { class: "nba-call nba-stretch", "data-state": "done" },
+    h("summary", {}, dot, path, name, times, brief, time),
+    body,
+  );
+  setLabel(dot, store.t("state_done"));
+  showText(path, one?.path ? `${one.path} ▸` : "");
+  const update = (/** @type {StretchItem} */ { items }) => {
+    setText(times, store.t("times", { n: items.length }));
+    setText(
+      brief,
+      items
+        .slice(0, TOLD)
+        .map((item) => item.brief)
+        .join(" · "),
+    );
+    const known = items.flatMap(({ elapsed }) => elapsed ?? []);
+    const sum = known.reduce((total, each) => total + each, 0);
+    setText(time, known.length ? duration(store, sum) : "");
+    const active = document.activeElement;
+    const rows = items.map((item) => take(item).el);
+    // What a person has opened stays open.
+    if (rows.some((row) => row.parentElement !== body && row.matches(":is([open], [open] *)")))
+      /** @type {HTMLDetailsElement} */ (el).open = true;
+    const kept = rows.find((row) => row.contains(active));
+    for (const [index, row] of rows.entries())
+      if (body.children[index] !== row) body.insertBefore(row, body.children[index] ?? null);
+    if (kept && active instanceof HTMLElement && document.activeElement !== active) {
+      /** @type {HTMLDetailsElement} */ (el).open = true;
+      active.focus({ preventScroll: true });
+    }
+  };
+  return { el, update };
+}

@@ -1,0 +1,31 @@
+// @ts-check
+// What was typed into a question that was settled elsewhere: shown to be copied, until it is put away.
+
+import { h, makeButton, setText, words } from "../dom.js";
+import { factList } from "../fields/facts.js";
+import { onClick } from "../lifetime.js";
+
+/**
+ * A note with what was not sent.
+ * @param {string} title of the question
+ * @param {import("../wire.js").Fact[]} typed
+ * @param {import("./item.js").CardContext} card
+ */
+export function drawUnsent(title, typed, { store, signal }) {
+  const away = makeButton("nba-button", store.t("put_away"));
+  const told = words("div", { class: "nba-text", role: "status" });
+  const el = h(
+    "div",
+    { class: "nba-notice nba-unsent", "data-tone": "warn" },
+    told,
+    factList(typed),
+    h("div", "nba-buttons", away),
+  );
+  setText(told, store.t("not_sent", { title }));
+  onClick(signal, away, () => {
+    // The kernel is told that nobody works here any more.
+    away.blur();
+    el.remove();
+  });
+  return el;
+}

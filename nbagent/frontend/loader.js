@@ -1,0 +1,84 @@
+// @ts-check
+// What every card carries by itself: it takes what all cards have in common from the widget that
+// `front_end` names, which a kernel opens once (../notebook/cards/front_end.py).
+
+/** @typedef {import("./wire.js").Model} Model */
+/** @typedef {{get: (name: string) => any}} FrontEnd */
+/** @typedef {{initialize: (context: any) => void, render: (context: any) => void}} Card */
+
+/** On the page, whichever card came first: the code of each front end, once it is loaded. */
+const LOADED = Symbol.for("nbagent.loaded");
+const STYLE = "nbagent-style";
+
+/**
+ * A card as anywidget defines it. The code may come later than what anywidget waits for.
+ */
+export default function loader() {
+  /** @type {Promise<Card>|null} */
+  let card = null;
+  /** @param {{model: Model}} context */
+  const made = (context) => {
+    card ??= find(context.model).then(async (frontEnd) => {
+      const one = (await load(frontEnd)).default();
+      one.initialize({ ...context, texts: frontEnd.get("texts") });
+      return one;
+    });
+    return card;
+  };
+  return {
+    /** @param {{model: Model}} context */
+    initialize(context) {
+      made(context).catch(() => {}); // `render` tells it
+    },
+    /** @param {{model: Model, signal: AbortSignal}} context */
+    async render(context) {
+      const one = await made(context);
+      if (!context.signal.aborted) one.render(context);
+    },
+  };
+}
+
+/**
+ * @param {Model} model
+ * @returns {Promise<FrontEnd>}
+ */
+async function find(model) {
+  const name = model.get("front_end").replace("IPY_MODEL_", "");
+  const found = await model.widget_manager?.get_model?.(name);
+  if (!found) throw new Error("nbagent: this page cannot find the code of its cards");
+  return found;
+}
+
+/**
+ * The code of cards, loaded once; its styles are on the page.
+ * @param {FrontEnd} frontEnd
+ * @returns {Promise<{default: () => Card}>}
+ */
+function load(frontEnd) {
+  showStyle(frontEnd.get("css"));
+  const page = /** @type {any} */ (globalThis);
+  /** @type {WeakMap<FrontEnd, Promise<any>>} */
+  const loaded = page[LOADED] ?? new WeakMap();
+  page[LOADED] = loaded;
+  const code = loaded.get(frontEnd) ?? run(frontEnd.get("code"));
+  loaded.set(frontEnd, code);
+  return code;
+}
+
+/** @param {string} code of a module */
+async function run(code) {
+  const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+  try {
+    return await import(/* @vite-ignore */ /* webpackIgnore: true */ url);
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
+/** @param {string} css */
+function showStyle(css) {
+  const style = document.getElementById(STYLE) ?? document.createElement("style");
+  style.id = STYLE;
+  if (style.textContent !== css) style.textContent = css;
+  if (!style.isConnected) document.head.append(style);
+}

@@ -1,0 +1,64 @@
+// @ts-check
+// How the HTML of streamed text travels (../notebook/view/shorthand.py): only what differs from what
+// is open, with signs for tags.
+
+/** What one sign stands for: U+0081 for the first, and so on. After U+0080 a sign stands for itself. */
+export const TAGS = [
+  ...["k", "nf", "nb", "s", "c", "m"].map((name) => `<span class="${name}">`),
+  ..."</span> <p> </p> <strong> </strong> <em> </em> <code> </code>".split(" "),
+  "<ul>\n<li>",
+  "<ol>\n<li>",
+  "</li>\n<li>",
+  "</li>\n",
+  "<table>\n<thead>\n<tr>\n",
+  "</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n",
+  "</td>\n</tr>\n<tr>\n",
+  "</td>\n</tr>\n</tbody>\n</table>",
+  "<th>",
+  '<th align="right">',
+  "</th>\n",
+  "<td>",
+  '<td align="right">',
+  "</td>\n",
+  '<pre class="code"><code>',
+  "</code></pre>",
+];
+const ENDS = new Set("p li ul ol blockquote h4 h5 h6 pre table thead tbody tr td th".split(" "));
+const NAMES = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
+
+/**
+ * The HTML that a text with signs stands for.
+ * @param {string} text
+ */
+export const long = (text) =>
+  text.replace(/\u0080([\s\S])|[\u0081-\u009f]/g, (sign, quoted) =>
+    quoted === undefined ? (TAGS[sign.charCodeAt(0) - 0x81] ?? "") : quoted,
+  );
+
+/**
+ * What is open as one piece of HTML: the raw text where the tail's last block goes on.
+ * @param {string} tail
+ * @param {string} raw
+ */
+export function openEnd(tail, raw) {
+  const whole = tail || "<p></p>";
+  const end = endOfText(whole);
+  const text = raw.replace(/[&<>]/g, (sign) => NAMES[/** @type {"&"} */ (sign)]);
+  return whole.slice(0, end) + text + whole.slice(end);
+}
+
+/**
+ * Where the text of the last block ends, before the tags that close it and what is around it.
+ * @param {string} text
+ */
+function endOfText(text) {
+  let size = text.length;
+  for (;;) {
+    const before = text.slice(0, size).replace(/[ \n]+$/, "");
+    const start = before.lastIndexOf("<");
+    const tag = start >= 0 && text.startsWith("</", start) ? before.slice(start + 2, -1) : "";
+    const isCode = tag === "code" && text.startsWith("</pre>", size);
+    if (!(isCode || ENDS.has(tag)) || !before.endsWith(">")) return size;
+    size = start;
+  }
+}

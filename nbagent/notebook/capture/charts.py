@@ -1,0 +1,233 @@
+"""Charts, maps and widgets: what Jupyter draws from data by a renderer of its own.
+
+A bundle of one of these types is drawn by our sanitizer as far as its picture goes; all else of it is
+for Jupyter's renderer, or a library's. What it shows stands in it as words too, so that a row, a saved
+notebook and the model have something short to read. Only what this process made itself is given to
+such a renderer: what was read from a store, or came from elsewhere, is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from threading import Lock
+from typing import Any
+
+from nbagent.core.tools.output import Bundle
+
+MAX_DATA = 2_000_000
+"""Characters of a chart's data as JSON; a larger one is words, and its picture where it has one."""
+MAX_WORDS = 60
+"""Characters of a title or a name in words."""
+MAX_LISTED = 8
+"""Traces, fields or names in words."""
+MAX_KNOWN = 1_000
+"""Bundles that are remembered as made here."""
+MAX_WALKED = 5_000
+"""Parts of a specification that are looked at."""
+
+_PLOTLY = "application/vnd.plotly.v1+json"
+_VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
+_GEO = "application/geo+json"
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_NEWEST = {"vega": 5, "vegalite": 5}
+"""Of each, the newest that JupyterLab 4 draws; charts of later ones are near enough to be drawn by it."""
+_SCRIPT = re.compile(r"<script\b", re.IGNORECASE)
+_KEPT = re.compile(r"image/|text/")
+
+_known: OrderedDict[str, None] = OrderedDict()
+_lock = Lock()
+
+
+def is_chart(bundle: Mapping[str, Any]) -> bool:
+    """Whether Jupyter draws something of this bundle by a renderer of its own."""
+    return any(map(_is_chart, bundle))
+
+
+def chart_of(bundle: Mapping[str, Any]) -> Bundle | None:
+    """What Jupyter is given to draw: the chart's data and its words. None where this process did not make it."""
+    data = {mime: each for mime, each in bundle.items() if _is_chart(mime)}
+    if not data or _digest(data) not in _known:
+        return None
+    return data | {"text/plain": bundle.get("text/plain", "")}
+
+
+def with_words(bundle: Bundle) -> Bundle:
+    """The bundle as it is kept: of a chart the data, its pictures, and what it shows in words.
+
+    Markup that draws itself by script goes, as the data says the same. Any other bundle is as it was.
+    """
+    found = {mime: data for mime, data in map(_drawable, bundle.items()) if _is_chart(mime)}
+    if not found:
+        return bundle
+    words = _words(found, str(bundle.get("text/plain", "")))
+    if len(json.dumps(found, default=str)) > MAX_DATA:
+        found, words = {}, f"{words} (too large to be drawn here)"
+    kept = {
+        mime: data
+        for mime, data in bundle.items()
+        if _KEPT.match(mime) and not (mime == "text/html" and _SCRIPT.search(str(data)))
+    }
+    if found:
+        with _lock:
+            _known[_digest(found)] = None
+            while len(_known) > MAX_KNOWN:
+                _known.popitem(last=False)
+    return {"text/plain": words} | found | kept | {"text/plain": words}
+
+
+def more_of(value: Any) -> Bundle:
+    """What a value does not say by itself: an Altair chart its specification, GeoJSON its own type."""
+    for module in ("altair.vegalite.v6.api", "altair.vegalite.v5.api"):
+        found = sys.modules.get(module)
+        if found is not None and isinstance(value, found.TopLevelMixin):
+            return specification(value)
+    shown = sys.modules.get("IPython.display")
+    if shown is not None and isinstance(value, shown.GeoJSON):
+        return {_GEO: value.data}
+    return {}
+
+
+def specification(chart: Any) -> Bundle:
+    """An Altair chart as data."""
+    return {"application/vnd.vegalite.v5+json": chart.to_dict(context={"pre_transform": False})}
+
+
+def _is_chart(mime: str) -> bool:
+    return mime in (_PLOTLY, _GEO, _WIDGET) or _VEGA.fullmatch(mime) is not None
+
+
+def _drawable(part: tuple[str, Any]) -> tuple[str, Any]:
+    """A part of a bundle under the type that Jupyter knows it by."""
+    mime, data = part
+    vega = _VEGA.fullmatch(mime)
+    if vega is None or not isinstance(data, dict):
+        return part
+    kind, version = vega[1], min(int(vega[2]), _NEWEST[vega[1]])
+    name = {"vega": "vega", "vegalite": "vega-lite"}[kind]
+    schema = f"https://vega.github.io/schema/{name}/v{version}.json"
+    return f"application/vnd.{kind}.v{version}+json", data | {"$schema": schema}
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    text = json.dumps(data, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
+
+
+# --- in words
+
+
+def _words(found: Mapping[str, Any], text: str) -> str:
+    """What a chart shows, in a few lines at most."""
+    mime, data = next(iter(found.items()))
+    if mime == _WIDGET or not isinstance(data, dict):
+        return _short(text, 10 * MAX_WORDS) or "a widget"
+    if mime == _PLOTLY:
+        return _plotly(data)
+    return _geo(data) if mime == _GEO else _vega(data)
+
+
+def _plotly(figure: Mapping[str, Any]) -> str:
+    traces = [each for each in _list(figure.get("data")) if isinstance(each, dict)]
+    layout = _dict(figure.get("layout"))
+    parts = [f"{_kind(each)}{_quoted(each.get('name'))}{_points(each)}" for each in traces]
+    axes = (
+        f"{name[0]}: {_short(title)}"
+        for name in ("xaxis", "yaxis", "zaxis")
+        if (title := _title(_dict(layout.get(name)).get("title")))
+    )
+    head = f"Plotly figure{_quoted(_title(layout.get('title')))}"
+    return _told(head, [_listed(parts), *axes])
+
+
+def _kind(trace: Mapping[str, Any]) -> str:
+    return _short(trace.get("type") or "scatter")
+
+
+def _points(trace: Mapping[str, Any]) -> str:
+    sizes = [_size(trace.get(name)) for name in ("y", "x", "values", "z", "lat", "r")]
+    return f" ({max(sizes):,} points)" if any(sizes) else ""
+
+
+def _size(values: Any) -> int:
+    """How many values there are, in a list or in an array's bytes as base64."""
+    if isinstance(values, dict):
+        digits = re.sub(r"\D", "", str(values.get("dtype", "")))
+        return len(str(values.get("bdata", ""))) * 3 // 4 // max(1, int(digits or 8))
+    return len(values) if isinstance(values, list | tuple) else 0
+
+
+def _vega(spec: Mapping[str, Any]) -> str:
+    marks: dict[str, None] = {}
+    channels: dict[str, None] = {}
+    rows = 0
+    for part in _walked(spec):
+        mark = part.get("mark")
+        mark = mark.get("type") if isinstance(mark, dict) else mark
+        if isinstance(mark, str):
+            marks[_short(mark)] = None
+        for channel, encoded in _dict(part.get("encoding")).items():
+            field = _dict(encoded).get("field") or _dict(encoded).get("aggregate")
+            if isinstance(field, str):
+                channels[f"{_short(channel)}: {_short(field)}"] = None
+        rows += _size(_dict(part.get("data")).get("values"))
+    rows += sum(_size(each) for each in _dict(spec.get("datasets")).values())
+    head = f"Vega chart{_quoted(_title(spec.get('title')))}"
+    return _told(head, [_listed([*marks]), _listed([*channels]), f"{rows:,} rows" if rows else ""])
+
+
+def _walked(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A specification and the ones that it is made of."""
+    waiting, seen = [spec], 0
+    while waiting and seen < MAX_WALKED:
+        part = waiting.pop(0)
+        seen += 1
+        yield part
+        for name in ("layer", "hconcat", "vconcat", "concat", "marks"):
+            waiting += [each for each in _list(part.get(name)) if isinstance(each, dict)]
+        if isinstance(part.get("spec"), dict):
+            waiting.append(part["spec"])
+
+
+def _geo(data: Mapping[str, Any]) -> str:
+    features = [each for each in _list(data.get("features")) if isinstance(each, dict)]
+    names = dict.fromkeys(
+        _short(name) for each in features[:MAX_WALKED] for name in _dict(each.get("properties"))
+    )
+    number = f"{len(features):,} features" if features else ""
+    return _told(f"GeoJSON {_short(data.get('type') or '')}".strip(), [number, _listed([*names])])
+
+
+def _told(head: str, parts: list[str]) -> str:
+    said = "; ".join(part for part in parts if part)
+    return f"{head}: {said}" if said else head
+
+
+def _listed(items: list[str]) -> str:
+    more = len(items) - MAX_LISTED
+    return ", ".join(items[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _title(title: Any) -> Any:
+    return title.get("text") if isinstance(title, dict) else title
+
+
+def _quoted(name: Any) -> str:
+    return f" “{_short(name)}”" if isinstance(name, str) and name.strip() else ""
+
+
+def _short(text: Any, limit: int = MAX_WORDS) -> str:
+    line = " ".join(str(text)[: 4 * limit].split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def _dict(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []

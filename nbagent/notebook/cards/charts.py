@@ -1,0 +1,106 @@
+"""Charts and widgets of a run's calls: drawn by Jupyter itself, below the card.
+
+A row says in words what a chart shows, or has its picture, in every view alike. Below the card stands
+the chart as Jupyter draws it, while the card is live; once it has given way, the chart is an output of
+the cell, which a saved notebook keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import ipywidgets
+
+from nbagent.core.base.events import ToolFinished
+from nbagent.core.journal.journal import RunEvent
+from nbagent.core.tools.output import Bundle, Displayed
+from nbagent.notebook.capture.charts import chart_of
+from nbagent.notebook.render.reveal import reveal
+
+MAX_CHARTS = 20
+"""Charts below one card; of the others there are the rows."""
+
+_Call: TypeAlias = tuple[tuple[str, ...], str]
+"""The scope and the id of a call."""
+_Key: TypeAlias = tuple[_Call, str | int]
+
+
+class Charts:
+    """What the calls of one run display that Jupyter draws by itself, in the order it came."""
+
+    def __init__(self) -> None:
+        self._shown: dict[_Key, Bundle] = {}
+        self._areas: dict[_Key, ipywidgets.Box] = {}
+
+    def heard(self, event: RunEvent) -> bool:
+        """Take an event of the run; whether there are other charts now."""
+        if isinstance(event, Displayed):
+            call = (tuple(event.scope), event.call_id)
+            number = sum(key[0] == call for key in self._shown)
+            return self._show((call, event.display_id or number), event.bundle)
+        if isinstance(event, ToolFinished):
+            return self._finish((tuple(event.scope), event.call_id), event)
+        return False
+
+    def _show(self, key: _Key, bundle: Mapping[str, Any]) -> bool:
+        chart = chart_of(bundle)
+        if chart is None:
+            return self._shown.pop(key, None) is not None
+        changed = self._shown.get(key) != chart
+        self._shown[key] = chart
+        return changed
+
+    def _finish(self, call: _Call, event: ToolFinished) -> bool:
+        """What was displayed stays where it stands; what is returned comes last, unless it stands there."""
+        changed = False
+        there = [chart for key, chart in self._shown.items() if key[0] == call]
+        for number, bundle in enumerate([*event.displays, event.display or {}]):
+            chart = chart_of(bundle)
+            if chart is not None and chart not in there:
+                changed |= self._show((call, f"finished {number}"), bundle)
+        return changed
+
+    @property
+    def bundles(self) -> list[Bundle]:
+        """The charts, as an output of a cell has them."""
+        return list(self._shown.values())[:MAX_CHARTS]
+
+    @property
+    def rows(self) -> list[Any]:
+        """The widgets that show them."""
+        wanted = dict(list(self._shown.items())[:MAX_CHARTS])
+        for key in [*self._areas]:
+            if key not in wanted:
+                _close([self._areas.pop(key)])
+        for key, chart in wanted.items():
+            area = self._areas.get(key)
+            if area is None:
+                self._areas[key] = _area(chart)
+            elif area.children[0].outputs != _outputs(chart):
+                area.children[0].outputs = _outputs(chart)
+        return [self._areas[key] for key in wanted]
+
+    def close(self) -> None:
+        """Take them off the page."""
+        _close(self._areas.values())
+        self._areas.clear()
+
+
+def _area(chart: Bundle) -> ipywidgets.Box:
+    output = ipywidgets.Output(outputs=_outputs(chart))
+    output.layout.margin = "2px 0 8px"
+    return ipywidgets.VBox([output])
+
+
+def _outputs(chart: Bundle) -> tuple[dict[str, Any], ...]:
+    shown = chart | {"text/plain": reveal(str(chart.get("text/plain", "")))}
+    return ({"output_type": "display_data", "data": shown, "metadata": {}},)
+
+
+def _close(areas: Iterable[Any]) -> None:
+    for area in areas:
+        for widget in (*area.children, area):
+            layout = widget.layout
+            widget.close()
+            layout.close()  # without this its model stays

@@ -1,0 +1,244 @@
+"""The live card of a chat: its runs one below the other, and a box to write in.
+
+What is written comes with a message of its own and goes into a run; it is in no trait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from nbagent.core.base.errors import NbagentError, UsageError
+from nbagent.core.base.events import RunStarted
+from nbagent.core.base.files import files_of
+from nbagent.core.base.messages import is_prompt
+from nbagent.core.call.threads import run_in_thread
+from nbagent.core.chat import Chat, goes_on, named_tools, thread_of
+from nbagent.core.journal.journal import RunEvent
+from nbagent.core.run.run import Run, session_of
+from nbagent.core.run.session import Session
+from nbagent.core.tools.files import File
+from nbagent.notebook import kernel, variables
+from nbagent.notebook.export import traceback_of_call
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.thread import ThreadView
+from nbagent.notebook.view.view import RunView
+from nbagent.notebook.wire import Complete, FieldError, Name, Names, SaidFile, Say
+
+from .card import Card
+from .charts import Charts
+from .preview import Preview
+from .run_card import RunCard, types_of
+
+MAX_SAID = 100_000
+"""Characters of one message."""
+MAX_FILES = 10
+MAX_BYTES = 6 * 2**20
+"""Of all files of one message: a server closes the channel on messages of 10 MiB, and base64 takes a third more."""
+MAX_NAME = 200
+MAX_PREFIX = 100
+
+
+class ChatCard(RunCard):
+    """A chat's card: that of its newest run, below those before it."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self._thread = thread_of(chat)
+        self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
+        self.threads = ThreadView(reveal(self._thread.agent.spec().agent))
+        self.view = self.threads
+        self._flush_at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushed_at = 0.0
+        self._previews: dict[str, Preview] = {}
+        self._drafts: dict[str, Any] = {}
+        self.pressed = lambda _key, _action: None
+        self._lock = threading.RLock()
+        self._charts = Charts()
+        self._followed: list[tuple[Run, Callable[[RunEvent], None]]] = []
+        """The runs that are shown, each with what hears it."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._follow_runs()
+        self.threads.flush(time.monotonic())
+        Card.__init__(self)
+        self._thread.listen(self._follow_runs)
+
+    def detach(self) -> None:
+        """Follow the runs no more."""
+        self._thread.unlisten(self._follow_runs)
+        for run, heard in self._followed:
+            run.unsubscribe(heard)
+        self._settle_all()
+        self._charts.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def __repr__(self) -> str:
+        return f"ChatCard({self.chat!r})"
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the kernel: a chat may have no run yet."""
+        return self._loop
+
+    # --- out
+
+    def _follow_runs(self) -> None:
+        """Show the runs that the thread has now."""
+        with self._lock:
+            runs = self._thread.runs
+            alike = 0
+            while alike < min(len(runs), len(self._followed)):
+                if self._followed[alike][0] is not runs[alike]:
+                    break
+                alike += 1
+            for run, heard in self._followed[alike:]:
+                run.unsubscribe(heard)
+            del self._followed[alike:]
+            self.threads.cut(alike)
+            if runs[alike:] != runs:
+                self._later(self._draw_charts)
+            for run in runs[alike:]:
+                self._follow(run)
+            if self._flush_at is None:
+                self._plan()
+
+    def _follow(self, run: Run) -> None:
+        session = session_of(run)
+        view = RunView(
+            run.id,
+            types_of=partial(types_of, run),
+            traceback_of=partial(traceback_of_call, run),
+            in_thread=True,
+        )
+        heard = partial(self._hear, session, view)
+        events = run.subscribe(heard)
+        for event in events:
+            view.apply(event)
+            self._charts.heard(event)
+        self.threads.begin(view)
+        self._followed.append((run, heard))
+        for event in events if goes_on(run) else ():
+            self._follow_question(session, event)
+
+    def _draw_charts(self) -> None:
+        """The charts of the runs that are shown now."""
+        self._charts.close()
+        self._charts = Charts()
+        for run, _ in self._followed:
+            for event in run.journal:
+                self._charts.heard(event)
+        self.rows_changed(self.rows)
+
+    def _texts(self) -> dict[str, str]:
+        texts = Card._texts(self)  # noqa: SLF001 - what any card shows
+        return texts | {"card": texts["chat_card"], "gone": texts["chat_gone"]}
+
+    # --- in
+
+    def _asked_by(self, interrupt: str) -> Session:
+        with self._lock:
+            place = self.threads.asker(interrupt)
+            return session_of(self._followed[-1 if place is None else place][0])
+
+    def _stop(self) -> None:
+        run = self._thread.open_run
+        if run is not None:
+            self.stopping()
+            session_of(run).stop(by="form")
+
+    def _complete(self, message: Complete) -> None:
+        text = message.text[:MAX_PREFIX]
+        names = variables.offered(text[1:]) if text.startswith("@") else self._tools(text[1:])
+        self.send(Names(text=text, names=names).model_dump(mode="json"))
+
+    def _tools(self, prefix: str) -> list[Name]:
+        found = [
+            Name(name=reveal(name), about=reveal(about)[:120])
+            for name, about in named_tools(self._thread)
+            if name.lower().startswith(prefix.lower())
+        ]
+        return found[: variables.MAX_NAMES]
+
+    def _said(self, message: Say) -> None:
+        task = self._loop.create_task(self._say(message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _say(self, message: Say) -> None:
+        errors: list[FieldError] = []
+        try:
+            replaced = self._replaced(message)
+            prompt = await run_in_thread(partial(self._prompt, message, replaced))
+            if replaced is None:
+                self._thread.send(prompt)
+            else:
+                self._thread.edit(replaced, prompt)
+        except NbagentError as error:
+            errors = [FieldError(field=None, message=reveal(str(error)))]
+        self._receipt(message.submission, "", errors)
+
+    def _replaced(self, message: Say) -> Run | None:
+        """The run whose prompt the message replaces."""
+        if message.instead is None:
+            return None
+        with self._lock:
+            place = self.threads.place(message.instead)
+            if place is None:
+                raise UsageError(TEXTS["say_other"])
+            return self._followed[place][0]
+
+    def _prompt(self, message: Say, replaced: Run | None) -> list[Any]:
+        """What the message says: its text, its files, the variables it names.
+
+        Raises:
+            UsageError: it says nothing, or too much.
+        """
+        kept = [] if replaced is None else _kept_files(replaced, message.keep)
+        if not message.text.strip() and not message.files and not kept:
+            raise UsageError(TEXTS["say_nothing"])
+        if len(message.text) > MAX_SAID:
+            raise UsageError(TEXTS["say_too_long"].format(n=f"{MAX_SAID:,}"))
+        if len(message.files) + len(kept) > MAX_FILES:
+            raise UsageError(TEXTS["say_too_many"].format(n=MAX_FILES))
+        if sum(len(file.data) for file in message.files) * 3 // 4 > MAX_BYTES + 2 * MAX_FILES:
+            raise UsageError(TEXTS["say_too_big"].format(n=MAX_BYTES // 2**20))
+        text = self._with_tool(message.text)
+        named = variables.mentioned(message.text)
+        return [*([text] if text.strip() else []), *kept, *map(_file, message.files), *named]
+
+    def _with_tool(self, text: str) -> str:
+        """With ``/name`` at the beginning, what that means in words that the model is told."""
+        name = text[1:].split(maxsplit=1)[0] if text.startswith("/") and text[1:].strip() else ""
+        told = TEXTS["use_tool"].format(tool=name)
+        is_tool = any(name == known for known, _ in named_tools(self._thread))
+        return f"{text.rstrip()}\n\n{told}" if is_tool and told not in text else text
+
+
+def _file(said: SaidFile) -> File:
+    try:
+        data = base64.b64decode(said.data, validate=True)
+    except binascii.Error as error:
+        raise UsageError(TEXTS["file_unreadable"]) from error
+    kind = said.media_type.partition(";")[0].strip().lower()
+    return File(data, kind or None, name=said.name[-MAX_NAME:])
+
+
+def _kept_files(run: Run, chosen: list[int]) -> list[File]:
+    """The files of a run's prompt that stay when it is said anew."""
+    begun = next((event for event in run.journal if isinstance(event, RunStarted)), None)
+    prompts = [] if begun is None else [one for one in begun.messages if is_prompt(one)]
+    parts = list(files_of(prompts[-1])) if prompts else []
+    return [
+        File(base64.b64decode(part["data"]), part["media_type"], name=part.get("name"))
+        for number, part in enumerate(parts)
+        if number in chosen and not str(part.get("name", "")).startswith("@")
+    ]

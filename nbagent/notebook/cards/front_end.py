@@ -1,0 +1,59 @@
+"""What all cards have in common, code, styles and sentences: a widget of its own, sent to a page once.
+
+Cards name it. So a page that opens, that is reloaded, or that finds the widgets' state in a saved
+notebook has it beside its cards, whichever of them are still there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+import traitlets
+
+from nbagent.notebook import kernel
+from nbagent.notebook.render import styles
+from nbagent.notebook.texts import TEXTS
+
+STATIC = Path(__file__).parents[2] / "static"
+CARD = (STATIC / "card.js").read_text(encoding="utf-8")
+"""The module whose default export is a card."""
+LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
+"""The module that takes the card's from a ``FrontEnd``."""
+STYLE = styles.live() + (
+    ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
+)
+
+
+class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
+    """What all cards have in common; nothing of it is seen by itself."""
+
+    code = traitlets.Unicode(CARD).tag(sync=True)
+    css = traitlets.Unicode(STYLE).tag(sync=True)
+    texts = traitlets.Dict().tag(sync=True)
+    """The sentences as they were when it was opened; a card tells which of its own are others."""
+
+    def __init__(self) -> None:
+        super().__init__(texts=dict(TEXTS))
+
+    def __repr__(self) -> str:
+        return "FrontEnd()"
+
+    def _repr_keys(self) -> Any:
+        return iter(())
+
+
+_open: list[FrontEnd] = []
+
+
+def shared() -> FrontEnd | None:
+    """The one of this kernel, opened anew where somebody closed it; None where no kernel is.
+
+    Other hosts need not give a widget the others of its page: there each card has its code itself.
+    """
+    if not kernel.in_kernel():
+        return None
+    if not _open or _open[0].comm is None:
+        _open[:] = [FrontEnd()]
+    return _open[0]

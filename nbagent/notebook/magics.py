@@ -1,0 +1,360 @@
+"""``%load_ext nbagent``: ``%%agent`` asks an agent of the notebook, with its variables in the prompt.
+
+The cell waits for the answer; the run's loop is on a thread of its own, so that forms work meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import keyword
+import re
+import reprlib
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from IPython.core.error import UsageError as CellError
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from pydantic import BaseModel
+
+from nbagent.core.agent import Agent
+from nbagent.core.base.errors import UsageError, suggest
+from nbagent.core.run.result import Result
+from nbagent.core.run.run import Run, session_of
+from nbagent.core.tools.files import File
+
+MAX_VALUE = 4_000
+"""Characters of one variable in a prompt."""
+MAX_ROWS = 10
+"""Rows of a table in a prompt; below them stands how many there are."""
+MAX_COLUMNS = 40
+"""Columns of a table in a prompt."""
+
+HELP = """\
+%%agent [name] [-o NAME] [--df]      the prompt is the rest of the cell
+%agent [-o NAME] [--df] [name] prompt
+
+Asks an agent of this notebook, and waits for its answer. Without a name: the only agent of the notebook, else the one
+that was defined last, else the demo.
+
+  -o NAME   the answer goes into this variable: typed where the agent has output_type, else as text
+  --df      as a DataFrame, where the answer is rows
+  --help    this text
+
+{variable}, {variable.attribute} and {variable["key"]} in the prompt are filled in: a table by its shape, columns and
+first rows, a figure or image as a picture. {{variable}} stays as it is, in single braces."""
+
+_BRACES = re.compile(
+    r"""\{\{(?P<kept>[^\W\d]\w*[^{}\n]*)\}\}
+      | \{(?P<value>[^\W\d]\w*(?:\.[^\W\d]\w*|\[[^\[\]{}\n]*\])*)(?P<how>(?:![rsa])?(?::[^{}\n]*)?)\}""",
+    re.VERBOSE,
+)
+
+
+class _Asked(NamedTuple):
+    """What a magic's line says."""
+
+    words: Sequence[str]
+    """What is no option: the agent's name, or the prompt."""
+    into: str | None = None
+    as_table: bool = False
+    help: bool = False
+
+
+class _Parser(argparse.ArgumentParser):
+    """Options of a line; what is wrong with them is an error of the cell."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CellError(f"%%agent: {message}; %agent --help tells more")
+
+
+def _parsed(line: str) -> _Asked:
+    """The options and words of a line.
+
+    Raises:
+        CellError: it is not understood.
+    """
+    try:
+        tokens = shlex.split(line)
+    except ValueError as error:
+        raise CellError(f"%%agent: {line.strip()!r}: {error}") from error
+    parser = _Parser(prog="%%agent", add_help=False, allow_abbrev=False)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("-o", dest="into", metavar="NAME")
+    parser.add_argument("--df", action="store_true", dest="as_table")
+    parser.add_argument("-h", "--help", action="store_true")
+    asked = _Asked(**vars(parser.parse_intermixed_args(tokens)))
+    name = asked.into
+    if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+        raise CellError(f"%%agent: -o takes the name of a variable, not {name!r}")
+    return asked
+
+
+_OPTIONS = re.compile(r"\s*(?:(?:-o\s+\S+|-\S+)(?:\s+|$))*")
+"""What a line begins with, before the prompt."""
+
+
+@magics_class
+class AgentMagics(Magics):
+    """The magics of nbagent."""
+
+    @no_var_expand
+    @line_cell_magic
+    def agent(self, line: str, cell: str | None = None) -> Any:
+        """Ask an agent of this notebook; %agent --help tells how."""
+        if cell is None:
+            options = _OPTIONS.match(line)
+            end = 0 if options is None else options.end()
+            asked, prompt = _parsed(line[:end]), line[end:].strip()
+            named, prompt = self._named_first(prompt)
+        else:
+            asked, prompt = _parsed(line), cell.strip()
+            if len(asked.words) > 1:
+                raise CellError(
+                    f"%%agent takes the name of one agent, not {' '.join(asked.words)!r}; the prompt stands below it"
+                )
+            named = asked.words[0] if asked.words else None
+        if asked.help:
+            print(HELP)  # noqa: T201 - it was asked for
+            return None
+        if not prompt:
+            raise CellError("%%agent: there is no prompt; it stands below, or after %agent")
+        agent = self._agent(named)
+        result = _waited(agent.run(_filled(prompt, self._names), background=True))
+        return self._given(asked, agent, result)
+
+    @property
+    def _names(self) -> dict[str, Any]:
+        assert self.shell is not None  # it has registered this
+        names: dict[str, Any] = self.shell.user_ns
+        return names
+
+    def _agents(self) -> dict[str, Agent]:
+        """The agents of the notebook by name, each once, in the order of their definition."""
+        found = {
+            name: one
+            for name, one in self._names.items()
+            if isinstance(one, Agent) and name[0] != "_"
+        }
+        first = {id(one): name for name, one in reversed(found.items())}
+        return {name: one for name, one in found.items() if first[id(one)] == name}
+
+    def _named_first(self, prompt: str) -> tuple[str | None, str]:
+        """The name that a line begins with, where it is that of an agent, and the rest."""
+        first, _, rest = prompt.partition(" ")
+        is_agent = isinstance(self._names.get(first), Agent)
+        return (first, rest.strip()) if is_agent else (None, prompt)
+
+    def _agent(self, name: str | None) -> Agent:
+        """The agent of this name; without one the only, or last, one, or the demo.
+
+        Raises:
+            CellError: no agent has this name.
+        """
+        agents = self._agents()
+        if name is not None:
+            named = self._names.get(name)
+            if not isinstance(named, Agent):
+                what = "no agent" if name in self._names else "not defined"
+                raise CellError(f"%%agent: {name!r} is {what}{suggest(name, agents)}")
+            return named
+        if not agents:
+            _say(
+                "No agent is defined here, so the demo answers. Make one: agent = nb.Agent('gpt-5.1')"
+            )
+            return Agent("demo", name="demo")
+        last = list(agents)[-1]
+        if len(agents) > 1:
+            others = ", ".join(list(agents)[:-1])
+            _say(f"{last} answers, which was defined last; %%agent takes a name: {others}")
+        return agents[last]
+
+    def _given(self, asked: _Asked, agent: Agent, result: Result) -> Any:
+        """Put the answer where it was asked for."""
+        answer = result.text if agent.output_type is None else result.output
+        if asked.as_table:
+            answer = table_of(answer)
+        if asked.into is not None:
+            self._names[asked.into] = answer
+            return None
+        return answer if asked.as_table else None
+
+
+def _say(text: str) -> None:
+    print(text)  # noqa: T201 - for the person who ran the cell
+
+
+def _waited(run: Run) -> Result:
+    """The result; where nobody is there to see a live card, the run as it stands at the end is shown."""
+    if not session_of(run).attended:
+        session_of(run).host.display(run)
+    return run.wait()
+
+
+# --- the notebook's variables in a prompt
+
+
+def _filled(prompt: str, names: Mapping[str, Any]) -> str | list[Any]:
+    """The prompt with the variables that it names: a text, or texts and pictures in their order.
+
+    Raises:
+        CellError: there is no such variable, or it has no such part.
+    """
+    parts: list[Any] = [""]
+    end = 0
+    for found in _BRACES.finditer(prompt):
+        parts[-1] += prompt[end : found.start()]
+        end = found.end()
+        told = f"{{{found['kept']}}}" if found["kept"] else _value(found, names)
+        if isinstance(told, str):
+            parts[-1] += told
+        else:
+            parts += [told, ""]
+    parts[-1] += prompt[end:]
+    return (
+        parts[0] if len(parts) == 1 else [p for p in parts if not isinstance(p, str) or p.strip()]
+    )
+
+
+def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
+    """What a place in braces stands for."""
+    code, how = found["value"], found["how"]
+    try:
+        value = eval(code, dict(names))
+        if how:
+            return _cut(eval(f'f"{{value{how}}}"', {"value": value}))
+    except Exception as error:
+        raise CellError(
+            f"%%agent: {{{code}}} in the prompt: {type(error).__name__}: {error}; "
+            f"{{{{{code}}}}} leaves it as it is"
+        ) from error
+    return told(value)
+
+
+def told(value: Any) -> str | File:
+    """A value as a prompt tells it: bounded text, or a picture."""
+    if isinstance(value, str):
+        return _cut(value)
+    if all(hasattr(value, name) for name in ("shape", "head", "to_csv")):
+        return _cut(_table(value))
+    picture = _picture(value)
+    return picture if picture is not None else _cut(_short.repr(value))
+
+
+_short = reprlib.Repr()
+_short.maxlevel = 6
+_short.maxlist = _short.maxtuple = _short.maxset = _short.maxfrozenset = _short.maxdict = 100
+_short.maxstring = _short.maxother = _short.maxlong = MAX_VALUE // 2
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_VALUE:
+        return text
+    half = MAX_VALUE // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"
+
+
+def _table(value: Any) -> str:
+    """A DataFrame or Series: its shape, its columns with their types, its first rows."""
+    frame = value.to_frame() if len(value.shape) == 1 else value
+    rows, columns = frame.shape
+    shown = frame.iloc[:MAX_ROWS, :MAX_COLUMNS]
+    types = ", ".join(f"{name}: {kind}" for name, kind in shown.dtypes.items())
+    more = f", and {columns - MAX_COLUMNS} more columns" if columns > MAX_COLUMNS else ""
+    kind = f"{type(value).__name__} of {rows:,} rows and {columns:,} columns"
+    first = f"The first {len(shown)} rows:" if rows > len(shown) else "Its rows:"
+    return f"{kind} ({types}{more}). {first}\n{shown.to_csv()}"
+
+
+def _picture(value: Any) -> File | None:
+    """A figure or image as a picture; an array is data."""
+    if hasattr(value, "dtype") or isinstance(value, bytes | bytearray | memoryview | Iterable):
+        return None
+    try:
+        file = File(value)
+    except UsageError:
+        return None
+    return file if file.media_type.startswith("image/") else None
+
+
+# --- an answer as a table
+
+
+def table_of(answer: Any) -> Any:
+    """An answer that is rows, as a DataFrame.
+
+    Raises:
+        CellError: it is no rows, or pandas is missing.
+    """
+    try:
+        import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
+    except ImportError as error:
+        raise CellError("%%agent --df needs pandas: pip install pandas") from error
+    rows = _rows(_read(answer) if isinstance(answer, str) else _plain(answer))
+    if rows is None:
+        raise CellError(
+            "%%agent --df: the answer is no rows; an agent with output_type=list[Row], where Row is a pydantic "
+            "model, a dataclass or a TypedDict, gives some"
+        )
+    return pd.DataFrame(rows)
+
+
+def _read(text: str) -> Any:
+    """The JSON that a text is, or that stands in its one block of code; None where there is none."""
+    blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+    try:
+        return json.loads(blocks[0] if len(blocks) == 1 else text)
+    except ValueError:
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """Models and dataclasses as what they hold."""
+    if isinstance(value, BaseModel):
+        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _rows(value: Any) -> list[Any] | None:
+    """The rows that a value is, or that its one list is."""
+    if isinstance(value, Mapping):
+        lists = [each for each in value.values() if isinstance(each, list)]
+        value = lists[0] if len(lists) == 1 else None
+    if not isinstance(value, list):
+        return None
+    return value if all(isinstance(each, Mapping | list | tuple) for each in value) else None
+
+
+# --- in IPython
+
+_QUESTION = re.compile(r"(\s*)%agent[ \t]+(\S.*\?)\s*")
+
+
+def _asked_with_a_question_mark(lines: list[str]) -> list[str]:
+    """The cell's lines, with what IPython would take for a request of help as the prompt that it is."""
+
+    def line_magic(found: re.Match[str]) -> str:
+        return f"{found[1]}get_ipython().run_line_magic('agent', {found[2]!r})\n"
+
+    matches = [(line, _QUESTION.fullmatch(line)) for line in lines]
+    return [line if found is None else line_magic(found) for line, found in matches]
+
+
+def register(shell: Any) -> None:
+    """Give a shell the magics, and the names of agents where ``%%agent`` is typed."""
+    magics = AgentMagics(shell)
+    shell.register_magics(magics)
+
+    def complete(_shell: Any, event: Any) -> list[str]:
+        words = [*magics._agents(), "-o", "--df", "--help"]  # noqa: SLF001 - its own
+        return [word for word in words if word.startswith(event.symbol)]
+
+    shell.input_transformers_cleanup.append(_asked_with_a_question_mark)
+    for key in ("%%agent", "%agent"):
+        shell.set_hook("complete_command", complete, str_key=key)

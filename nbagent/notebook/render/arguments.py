@@ -1,0 +1,103 @@
+"""The values of a call's input, drawn: code with its colors, what is nested as a tree that opens."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import Fact
+
+from . import facts, sanitize
+from .highlight import highlighted
+from .reveal import reveal
+
+SHORT = 72
+"""Characters of JSON up to which a nested value stays on its line."""
+MAX_LEVELS = 6
+MAX_INSIDE = 50
+"""Values of one level that are drawn."""
+MAX_VALUES = 400
+"""Values of one tree that are drawn."""
+
+_BY_NAME = {
+    name: language
+    for language, called in {
+        "python": "code python source script cell",
+        "sql": "sql statement",
+        "bash": "command cmd bash shell",
+        "json": "json",
+        "html": "html xml svg",
+        "css": "css",
+        "javascript": "javascript js typescript",
+        "yaml": "yaml",
+        "diff": "diff patch",
+    }.items()
+    for name in called.split()
+}
+"""What a text of this name is written in."""
+_SQL = re.compile(
+    r"\s*(?:select|insert\s+into|update|delete\s+from|create|alter|drop|with)\b.*\b(?:from|into|set|table|as)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def drawn(listed: list[Fact], values: Mapping[str, Any]) -> list[Fact]:
+    """The facts of an input; what is read better as code or as a tree has that as HTML too."""
+    known = {facts.shown(str(name), facts.MAX_BRIEF): value for name, value in values.items()}
+    return [_drawn(fact, known.get(fact.label)) for fact in listed]
+
+
+def _drawn(fact: Fact, value: Any) -> Fact:
+    if fact.changed_from is not None or fact.parts or fact.remark:
+        return fact  # what is marked in it stays so
+    html = ""
+    if isinstance(value, str):
+        language = _language(fact.label, value)
+        html = highlighted(fact.value, language) if language or "\n" in value else ""
+    elif isinstance(value, dict | list) and len(fact.value) > SHORT:
+        html = _Tree().of(value, 0)
+    return fact.model_copy(update={"html": sanitize.clean_values(html)}) if html else fact
+
+
+def _language(name: str, text: str) -> str:
+    """What a text is written in, by the name of the input or by how it begins; empty where it is prose."""
+    last = re.split(r"[^a-z]+", name.lower())[-1] if len(name) < 60 else ""
+    known = _BY_NAME.get(last, "")
+    return known or ("sql" if _SQL.match(text[:2_000]) and text.lstrip()[:6].isupper() else "")
+
+
+class _Tree:
+    """Draws a nested value, and stops visibly where there is too much of it."""
+
+    def __init__(self) -> None:
+        self._room = MAX_VALUES
+
+    def of(self, value: Any, level: int) -> str:
+        """The value: named or numbered parts below each other, those that hold others folded."""
+        parts = list(value.items()) if isinstance(value, dict) else list(enumerate(value, 1))
+        rows: list[str] = []
+        for name, each in parts[:MAX_INSIDE]:
+            if self._room <= 0:
+                break
+            self._room -= 1
+            rows.append(f"<dt>{_text(str(name))}</dt><dd>{self._part(each, level + 1)}</dd>")
+        left = len(parts) - len(rows)
+        more = TEXTS["more_facts"].format(n=f"{left:,}") if left else ""
+        note = f'<p class="note">{sanitize.escape(more)}</p>' if more else ""
+        return f'<dl class="nba-kv">{"".join(rows)}</dl>{note}'
+
+    def _part(self, value: Any, level: int) -> str:
+        holds = isinstance(value, dict | list) and value
+        line = facts.brief_of(value)
+        if not holds or level >= MAX_LEVELS or len(line) < facts.MAX_SHORT:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            return f"<code>{_text(text)}</code>"
+        inside = self.of(value, level)
+        return f"<details><summary><code>{_text(line)}</code></summary>{inside}</details>"
+
+
+def _text(text: str) -> str:
+    return sanitize.escape(reveal(facts.bounded(text, facts.MAX_TEXT)))

@@ -1,0 +1,102 @@
+"""The notebook's variables as a chat offers and tells them: names at first, a bounded summary once one is chosen.
+
+pandas and numpy are never imported: a value of theirs is one only where somebody imported them.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+import sys
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.tools.files import File
+
+from . import kernel
+from .wire import Name
+
+MENTIONED = re.compile(r"(?<![\w@])@([^\W\d]\w*)")
+MAX_NAMES = 50
+"""Names that are offered at a time."""
+MAX_MENTIONS = 10
+"""Variables of one message that are told."""
+MAX_SUMMARY = 8_000
+"""Characters of a summary."""
+MAX_ROWS = 5
+MAX_COLUMNS = 60
+_PICTURES = ("matplotlib", "PIL", "plotly", "altair")
+"""Packages whose values are told as pictures."""
+_NOT_OFFERED = (ModuleType, FunctionType, BuiltinFunctionType, type)
+
+
+def offered(prefix: str) -> list[Name]:
+    """The variables whose names begin so, with their types; the newest last defined, as they stand."""
+    found = [
+        Name(name=name, about=type(value).__name__[:60])
+        for name, value in kernel.variables().items()
+        if name.lower().startswith(prefix.lower()) and _is_data(value)
+    ]
+    return sorted(found, key=lambda one: one.name.lower())[:MAX_NAMES]
+
+
+def mentioned(text: str) -> list[File]:
+    """The variables that a text names with ``@``, each as a file: a picture, or a summary of it in text."""
+    known = kernel.variables()
+    names = dict.fromkeys(MENTIONED.findall(text))
+    chosen = [name for name in names if name in known and _is_data(known[name])]
+    return [_file(name, known[name]) for name in chosen[:MAX_MENTIONS]]
+
+
+def summary(value: Any) -> str:
+    """What a value is, in bounded words."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    told = f"{kind}{_size(value)}\n{_inside(value)}"
+    return told if len(told) <= MAX_SUMMARY else f"{told[: MAX_SUMMARY - 1]}…"
+
+
+def _is_data(value: Any) -> bool:
+    return not isinstance(value, _NOT_OFFERED)
+
+
+def _file(name: str, value: Any) -> File:
+    if type(value).__module__.partition(".")[0] in _PICTURES:
+        try:
+            return File(value, name=f"@{name}")
+        except UsageError:
+            pass  # such as axes: they are told in words
+    return File(summary(value).encode("utf-8", "replace"), "text/plain", name=f"@{name}")
+
+
+def _size(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and all(isinstance(each, int) for each in shape):
+        return f" of {' by '.join(map(str, shape))}"
+    if isinstance(value, str | bytes | list | tuple | dict | set | frozenset):
+        return f" of {len(value)}"
+    return ""
+
+
+def _inside(value: Any) -> str:
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(value, pandas.DataFrame):
+        head = value.iloc[:MAX_ROWS, :MAX_COLUMNS]
+        columns = [f"  {name}: {kind}" for name, kind in list(head.dtypes.items())]
+        more = value.shape[1] - len(columns)
+        left_out = [f"  … {more} more columns"] if more > 0 else []
+        rows = head.to_string(max_colwidth=60)
+        return "\n".join(["Columns:", *columns, *left_out, f"First {len(head)} rows:", rows])
+    if pandas is not None and isinstance(value, pandas.Series):
+        head = value.iloc[:MAX_ROWS]
+        return f"First {len(head)} values:\n{head.to_string()}"
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        return f"{value.dtype}\n{numpy.array2string(value, threshold=50, edgeitems=3)}"
+    return _repr.repr(value)
+
+
+_repr = reprlib.Repr()
+_repr.maxlist = _repr.maxtuple = _repr.maxset = _repr.maxdict = 20
+_repr.maxstring = _repr.maxother = 2_000
+_repr.maxlevel = 4

@@ -1,0 +1,120 @@
+"""How the HTML of streamed text travels: only what differs from what is open, with signs for tags.
+
+The page does the same backwards (``frontend/shorthand.js``); ``tests/fixtures/wire.json`` has examples
+that both ends check.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+TAGS = (
+    '<span class="k">',
+    '<span class="nf">',
+    '<span class="nb">',
+    '<span class="s">',
+    '<span class="c">',
+    '<span class="m">',
+    "</span>",
+    "<p>",
+    "</p>",
+    "<strong>",
+    "</strong>",
+    "<em>",
+    "</em>",
+    "<code>",
+    "</code>",
+    "<ul>\n<li>",
+    "<ol>\n<li>",
+    "</li>\n<li>",
+    "</li>\n",
+    "<table>\n<thead>\n<tr>\n",
+    "</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n",
+    "</td>\n</tr>\n<tr>\n",
+    "</td>\n</tr>\n</tbody>\n</table>",
+    "<th>",
+    '<th align="right">',
+    "</th>\n",
+    "<td>",
+    '<td align="right">',
+    "</td>\n",
+    '<pre class="code"><code>',
+    "</code></pre>",
+)
+"""What one sign stands for: U+0081 for the first, and so on. After U+0080 a sign stands for itself."""
+_QUOTE = "\x80"
+_SIGNS = {tag: chr(ord(_QUOTE) + number) for number, tag in enumerate(TAGS, 1)}
+_SHORT = re.compile("|".join([*map(re.escape, sorted(TAGS, key=len, reverse=True)), "[\x80-\x9f]"]))
+_SPACES = " \n"
+"""What stands between tags."""
+_ENDS = frozenset(
+    [
+        "p",
+        "li",
+        "ul",
+        "ol",
+        "blockquote",
+        "h4",
+        "h5",
+        "h6",
+        "pre",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "td",
+        "th",
+    ]
+)
+
+
+def short(text: str) -> str:
+    """The HTML with signs for tags."""
+    return _SHORT.sub(lambda found: _SIGNS.get(found[0]) or _QUOTE + found[0], text)
+
+
+def open_end(tail: str, raw: str) -> str:
+    """What is open as one piece of HTML: the raw text where the tail's last block goes on."""
+    tail = tail or "<p></p>"
+    end = _end_of_text(tail)
+    return tail[:end] + html.escape(raw, quote=False) + tail[end:]
+
+
+def _end_of_text(text: str) -> int:
+    """Where the text of the last block ends, before the tags that close it and what is around it."""
+    size = len(text)
+    while True:
+        before = text[:size].rstrip(_SPACES)
+        start = before.rfind("<")
+        tag = before[start + 2 : -1] if start >= 0 and before.startswith("</", start) else ""
+        is_code = tag == "code" and text.startswith("</pre>", size)
+        if not (is_code or tag in _ENDS) or not before.endswith(">"):
+            return size
+        size = start
+
+
+def kept(before: str, after: str) -> tuple[int, int]:
+    """How many characters at the start and at the end of ``before`` are those of ``after`` too."""
+    room = min(len(before), len(after))
+    start = _alike(before[:room], after[:room])
+    room -= start
+    end = _alike(before[len(before) - room :][::-1], after[len(after) - room :][::-1])
+    return start, end
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two equally long texts begin with alike."""
+    low, high = 0, len(one)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def units(text: str) -> int:
+    """The length of a text as a page counts it."""
+    return len(text.encode("utf-16-le")) // 2

@@ -1,0 +1,199 @@
+"""What is drawn of a thread: the views of its runs one below the other, as one.
+
+Keys of items get the number of their run in front, so that they stay when other runs come or go.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import (
+    FormItem,
+    Head,
+    Item,
+    NoticeItem,
+    Op,
+    Put,
+    Remove,
+    Rich,
+    SetHead,
+    View,
+)
+
+from .questions import Question
+from .view import RunView
+
+T = TypeVar("T")
+_ENDED = ("completed", "failed", "cancelled")
+
+
+class Part:
+    """One run of a thread."""
+
+    def __init__(self, number: int, view: RunView) -> None:
+        self.prefix = f"t{number}:"
+        self.view = view
+        self.keys: set[str] = set()
+        """Those that pages know, without the prefix."""
+        self.head: Head = view.head
+
+    def items(self) -> list[Item]:
+        """All of its items, as pages have them."""
+        return [self.placed(item) for item in self.view.snapshot().items]
+
+    def placed(self, item: Item) -> Item:
+        """The item under its key in the thread."""
+        update: dict[str, Any] = {"key": self.prefix + item.key}
+        if isinstance(item, FormItem) and item.call:
+            update["call"] = self.prefix + item.call
+        if isinstance(item, FormItem) and item.group:
+            update["group"] = self.prefix + item.group
+        return item.model_copy(update=update)
+
+    def ops(self, now: float, before: int) -> list[Op]:
+        """What changed since the last time; ``before`` items stand above."""
+        ops: list[Op] = []
+        for op in self.view.flush(now) or ():
+            match op:
+                case SetHead(head=head):
+                    self.head = head
+                case Put(item=item, index=index):
+                    self.keys.add(item.key)
+                    ops.append(Put(item=self.placed(item), index=before + index))
+                case Remove(key=key):
+                    self.keys.discard(key)
+                    ops.append(Remove(key=self.prefix + key))
+                case _:
+                    ops.append(op.model_copy(update={"key": self.prefix + op.key}))
+        return ops
+
+
+class ThreadView:
+    """The view of a thread; who uses it from several threads holds a lock."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self._parts: list[Part] = []
+        self._numbers = itertools.count(1)
+        self._gone: list[Op] = []
+        self._sent: Head | None = None
+
+    def begin(self, view: RunView) -> None:
+        """A run at the end."""
+        self._parts.append(Part(next(self._numbers), view))
+
+    def cut(self, count: int) -> None:
+        """Only the first ``count`` runs stay."""
+        for part in self._parts[count:]:
+            self._gone += [Remove(key=part.prefix + key) for key in sorted(part.keys)]
+        del self._parts[count:]
+
+    def place(self, key: str) -> int | None:
+        """Which run an item is of, counted from 0."""
+        places = (n for n, part in enumerate(self._parts) if key.startswith(part.prefix))
+        return next(places, None)
+
+    def asker(self, interrupt: str) -> int | None:
+        """Which run asks this, counted from 0."""
+        asks = (n for n, p in enumerate(self._parts) if p.view.question(interrupt) is not None)
+        return next(asks, None)
+
+    # --- what a card does with the view of one run
+
+    def flush(self, now: float) -> list[Op] | None:
+        """The operations since the last flush, in order, or None where nothing changed."""
+        ops, self._gone = self._gone, []
+        before = 0
+        for part in self._parts:
+            if part.view.dirty:
+                ops += part.ops(now, before)
+            before += len(part.keys)
+        head = self._head()
+        if head != self._sent:
+            self._sent = head
+            ops.append(SetHead(head=head))
+        return ops or None
+
+    @property
+    def dirty(self) -> bool:
+        """Whether a flush, now or a little later, will have something to send."""
+        return bool(self._gone) or any(part.view.dirty for part in self._parts)
+
+    def snapshot(self) -> View:
+        """The whole view."""
+        for part in self._parts:
+            part.head = part.view.head
+        return View(head=self._head(), items=[i for part in self._parts for i in part.items()])
+
+    def question(self, interrupt: str) -> Question | None:
+        """The open question of this interrupt, as it is shown."""
+        return self._ask(interrupt, lambda view: view.question(interrupt))
+
+    def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool = False) -> None:
+        """Keep what is typed for pages that are drawn later."""
+        self._ask(interrupt, lambda view: view.set_drafts(interrupt, drafts, instead=instead))
+
+    def set_preview(
+        self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
+    ) -> None:
+        """Show what approving would do, or why that cannot be shown."""
+        self._ask(
+            interrupt, lambda view: view.set_preview(interrupt, preview, error=error, note=note)
+        )
+
+    def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
+        """Show whether what stands outside the page's own fields differs from what was proposed."""
+        self._ask(interrupt, lambda view: view.set_changed(interrupt, changed))
+
+    def set_stopping(self) -> None:
+        """Show that the newest run is being stopped."""
+        for part in self._parts[-1:]:
+            part.view.set_stopping()
+
+    def notice(self, key: str, item: NoticeItem | None) -> None:
+        """Show a line of the notebook layer's own at the end, replace it, or (None) take it away."""
+        for part in self._parts[-1:]:
+            part.view.notice(key, item)
+
+    def offers(self, key: str, action: str) -> bool:
+        """Whether the notice of this key is there and has this button."""
+        place = self.place(key)
+        part = None if place is None else self._parts[place]
+        return part is not None and part.view.offers(key.removeprefix(part.prefix), action)
+
+    def _ask(self, interrupt: str, work: Callable[[RunView], T]) -> T | None:
+        place = self.asker(interrupt)
+        return None if place is None else work(self._parts[place].view)
+
+    def _head(self) -> Head:
+        """The newest run's, with the sums of all."""
+        heads = [part.head for part in self._parts]
+        if not heads:
+            return Head(
+                run="",
+                agent=self._agent,
+                prompt="",
+                status="completed",
+                status_text=TEXTS["status_ready"],
+                started_at=0,
+                chat=True,
+            )
+        last = heads[-1]
+        costs = [head.cost for head in heads]
+        known = [cost for cost in costs if cost is not None]
+        return last.model_copy(
+            update={
+                "prompt": "",
+                "chat": True,
+                "turns": sum(h.turns for h in heads) if last.status in _ENDED else last.turns,
+                "tokens": sum(head.tokens for head in heads),
+                "cost": sum(known) if len(known) == len(costs) else None,
+                "known_cost": sum(head.known_cost for head in heads),
+                "cached": sum(head.cached for head in heads),
+                "reasoning": sum(head.reasoning for head in heads),
+                "decisions": sum(head.decisions for head in heads),
+            }
+        )

@@ -1,0 +1,239 @@
+"""A chat in JupyterLab: said with Enter, answered in the card, edited, with variables, tools and files."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+
+SETUP = r"""
+import pandas as pd
+import nbagent as nb
+
+S = nb.ScriptedModel
+df = pd.DataFrame({"region": ["South", "North"], "margin": [-42.5, 18.0]})
+draft = "a text"
+
+def agent(*steps, name="analyst"):
+    made = nb.Agent(S(list(steps)), name=name)
+
+    @made.tool
+    def look(region: str) -> dict:
+        "Look at the numbers of a region."
+        return {"region": region, "margin": -42.5}
+
+    @made.tool(approval=True)
+    def pay(to: str, amount: float) -> str:
+        "Pay somebody."
+        return f"paid {amount}"
+
+    return made
+"""
+CHAT = r"""
+chat = agent(
+    "Only **South** lost money.",
+    [S.call("look", region="South")], "South lost 42.5, mostly by discounts.",
+    [S.call("pay", to="Ada", amount=20.0)], "Paid, and noted.",
+    "Another answer.",
+).chat()
+"""
+
+
+@pytest.fixture
+def opened(server, open_lab):
+    """``opened(cell, …)`` runs these cells after the set-up; 1 is the first."""
+
+    def opened(*cells):
+        notebook = open_lab(server.write("chat.ipynb", SETUP, *cells))
+        notebook.run_all()
+        return notebook
+
+    return opened
+
+
+def test_a_chat_is_written_read_and_said_anew_in_its_card(opened):
+    """By keyboard alone: Enter sends, the thread grows, a question is answered in it, a message is edited."""
+    notebook = opened(CHAT)
+    card = Card(notebook.output(1))
+    box = card.root.get_by_label("Message", exact=True)
+    keys = notebook.page.keyboard
+    expect(box).to_have_attribute("placeholder", "Ask analyst…")
+    notebook.shot("chat-empty", card.root)
+    box.focus()
+    keys.type("Which region lost money?")
+    keys.press("Shift+Enter")
+    keys.type("Be short.")
+    keys.press("Enter")
+    expect(card.root).to_contain_text("Only South lost money.")
+    expect(box).to_have_value("")
+    keys.type("/lo")
+    expect(card.root.get_by_role("option")).to_have_count(1)
+    keys.press("Tab")
+    keys.type("at @d")
+    expect(card.root.get_by_role("option")).to_have_count(2)
+    notebook.shot("chat-names", card.root)
+    keys.press("Enter")
+    expect(box).to_have_value("/look at @df ")
+    keys.press("Enter")
+    expect(card.root).to_contain_text("mostly by discounts")
+    expect(card.root.locator(".nba-message").last).to_contain_text("(Use the tool look.)")
+    expect(card.root.locator(".nba-message").last.locator(".nba-file")).to_contain_text("@df")
+    keys.type("Pay Ada")
+    keys.press("Enter")
+    card.wait_for_question()
+    notebook.shot("chat-question", card.root)
+    keys.type("And note it down")
+    keys.press("Enter")
+    expect(card.root.get_by_text("sent after this turn")).to_be_visible()
+    card.press("Approve")
+    expect(card.root).to_contain_text("Paid, and noted.")
+    notebook.shot("chat-done", card.root)
+    say_anew(notebook, card, box)
+
+
+def say_anew(notebook, card, box):
+    """Go back to an earlier message, and say another in its place."""
+    keys = notebook.page.keyboard
+    box.focus()
+    keys.press("ArrowUp")
+    expect(box).to_have_value("Pay Ada")
+    keys.press("ArrowDown")
+    expect(box).to_have_value("")
+    said = card.root.locator(".nba-message")
+    expect(said).to_have_count(4)
+    said.nth(1).hover()
+    said.nth(1).get_by_role("button", name="Edit this message").click()
+    expect(box).to_be_focused()
+    notebook.shot("chat-edit", card.root)
+    box.fill("And the North?")
+    keys.press("Enter")
+    expect(card.root).to_contain_text("Another answer.")
+    expect(said).to_have_count(2)
+    expect(card.root).not_to_contain_text("Paid, and noted.")
+    notebook.dark()
+    notebook.page.set_viewport_size({"width": 770, "height": 900})
+    notebook.shot("chat-dark-narrow", card.root)
+    notebook.light()
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+FILES = "pictures = agent('A red dot.', 'Still red.').chat()"
+DROP = """(el, names) => {
+  const data = new DataTransfer();
+  for (const [name, type, text] of names)
+    data.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name, { type }));
+  el.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+}"""
+DOT = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAIAAAACUFjqAAAAEklEQVR4nGP4z8CAB+GTG8HSALfKY52fTcuYAAAA"
+    "AElFTkSuQmCC"
+)
+
+
+def test_files_are_dropped_pasted_and_left_out_again(opened):
+    """As chips with a button each; the model gets them, and a message said anew keeps them."""
+    notebook = opened(FILES)
+    card = Card(notebook.output(1))
+    box = card.root.get_by_label("Message", exact=True)
+    composer = card.root.locator(".nba-composer")
+    chips = composer.locator(".nba-chip")
+    box.fill("What is it?")
+    composer.evaluate(DROP, [["dot.png", "image/png", DOT], ["notes.txt", "text/plain", "aGk="]])
+    expect(chips).to_have_count(2)
+    notebook.shot("chat-files", card.root)
+    composer.get_by_role("button", name="Leave out notes.txt").click()
+    expect(chips).to_have_count(1)
+    composer.evaluate(DROP, [[f"{n}.txt", "text/plain", "aGk="] for n in range(10)])
+    expect(composer.locator(".nba-err")).to_contain_text("At most 10 files")
+    for n in range(9):
+        composer.get_by_role("button", name=f"Leave out {n}.txt").click()
+    box.press("Enter")
+    expect(card.root).to_contain_text("A red dot.")
+    expect(card.root.locator(".nba-message img")).to_have_count(1)
+    card.root.locator(".nba-message").hover()
+    card.button("Edit this message").click()
+    expect(chips).to_have_count(1)
+    box.fill("And now?")
+    box.press("Enter")
+    expect(card.root).to_contain_text("Still red.")
+    expect(card.root.locator(".nba-message img")).to_have_count(1)
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+LONG = r"""
+text = "## Part\n\n" + "A long answer with **words**, `code` and a list.\n\n- one\n- two\n\n" * 6
+long = agent(*[text] * 32, "The end.").chat(show=False)
+for n in range(30):
+    await long.send(f"Question {n}")
+long.view()
+"""
+TYPE = """async (box) => {
+  const took = [];
+  for (let n = 0; n < 40; n++) {
+    const begun = performance.now();
+    box.setRangeText("x", box.value.length, box.value.length, "end");
+    box.dispatchEvent(new InputEvent("input", { bubbles: true }));
+    box.getBoundingClientRect();
+    took.push(performance.now() - begun);
+    await new Promise(requestAnimationFrame);
+  }
+  return took.sort((a, b) => a - b);
+}"""
+
+
+def test_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
+    """The end is in sight as it grows, unless the person scrolled up."""
+    notebook = opened(LONG)
+    card = Card(notebook.output(1))
+    box = card.root.get_by_label("Message", exact=True)
+    items = card.root.locator(".nba-items")
+    expect(card.root.locator(".nba-message")).to_have_count(30)
+    rest = "el => el.scrollHeight - el.scrollTop - el.clientHeight"
+    notebook.page.wait_for_function(f"el => ({rest})(el) < 60", arg=items.element_handle())
+    assert items.evaluate("el => el.clientHeight") <= 720
+    box.scroll_into_view_if_needed()
+    took = box.evaluate(TYPE)
+    print(f"a key takes {took[20]:.1f} ms, at most {took[-1]:.1f} ms")
+    items.evaluate("el => { el.scrollTop = 0; }")
+    notebook.page.wait_for_function("el => el.scrollTop === 0", arg=items.element_handle())
+    notebook.shot("chat-long-top", card.root)
+    box.fill("One more")
+    box.press("Enter")
+    expect(card.root.locator(".nba-message")).to_have_count(31)
+    notebook.page.wait_for_function(f"el => ({rest})(el) < 60", arg=items.element_handle())
+    notebook.shot("chat-long", card.root)
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+KEPT = r"""
+store = nb.SQLiteStore("chat.db")
+kept = agent(*globals().get("steps", ["Noted."])).chat(id="notes", store=store)
+"""
+
+
+def test_a_chat_is_opened_again_after_a_restart(opened):
+    """Of a kernel that is gone the box says so, and keeps what is typed; the cell run again goes on."""
+    notebook = opened(KEPT)
+    card = Card(notebook.output(1))
+    box = card.root.get_by_label("Message", exact=True)
+    box.fill("Remember the milk")
+    box.press("Enter")
+    expect(card.root).to_contain_text("Noted.")
+    box.fill("And what was it?")
+    notebook.restart_kernel()
+    expect(box).not_to_be_editable()
+    expect(box).to_have_value("And what was it?")
+    expect(card.root.locator(".nba-gone:visible")).to_contain_text("The kernel is gone")
+    notebook.shot("chat-gone", card.root)
+    notebook.run_cell(0)
+    notebook.run_cell(1)
+    expect(box).to_be_editable()
+    expect(card.root.locator(".nba-message")).to_have_text(re.compile("Remember the milk"))
+    expect(card.root).to_contain_text("Noted.")
+    box.fill("Again")
+    box.press("Enter")
+    expect(card.root.locator(".nba-say")).to_have_count(2)
+    assert notebook.errors == [], "\n".join(notebook.errors)

@@ -1,0 +1,341 @@
+"""Questions in Chromium: what is begun stays, answering keeps the place, and nothing typed gets lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from pydantic import BaseModel, Field
+
+from nbagent.forms.form import Form
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import Action, Fact, FormItem, Receipt, RecordItem, Remember, Rich
+from tests.browser.form_page import APPROVE, FormPage
+
+SHOTS = "tests/browser/shots"
+
+
+class Bill(BaseModel):
+    """What is paid."""
+
+    to: str
+    amount: float
+
+
+class Order(BaseModel):
+    """A form with a list, a number and an optional text."""
+
+    names: list[str]
+    price: float
+    note: str | None = None
+
+
+class Long(BaseModel):
+    """A form that is longer than a window."""
+
+    one: str = Field(json_schema_extra={"format": "textarea"})
+    lines: list[str] = []
+
+
+NAMES = ("Ada", "Bob", "Cid", "Dee", "Eve")
+ANSWER = Action(
+    name="answer",
+    label="Answer instead…",
+    menu=True,
+    help=TEXTS["answer_instead_help"].format(tool="pay"),
+)
+RULES = [
+    Remember(
+        id=id_,
+        label=TEXTS[f"remember_{id_}"].format(tool="pay"),
+        help=TEXTS[f"remember_{id_}_help"].format(tool="pay"),
+    )
+    for id_ in ("tool_in_run", "tool")
+]
+
+
+def question(number: int, **more: Any) -> FormItem:
+    """A call that waits to be approved."""
+    form = Form(Bill, value={"to": NAMES[number - 1], "amount": number * 10})
+    known = {
+        "key": f"q:{number}",
+        "interrupt": f"i{number}",
+        "call": f"c{number}",
+        "tool": "pay",
+        "title": "Pay it?",
+        "spec": form.spec(),
+        "actions": APPROVE,
+        "approval": True,
+    }
+    return FormItem(**(known | more))
+
+
+def alike(number: int) -> FormItem:
+    """One of several in a table."""
+    facts = [Fact(label="to", value=NAMES[number - 1]), Fact(label="amount", value=f"{number}0")]
+    return question(number, group="g", input=facts)
+
+
+def record(number: int) -> RecordItem:
+    """The record of a question."""
+    return RecordItem(key=f"a:{number}", title="pay", decision="approved", tone="good", after=3.0)
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Callable[..., FormPage]]:
+    """``opened(form, **options)`` is a page of its own, closed at the end."""
+    pages: list[FormPage] = []
+
+    def make(form: Form, **options: Any) -> FormPage:
+        pages.append(FormPage(browser, form, **options))
+        return pages[-1]
+
+    yield make
+    for page in pages:
+        assert page.errors == []
+        page.close()
+
+
+def accept(page: FormPage) -> None:
+    """Take the last answer."""
+    answer = page.answers()[-1]
+    page._tell(Receipt(submission=answer["submission"], interrupt=answer["interrupt"], ok=True))
+
+
+def shot(page: Page, name: str) -> None:
+    """Take a picture of the card."""
+    page.locator(".nbagent").screenshot(path=f"{SHOTS}/questions-{name}.png")
+
+
+def button(page: Page, name: str) -> Any:
+    """A button by its whole name."""
+    return page.get_by_role("button", name=name, exact=True)
+
+
+def test_an_answer_for_all_leaves_what_is_begun(opened):
+    """A refusal that is being written and an edit with an error are not approved, and the button says so."""
+    made = opened(Form(Bill))
+    page = made.page
+    made.show(*(alike(number) for number in range(1, 6)))
+    rows = page.locator("table.nba-calls > tbody > tr:not(.nba-under)")
+    under = page.locator("tr.nba-under")
+    rows.nth(1).get_by_role("button", name="Reject").press("Enter")
+    under.nth(1).get_by_label("Why?").fill("not Bob")
+    rows.nth(3).get_by_role("button", name="Open").click()
+    under.nth(3).get_by_label("Amount", exact=True).fill("12,5")
+    under.nth(3).get_by_label("Amount", exact=True).press("Tab")
+    every = page.locator(".nba-group > form.nba-form .nba-go")
+    told = "Approve 3 of 5: 1 has an error, 1 is being rejected"
+    expect(every).to_have_text(told)
+    shot(page, "all-but-two")
+    every.press("Enter")
+    assert [one["interrupt"] for one in made.answers()] == ["i1", "i3", "i5"]
+    expect(under.nth(1).get_by_label("Why?")).to_have_value("not Bob")
+
+    under.nth(1).get_by_label("Why?").press("Enter")
+    assert [(one["action"], one["reason"]) for one in made.answers()[3:]] == [("reject", "not Bob")]
+    under.nth(3).get_by_label("Amount", exact=True).fill("12.5")
+    expect(under.nth(3).locator(".nba-err:visible")).to_have_count(0)
+    expect(every).to_contain_text("Approve 4 of 5, 1 with changes")
+
+
+def test_what_comes_after_an_answer_stands_where_the_button_was(opened):
+    """The record does not jump out of view, and the focus goes to it, or on to the next question."""
+    made = opened(Form(Bill))
+    page = made.page
+    page.evaluate("document.body.style.paddingBlock = '900px'")
+    long = "\n".join(f"line {n}" for n in range(60))
+    facts = [Fact(label="text", value=long, code=True)]
+    made.show(question(1, facts=facts), question(2, title="And this?"))
+    if button(page, "Show all 60 lines").count():
+        button(page, "Show all 60 lines").click()
+    approve = button(page, "Approve").first
+    approve.focus()
+    before = approve.bounding_box()["y"]
+    approve.press("Enter")
+    accept(made)
+    made.show(record(1), question(2, title="And this?"))
+    place = page.locator(".nba-record").bounding_box()["y"]
+    # A little higher, so that the next question's heading is in view too.
+    assert before - 100 < place <= before + 24, "the record jumped away from where the button was"
+    expect(page.get_by_role("heading", name="And this?")).to_be_focused()
+
+    approve = button(page, "Approve").first
+    approve.focus()
+    approve.press("Enter")
+    accept(made)
+    made.show(record(1), record(2))
+    expect(page.locator(".nba-record").nth(1)).to_be_focused()
+    shot(page, "record-in-focus")
+
+
+def test_the_menu_tells_what_each_way_does_and_is_walked_by_arrow_keys(opened):
+    """Roles of a menu, a line for each entry, arrows, Home, End and Escape."""
+    made = opened(Form(Bill))
+    page = made.page
+    made.show(question(1, actions=[*APPROVE, ANSWER], remember=RULES))
+    more = button(page, "More ways to approve")
+    more.press("Enter")
+    menu = page.get_by_role("menu", name="More ways to approve")
+    entries = menu.get_by_role("menuitem")
+    expect(entries).to_have_count(3)
+    expect(entries.nth(0)).to_be_focused()
+    expect(entries.nth(0).locator("small")).to_contain_text("does not run")
+    shot(page, "menu")
+    page.keyboard.press("ArrowDown")
+    expect(entries.nth(1)).to_be_focused()
+    page.keyboard.press("End")
+    expect(entries.nth(2)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(entries.nth(0)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(entries.nth(2)).to_be_focused()
+    assert made.violations() == []
+    page.keyboard.press("Escape")
+    expect(menu).to_be_hidden()
+    expect(more).to_be_focused()
+    more.press("ArrowDown")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    assert [(one["action"], one["remember"]) for one in made.answers()] == [("approve", "tool")]
+
+
+def test_a_refusal_is_sent_by_enter_and_its_button_is_filled(opened):
+    """Shift+Enter is a new line of the reason."""
+    made = opened(Form(Bill))
+    page = made.page
+    made.show(question(1))
+    button(page, "Reject…").press("Enter")
+    page.get_by_label("Why?").fill("too much")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("by far")
+    final = button(page, "Reject")
+    ground = final.evaluate("el => getComputedStyle(el).backgroundColor")
+    assert ground == "rgb(198, 40, 40)"
+    shot(page, "reject")
+    page.keyboard.press("Enter")
+    assert [one["reason"] for one in made.answers()] == ["too much\nby far"]
+
+
+def test_a_preview_that_fails_is_red_and_approving_invites_no_more(opened):
+    """A preview has a heading and a height; the buttons stay in view in a long form."""
+    made = opened(Form(Bill))
+    page = made.page
+    table = "<table>" + "".join(f"<tr><td>row {n}</td></tr>" for n in range(80)) + "</table>"
+    rich = [Rich(kind="html", data=table)]
+    made.show(question(1, preview=rich))
+    expect(page.get_by_role("group", name="Preview")).to_be_visible()
+    assert page.locator(".nba-view").bounding_box()["height"] <= 321
+    inviting = button(page, "Approve").evaluate("el => getComputedStyle(el).backgroundColor")
+    shot(page, "preview")
+    assert made.violations() == []
+    made.show(question(1, preview_error=TEXTS["preview_failed"].format(error="KeyError: 'x'")))
+    told = page.locator(".nba-preview .nba-err")
+    expect(told).to_contain_text("KeyError")
+    assert told.evaluate("el => getComputedStyle(el).color") == "rgb(198, 40, 40)"
+    calm = button(page, "Approve").evaluate("el => getComputedStyle(el).backgroundColor")
+    assert calm != inviting
+    shot(page, "preview-failed")
+    made.show(question(1, preview_note=TEXTS["preview_waits"]))
+    expect(page.locator(".nba-preview .nba-help")).to_be_visible()
+    expect(page.locator(".nba-preview .nba-err")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [400, 900])
+def test_the_buttons_of_a_long_form_stay_in_view(opened, width):
+    """Whatever is scrolled to, the way to answer is there."""
+    made = opened(Form(Long), width=width)
+    page = made.page
+    facts = [Fact(label=f"fact {n}", value="something to read") for n in range(70)]
+    made.show(question(1, facts=facts))
+    approve = button(page, "Approve")
+    expect(approve).to_be_in_viewport()
+    page.screenshot(path=f"{SHOTS}/questions-long-{width}.png")
+
+
+def test_enter_in_a_list_blocks_nothing_and_a_number_is_told_at_once(opened):
+    """A row that says nothing is none; a comma in a number is told where it is typed; "no value" stands close by."""
+    form = Form(Order)
+    made = opened(form)
+    page = made.page
+    made.ask(title="What to order?")
+    button(page, "Add: Names").click()
+    page.keyboard.type("one")
+    page.keyboard.press("Enter")
+    page.keyboard.type("two")
+    page.keyboard.press("Enter")
+    price = page.get_by_label("Price", exact=True)
+    price.fill("12,5")
+    price.press("Tab")
+    expect(page.locator(".nba-err:visible")).to_have_text(TEXTS["not_num_comma"])
+    expect(price).to_have_attribute("aria-invalid", "true")
+    note, none = page.get_by_label("Note", exact=True), page.get_by_label("Note: no value")
+    inner, box = note.bounding_box(), none.bounding_box()
+    assert 0 <= box["y"] - inner["y"] - inner["height"] < 12
+    assert abs(box["x"] - inner["x"]) < 12
+    shot(page, "list")
+    button(page, "Send").press("Enter")
+    assert made.answers() == []
+    price.fill("12.5")
+    expect(page.locator(".nba-err:visible")).to_have_count(0)
+    button(page, "Send").press("Enter")
+    submission = form.submit(made.answers()[0]["drafts"])
+    assert submission.ok, submission.errors
+    assert submission.document == {"names": ["one", "two"], "price": 12.5}
+
+
+def test_what_was_typed_is_not_lost_when_another_answers(opened):
+    """Fields and a reason stand below, to be copied, until they are put away."""
+    made = opened(Form(Bill))
+    page = made.page
+    made.show(question(1), question(2))
+    page.get_by_label("Amount").first.fill("17")
+    button(page, "Reject…").nth(1).press("Enter")
+    page.locator(".nba-reason textarea:visible").fill("because of the")
+    made.show(record(1), record(2))
+    notes = page.locator(".nba-unsent")
+    expect(notes).to_have_count(2)
+    expect(notes.nth(0)).to_contain_text("17")
+    expect(notes.nth(1)).to_contain_text("because of the")
+    shot(page, "unsent")
+    assert made.violations() == []
+    button(page, "Put away").first.click()
+    expect(notes).to_have_count(1)
+
+
+def test_nothing_is_told_of_what_was_sent(opened):
+    """An edit that was approved here is no loss."""
+    made = opened(Form(Bill))
+    page = made.page
+    made.show(question(1))
+    page.get_by_label("Amount").fill("17")
+    button(page, "Approve with changes").press("Enter")
+    accept(made)
+    made.show(record(1))
+    expect(page.locator(".nba-record")).to_be_focused()
+    expect(page.locator(".nba-unsent")).to_have_count(0)
+
+
+def test_an_edit_is_a_difference_of_lines_and_words(opened):
+    """Lines are blocks, and the words that changed are marked inside them."""
+    made = opened(Form(Bill))
+    page = made.page
+    before = "Dear Ada,\n\nyour bill of 10 EUR is due.\nPlease pay it soon.\n\nBest\nBob"
+    after = before.replace("10 EUR is", "25 EUR was").replace("soon", "today")
+    details = [
+        Fact(label="text", value=after, changed_from=before, code=True),
+        Fact(label="to", value="ada@example.org", changed_from="ada@example.com", code=True),
+    ]
+    made.show(record(1).model_copy(update={"details": details}))
+    page.locator(".nba-record summary").click()
+    marked = page.locator(".nba-record ins > b")
+    expect(marked).to_have_text(["25", "was", "today", "org"])
+    one = page.locator(".nba-record ins").first.bounding_box()
+    two = page.locator(".nba-record ins").nth(1).bounding_box()
+    assert two["y"] >= one["y"] + one["height"] - 1
+    shot(page, "diff")
+    made.page.evaluate("document.body.dataset.jpThemeLight = 'false'")
+    made.page.evaluate("document.documentElement.style.colorScheme = 'dark'")
+    shot(page, "diff-dark")

@@ -1,0 +1,64 @@
+"""The tutorials as a person goes through them in JupyterLab: from the list, through a form, to the result."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from playwright.sync_api import expect
+
+from nbagent.cli import without_outputs
+from tests.browser.card import Card
+from tests.integration.tutorials import INDEX, NOTEBOOKS, TUTORIALS, read
+
+DATA = "06_data_analysis.ipynb"
+
+
+def place(name: str, cell_id: str) -> int:
+    """Where a cell stands in its notebook."""
+    return [cell["id"] for cell in read(NOTEBOOKS / name).cells].index(cell_id)
+
+
+@pytest.fixture
+def folder(server):
+    """The notebooks as a checkout has them, without what they showed."""
+    there = server.root / "tutorials"
+    there.mkdir()
+    for path in TUTORIALS:
+        (there / path.name).write_bytes(without_outputs(path))
+    shutil.copy(INDEX, there)
+    return there.name
+
+
+def test_a_person_goes_from_the_list_to_a_table_that_was_put_right(folder, open_lab):
+    """The list's link opens the notebook in Lab; the change is shown before it is approved, and done once."""
+    notebook = open_lab(f"{folder}/{INDEX.name}")
+    notebook.shot("tutorials-index")
+    notebook.cell(0).get_by_role("link", name="Your table, and somebody to ask").click()
+    expect(notebook.page.locator(".jp-Notebook .jp-CodeCell").first).to_be_visible()
+    notebook.wait_for_kernel()
+    notebook.run_all()
+    asked, after = place(DATA, "run"), place(DATA, "after")
+    notebook.cell(asked).scroll_into_view_if_needed()
+    card = Card(notebook.output(asked))
+    form = card.wait_for_question()
+    expect(form).to_contain_text("new price")
+    expect(form).to_contain_text("3.5")
+    notebook.shot("tutorial-data-asks")
+    notebook.page.set_viewport_size({"width": 420, "height": 900})
+    form.scroll_into_view_if_needed()
+    notebook.shot("tutorial-data-asks-narrow")
+    notebook.page.set_viewport_size({"width": 1100, "height": 900})
+    notebook.dark()
+    form.scroll_into_view_if_needed()
+    notebook.shot("tutorial-data-asks-dark")
+    notebook.light()
+    card.press("Approve")
+    card.wait_until("completed")
+    expect(notebook.output(asked).locator(".nbagent")).to_have_count(1)
+    expect(card.root.locator("img").first).to_be_visible()
+    notebook.wait_until_all_ran()
+    notebook.cell(after).scroll_into_view_if_needed()
+    expect(notebook.output(after)).not_to_contain_text("350")
+    notebook.shot("tutorial-data-done")
+    assert notebook.errors == [], "\n".join(notebook.errors)

@@ -1,0 +1,107 @@
+"""Runs in the background in real kernels: they go on, and are answered, while a cell holds the main thread."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.kernels import NEWEST, front_end
+from tests.integration.test_runs_in_kernels import Page
+
+AGENT = """
+import threading, time
+main = threading.current_thread()
+at = {}
+
+def seen(name):
+    at[name] = time.monotonic()
+    return threading.current_thread() is main
+
+def working():
+    made = nb.Agent(nb.ScriptedModel([
+        call("sure"), [call("awaits"), call("threaded"), call("bound")], "all done",
+    ]))
+
+    @made.tool(approval=True)
+    def sure() -> bool:
+        return seen("sure")
+
+    @made.tool
+    async def awaits() -> bool:
+        return seen("awaits")
+
+    @made.tool
+    def threaded() -> bool:
+        return seen("threaded")
+
+    @made.tool(thread=False)
+    def bound() -> bool:
+        return seen("bound")
+
+    return made
+"""
+BUSY = """
+run = working().run("go", background=True)
+print("started")
+until = time.monotonic() + {seconds}
+while time.monotonic() < until and len(at) < 3:
+    time.sleep(0.01)
+over = time.monotonic()
+print("then", sorted(at))
+"""
+TOLD = """
+print((await run).text, {name: run.calls[name][0].value for name in sorted(at)}, at["bound"] >= over)
+"""
+ON_MAIN = "{'awaits': False, 'bound': True, 'sure': False, 'threaded': False} True"
+
+
+@pytest.mark.parametrize(
+    ("version", "subshell"),
+    [("6.29.5", False), ("7.0.1", True), (NEWEST, True), (NEWEST, False)],
+)
+def test_c229_a_run_in_the_background_is_answered_while_a_cell_computes(version, subshell):
+    """On a subshell at once, elsewhere after the cell; a tool bound to the main thread waits for it."""
+    with front_end(version, subshell=subshell) as kernel:
+        page = Page(kernel)
+        kernel.must_run(AGENT)
+        request = page.start(BUSY.format(seconds=20 if subshell else 0.5))
+        kernel.until_printed("started")
+        card = page.card()
+        if subshell:
+            page.press(card, page.question(card))
+        assert kernel.finish(request).status == "ok", kernel.errors()
+        ran = ["awaits", "sure", "threaded"] if subshell else []
+        assert f"then {ran}" in kernel.printed()
+        if not subshell:
+            page.press(card, page.question(card))
+        assert kernel.must_run(TOLD) == f"all done {ON_MAIN}\n"
+
+
+SYNC = """
+run = working().run("go", background=True)
+print("waits")
+print(run.wait().text, at["bound"] > 0)
+"""
+STOPS = """
+made = working()
+run = made.run("go", background=True)
+print("waits")
+run.wait()
+"""
+
+
+def test_c229_a_cell_that_waits_for_a_run_in_the_background_lends_it_the_main_thread():
+    """Its form answers, its bound tools run there; the stop button cancels it."""
+    with front_end(subshell=False) as kernel:
+        page = Page(kernel)
+        kernel.must_run(AGENT)
+        request = page.start(SYNC)
+        card = page.card()
+        page.press(card, page.question(card))
+        assert kernel.finish(request).status == "ok", kernel.errors()
+        assert "all done True" in kernel.printed()
+        request = page.start(STOPS)
+        page.question(page.card())
+        kernel.until_printed("waits")
+        kernel.interrupt()
+        assert kernel.finish(request).error == "KeyboardInterrupt"
+        assert "cancelled" in kernel.must_run("print(run.status)")

@@ -1,0 +1,146 @@
+"""``%%agent`` in real kernels: its prompt, its answer, its errors, its form; and what a person types wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.kernels import NEWEST, front_end
+from tests.integration.test_runs_in_kernels import Page
+
+SETUP = """
+import dataclasses, pydantic
+class Row(pydantic.BaseModel):
+    city: str
+    people: int
+
+def model(*steps):
+    return nb.ScriptedModel(list(steps))
+"""
+
+
+@pytest.mark.parametrize("version", ["6.29.5", "7.0.1", NEWEST])
+def test_c231_a_cell_asks_an_agent_and_its_form_answers_meanwhile(version):
+    """The cell waits, an approval comes through, the answer is in the variable, typed or as rows."""
+    with front_end(version, subshell=version.startswith("7.0")) as kernel:
+        page = Page(kernel)
+        kernel.must_run(SETUP)
+        kernel.must_run("%load_ext nbagent")
+        assert "the demo answers" in page_run(page, "%agent -o hello What can you do?")
+        assert kernel.must_run("print(bool(hello))") == "True\n"
+        kernel.must_run('banker = agent([call("transfer", amount=5)], "all done")')
+        request = page.start("%%agent banker -o said\nSend {{it}}")
+        card = page.card()
+        page.press(card, page.question(card))
+        outcome = kernel.finish(request)
+        assert outcome.status == "ok", kernel.errors()
+        assert kernel.must_run("print(said, ran)") == "all done [5]\n"
+        kernel.must_run(
+            'cities = nb.Agent(model(\'{"value": [{"city": "Rome", "people": 3}]}\'), output_type=list[Row])'
+        )
+        told = page_run(page, "%agent -o rows --df cities Which cities?")
+        assert "cities answers" not in told
+        assert (
+            kernel.must_run("print(rows.to_dict('records'))") == "[{'city': 'Rome', 'people': 3}]\n"
+        )
+
+
+def page_run(page: Page, code: str) -> str:
+    """Run a cell that must succeed; what it printed."""
+    outcome = page.kernel.run(code)
+    assert outcome.status == "ok", page.kernel.errors()
+    return outcome.stdout
+
+
+@pytest.fixture(scope="module")
+def cells():
+    """A kernel with the magics, and a function that gives what the model was sent."""
+    with front_end() as kernel:
+        page = Page(kernel)
+        kernel.must_run(SETUP)
+        kernel.must_run(
+            "%load_ext nbagent\n"
+            "import pandas as pd\n"
+            "echo = nb.Agent(nb.ScriptedModel(lambda messages: messages[-1]['content'][0]['text']), name='echo')\n"
+            "frame = pd.DataFrame({'a': range(1000), 'b': 1.5})\n"
+            "big, price, trip = 'x' * 100_000, 3.14159, {'to': 'Rome'}"
+        )
+        yield page
+
+
+PROMPTS = {
+    "{price:.2f} or {price}": "3.14 or 3.14159",
+    "to {trip['to']} {trip}": "to Rome {'to': 'Rome'}",
+    '{{price}} {"json": 1} {} { price }': '{price} {"json": 1} {} { price }',
+    "{frame.shape[0]}": "1000",
+    "{price!r}": "3.14159",
+}
+
+
+def test_c232_variables_of_the_notebook_stand_in_the_prompt_bounded(cells):
+    """As in an f-string; what is no variable's name in braces stays; a table is told by its first rows."""
+    for prompt, told in PROMPTS.items():
+        page_run(cells, f"%%agent -o said\n{prompt}")
+        assert cells.kernel.must_run("print(said)") == f"{told}\n"
+    page_run(cells, "%%agent -o said\nSee {frame} and {big}")
+    told = cells.kernel.must_run("print(len(said)); print(said)")
+    assert int(told.split()[0]) < 10_000
+    assert (
+        "DataFrame of 1,000 rows and 2 columns (a: int64, b: float64). The first 10 rows:" in told
+    )
+    assert "10,10,1.5" not in told
+    assert "9,9,1.5" in told
+    assert "characters left out" in told
+
+
+MISTAKES = {
+    "%%agent nobody\nHi": "'nobody' is not defined",
+    "%%agent ecko\nHi": "did you mean 'echo'",
+    "%%agent price\nHi": "'price' is no agent",
+    "%%agent echo again\nHi": "the name of one agent",
+    "%%agent\n  \n": "no prompt",
+    "%agent": "no prompt",
+    "%%agent --fast\nHi": "--fast",
+    "%%agent -o 1x\nHi": "the name of a variable",
+    "%%agent\nHi {nothing}": "NameError",
+    "%%agent\nHi {trip['x']}": "KeyError",
+    "%%agent echo --df\nno rows": "output_type=list[Row]",
+    "%%agent fails\nHi": "the server is away",
+}
+
+
+def test_c232_what_is_wrong_is_the_cells_error_and_says_what_to_do(cells):
+    """And nothing is put into the namespace."""
+    cells.kernel.must_run(
+        "def fail(_): raise nb.errors.ModelError('the server is away')\n"
+        "fails = nb.Agent(nb.ScriptedModel(fail), name='fails')"
+    )
+    for code, told in MISTAKES.items():
+        cells.kernel.seen.clear()
+        assert cells.kernel.run(code).status == "error", code
+        assert told in cells.kernel.errors() + cells.kernel.printed() + str(cells.kernel.seen), code
+
+
+def test_c232_names_are_completed_and_help_is_told(cells):
+    """Agents of the notebook, and the options; of two agents the last answers, which is said."""
+    assert "-o NAME" in page_run(cells, "%agent --help")
+    complete = "print(get_ipython().complete(None, {!r}, {})[1])"
+    assert "echo" in cells.kernel.must_run(complete.format("%%agent ec", 10))
+    assert "--df" in cells.kernel.must_run(complete.format("%%agent --", 10))
+    cells.kernel.must_run("other = nb.Agent(nb.ScriptedModel(['other here']), name='other')")
+    assert "other answers, which was defined last" in page_run(cells, "%agent -o said Hi")
+    assert cells.kernel.must_run("print(said)") == "other here\n"
+
+
+def test_c232_where_nobody_is_there_the_cell_shows_the_run_or_fails():
+    """As nbclient and nbval run it."""
+    with front_end() as kernel:
+        Page(kernel)
+        kernel.must_run(
+            "%load_ext nbagent\nbanker = agent([call('transfer', amount=5)], 'all done')"
+        )
+        outcome = kernel.run("%%agent\ngo", allow_stdin=False)
+        assert (outcome.status, outcome.error) == ("error", "HumanInputRequired")
+        kernel.must_run("banker = nb.Agent(nb.ScriptedModel(['all done']), name='banker')")
+        outcome = kernel.run("%%agent\ngo", allow_stdin=False)
+        assert outcome.status == "ok"
+        assert "all done" in outcome.displays[-1]["text/plain"]

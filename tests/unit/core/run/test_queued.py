@@ -1,0 +1,264 @@
+"""``after=`` a run that has not ended: the next one stands in line behind it, as with Run All."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.events import RunQueued
+from nbagent.core.journal.memory import default_store
+from nbagent.core.run.run import session_of
+from tests.until import until
+
+call = nb.ScriptedModel.call
+
+
+def asking(*answers: Any, **options: Any) -> nb.Agent:
+    """An agent that asks first, and then says these."""
+    agent = nb.Agent(nb.ScriptedModel([call("ask", question="Which?"), *answers]), **options)
+    agent.add(nb.interrupt_tool("ask", output=str))
+    return agent
+
+
+def kinds(run: nb.Run) -> list[str]:
+    """The types of what was stored."""
+    return [event.type for event in run.journal]
+
+
+async def test_c145_a_chain_of_runs_goes_on_in_order_once_the_first_is_answered():
+    """Each begins with the whole conversation; what was asked is stored at once."""
+    agent = asking(*(str(n) for n in range(60)))
+    runs = [agent.run("p0", attended=True)]
+    for n in range(1, 60):
+        runs.append(agent.run(f"p{n}", after=runs[-1], attended=True))
+    await runs[0].settled()
+    await runs[-1].settled()
+    assert [run.status for run in runs] == ["interrupted", *["queued"] * 59]
+    assert kinds(runs[-1]) == ["run_queued"]
+    assert "waits for the run before it, which is interrupted" in repr(runs[-1])
+    with pytest.raises(nb.errors.RunNotFinished, match="queued"):
+        _ = runs[-1].result
+    runs[0].respond(runs[0].interrupts[0], "this")
+    assert (await asyncio.wait_for(runs[-1], 30)).text == "59"
+    assert [(await run).text for run in runs] == [str(n) for n in range(60)]
+    assert kinds(runs[1])[:2] == ["run_queued", "run_started"]
+    said = [m["content"][0]["text"] for m in runs[-1].messages if m["role"] == "user"]
+    assert said == [f"p{n}" for n in range(60)]
+
+
+async def test_c145_a_run_behind_one_that_the_model_still_works_on_waits_for_it():
+    """Not only questions are waited for; time in line counts toward no budget."""
+    gate = asyncio.Event()
+
+    async def slow() -> str:
+        await gate.wait()
+        return "done"
+
+    model = nb.ScriptedModel([call("slow"), "one", "two"])
+    agent = nb.Agent(model, tools=[slow], budget=nb.Budget(seconds=60))
+    first = agent.run("a")
+    second = agent.run("b", after=first)
+    await until(lambda: first.status == "running" and bool(session_of(first).executing))
+    assert second.status == "queued"
+    with pytest.raises(nb.errors.RunNotFinished, match="pending='wait'"):
+        agent.run("c", after=first, pending="refuse")
+    gate.set()
+    assert (await second).text == "two"
+    assert session_of(second).state.active < 30
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+async def test_c226_what_waits_behind_a_run_that_comes_to_nothing_ends_with_it(end):
+    """The whole chain, each saying why; a model is not asked in vain."""
+    agent = asking()  # the script is at its end after the question: asked again, the model fails
+    first = agent.run("a", attended=True)
+    second = agent.run("b", after=first, attended=True)
+    third = agent.run("c", after=second, attended=True)
+    await first.settled()
+    if end == "cancelled":
+        await first.cancel()
+    else:
+        first.respond(first.interrupts[0], "this")
+    kind = nb.errors.Cancelled if end == "cancelled" else nb.errors.RunError
+    for run in (second, third):
+        with pytest.raises(kind, match="the run before it"):
+            await asyncio.wait_for(run, 10)
+        assert run.status == end
+    assert len(agent.model.requests) == (1 if end == "cancelled" else 2)
+
+
+async def test_c226_a_run_that_failed_with_the_one_before_is_retried_after_it():
+    """Both in any order: the later one waits again."""
+    fails = [True]
+
+    def says(_messages: Any) -> str:
+        if fails:
+            raise nb.errors.ModelError("the server is away")
+        return "fine"
+
+    agent = nb.Agent(nb.ScriptedModel(says))
+    first = agent.run("a")
+    second = agent.run("b", after=first)
+    with pytest.raises(nb.errors.RunError, match=r"the run before it failed: .*away"):
+        await second
+    fails.clear()
+    first.retry()
+    second.retry()
+    assert (await asyncio.wait_for(second, 10)).text == "fine"
+    assert [m["role"] for m in second.messages] == ["user", "assistant"] * 2
+
+
+async def test_c227_a_queued_run_is_cancelled_by_itself():
+    """The one before goes on, and what stands behind ends too."""
+    agent = asking("said")
+    first = agent.run("a", attended=True)
+    second = agent.run("b", after=first, attended=True)
+    third = agent.run("c", after=second, attended=True)
+    await first.settled()
+    await second.cancel()
+    assert (first.status, second.status) == ("interrupted", "cancelled")
+    with pytest.raises(nb.errors.Cancelled, match="the run before it"):
+        await asyncio.wait_for(third, 10)
+    first.respond(first.interrupts[0], "this")
+    assert (await first).text == "said"
+    assert kinds(second) == ["run_queued", "run_cancelled"]
+
+
+async def test_c227_a_message_for_a_queued_run_comes_after_its_first_answer():
+    """``pending="queue"`` loses nothing."""
+    agent = asking("one", "two", "three")
+    first = agent.run("a", attended=True)
+    second = agent.run("b", after=first, attended=True)
+    await first.settled()
+    assert agent.run("b, please", after=second, pending="queue") is second
+    first.respond(first.interrupts[0], "this")
+    assert (await second).text == "three"
+
+
+async def test_c227_where_nobody_is_there_awaiting_a_queued_run_tells_what_the_first_one_asks():
+    """It would wait for ever; both can still be answered later."""
+    agent = asking("one", "two", "three")
+    first = agent.run("a")
+    second = agent.run("b", after=first)
+    third = agent.run("c", after=second)
+    with pytest.raises(nb.HumanInputRequired, match="Which") as caught:
+        await asyncio.wait_for(third, 10)
+    assert caught.value.run_id == first.id
+    await third.settled()
+    first.respond(first.interrupts[0], "this")
+    assert (await third).text == "three"
+
+
+def test_c227_synchronous_code_waits_for_the_runs_before_too():
+    """From a thread without a loop; a question is answered meanwhile."""
+    agent = asking("one", "two")
+    first = agent.run("a", attended=True)
+
+    def answer() -> None:
+        with_question = asyncio.new_event_loop()
+        with_question.run_until_complete(until(lambda: bool(first.interrupts)))
+        with_question.close()
+        first.respond(first.interrupts[0], "this")
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert agent.run_sync("b", after=first, attended=True).text == "two"
+    thread.join()
+
+
+async def test_c227_a_loop_that_is_to_be_held_up_lets_a_waiting_line_go_and_refuses_one_at_work():
+    """Where the run before works on the loop that would stand still, waiting would last for ever."""
+    gate = asyncio.Event()
+
+    async def slow() -> str:
+        await gate.wait()
+        return "done"
+
+    agent = nb.Agent(nb.ScriptedModel([call("slow"), "one", "two"]), tools=[slow])
+    first = agent.run("a")
+    await until(lambda: bool(session_of(first).executing))
+    with pytest.raises(nb.errors.UsageError, match="await"):
+        agent.run_sync("b", after=first)
+    gate.set()
+    await first
+
+    asks = asking("one", "two")
+    paused = asks.run("a", attended=True)
+    await paused.settled()
+    timer = threading.Timer(0.05, lambda: paused.respond(paused.interrupts[0], "this"))
+    timer.start()
+    assert asks.run_sync("b", after=paused, attended=True).text == "two"
+
+
+async def test_c228_a_line_of_runs_goes_on_where_both_are_opened(tmp_path: Path):
+    """Each handle knows the other run by the store; the second begins once, whoever finds it first."""
+    path = tmp_path / "runs.db"
+    with nb.SQLiteStore(path) as store:
+        agent = asking("one", "two", store=store)
+        first = agent.run("a", attended=True)
+        second = agent.run("b", after=first, attended=True)
+        await second.settled()
+        with nb.SQLiteStore(path) as elsewhere:
+            again = asking("one", "two", store=elsewhere)
+            follows = await nb.open_run(second.id, agent=again, attended=True)
+            assert follows.status == "queued"
+            first.respond(first.interrupts[0], "this")
+            assert (await asyncio.wait_for(follows, 20)).text in ("one", "two")
+            await asyncio.wait_for(second, 20)
+        assert kinds(second).count("run_started") == 1
+
+
+async def test_c228_a_queued_run_whose_run_before_is_nowhere_says_so_and_can_be_cancelled():
+    """It waits for nothing that can be found; nobody begins it with half a conversation."""
+    agent = nb.Agent(nb.ScriptedModel(["never"]))
+    queued = RunQueued(at=1.0, agent="agent", model="m", after="nowhere", text="b")
+    default_store.append("waits", [queued], 0)
+    run = await nb.open_run("waits", agent=agent, attended=True)
+    with pytest.raises(nb.errors.UsageError, match="nowhere"):
+        await asyncio.wait_for(run, 10)
+    assert run.status == "queued"
+    await run.cancel()
+    assert (kinds(run), run.status) == (["run_queued", "run_cancelled"], "cancelled")
+
+
+_BOTH = """
+import asyncio, os, sys
+import nbagent as nb
+
+async def main():
+    model = nb.ScriptedModel([nb.ScriptedModel.call("ask", question="Which?")])
+    agent = nb.Agent(model, store=nb.SQLiteStore(sys.argv[1]), tools=[nb.interrupt_tool("ask", output=str)])
+    first = agent.run("a", attended=True)
+    second = agent.run("b", after=first, attended=True)
+    await second.settled()
+    print(first.id, second.id, flush=True)
+    os._exit(9)
+
+asyncio.run(main())
+"""
+
+
+async def test_c228_a_line_of_runs_outlives_its_process(tmp_path: Path):
+    """Opened in any order, the first answered, both go on; also where the first was never opened here."""
+    path = tmp_path / "runs.db"
+    command = [sys.executable, "-c", _BOTH, str(path)]
+    told = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    first_id, second_id = told.stdout.split()
+    with nb.SQLiteStore(path) as store:
+        agent = nb.Agent(nb.ScriptedModel(["one", "two"]), store=store)
+        agent.add(nb.interrupt_tool("ask", output=str))
+        second = await nb.open_run(second_id, agent=agent, attended=True)
+        with pytest.raises(nb.HumanInputRequired, match="Which") as caught:
+            await (await nb.open_run(second_id, agent=agent, attended=False))
+        assert caught.value.run_id == first_id
+        first = await nb.open_run(first_id, agent=agent, attended=True)
+        first.respond(first.interrupts[0], "this")
+        assert (await asyncio.wait_for(second, 20)).text == "two"
+        assert kinds(second).count("run_started") == 1

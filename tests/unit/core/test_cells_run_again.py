@@ -1,0 +1,73 @@
+"""A cell that is run again: what it gave an agent before makes way for what it gives now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.hooks import hooks
+from nbagent.core.run.host import ScriptHost
+
+
+class Cells(ScriptHost):
+    """A notebook that says which cell runs."""
+
+    at: tuple[str, str] | None = None
+
+    def cell(self) -> tuple[str, str] | None:
+        return self.at
+
+
+@pytest.fixture
+def cells(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cells]:
+    """The notebook."""
+    host = Cells()
+    monkeypatch.setattr(hooks, "find_host", lambda: host)
+    return host
+
+
+def define(agent: nb.Agent, *names: str, module: str = "__main__") -> None:
+    """What the cell does: define these tools."""
+    for name in names:
+
+        def fn() -> None:
+            """Do it."""
+
+        fn.__name__, fn.__module__ = name, module
+        agent.add(fn)
+
+
+def test_c230_a_tool_that_was_renamed_is_gone_under_its_old_name(cells):
+    """What other cells and libraries gave stays; one cell may give several."""
+    agent = nb.Agent(nb.ScriptedModel([]))
+    cells.at = ("other", "1")
+    define(agent, "kept")
+    cells.at = ("a", "2")
+    define(agent, "lookup", "price")
+    define(agent, "from_library", module="library")
+    assert list(agent.tools) == ["kept", "lookup", "price", "from_library"]
+    cells.at = ("a", "3")
+    define(agent, "find", "price")
+    assert set(agent.tools) == {"kept", "from_library", "find", "price"}
+    cells.at = ("a", "4")
+    define(agent, "price")
+    assert set(agent.tools) == {"kept", "from_library", "price"}
+
+
+def test_c230_a_tool_that_another_cell_took_over_stays(cells):
+    """The cell that defined the name last is the one whose it is."""
+    agent = nb.Agent(nb.ScriptedModel([]))
+    for cell, execution, name in [("a", "1", "x"), ("b", "2", "x"), ("a", "3", "y")]:
+        cells.at = (cell, execution)
+        define(agent, name)
+    assert set(agent.tools) == {"x", "y"}
+
+
+def test_c230_where_no_cell_is_known_nothing_is_taken_away(cells):
+    """A front end that tells no cell, and a script."""
+    agent = nb.Agent(nb.ScriptedModel([]))
+    define(agent, "lookup")
+    define(agent, "find")
+    assert set(agent.tools) == {"lookup", "find"}

@@ -1,0 +1,132 @@
+"""A chat: a thread of runs, said in order, said anew, opened again."""
+
+from __future__ import annotations
+
+import pytest
+
+import nbagent as nb
+
+call = nb.ScriptedModel.call
+
+
+def agent(*steps):
+    """One with a tool that asks."""
+    return nb.Agent(nb.ScriptedModel(list(steps)), name="guide", tools=[nb.interrupt_tool("ask")])
+
+
+def said(chat):
+    """The texts of the conversation."""
+    return [part["text"] for m in chat.messages for part in m["content"] if part["type"] == "text"]
+
+
+async def test_c219_each_message_goes_on_with_the_conversation_before_it():
+    """A run for each, with ids that name their place in the thread."""
+    chat = agent("One.", "Two.").chat()
+    assert (repr(chat), chat.runs, chat.messages) == ("<Chat with guide: 0 messages>", (), ())
+    assert (await chat.send("first")).text == "One."
+    assert (await chat.send("second")).text == "Two."
+    assert said(chat) == ["first", "One.", "second", "Two."]
+    assert [run.id for run in chat.runs] == [f"{chat.id}.1", f"{chat.id}.2"]
+    assert repr(chat) == "<Chat with guide: 2 messages, completed>"
+
+
+async def test_c220_a_message_while_a_question_waits_is_read_once_that_is_answered():
+    """It goes into the run that asks; nothing is answered or refused by it."""
+    chat = agent([call("ask")], "Both read.").chat()
+    run = await chat.send("ask me").settled()
+    assert chat.send("and this") is run
+    assert (run.status, len(chat.runs)) == ("interrupted", 1)
+    run.respond(run.interrupts[0], "yes")
+    assert (await run).text == "Both read."
+    assert said(chat) == ["ask me", "and this", "Both read."]
+
+
+async def test_c221_a_message_said_anew_replaces_what_came_after_it():
+    """The thread goes on from before it; what still waits there is stopped, and its journal stays."""
+    store = nb.MemoryStore()
+    chat = agent("One.", "Two.", [call("ask")], "Other.").chat(store=store)
+    first = chat.send("first")
+    await first
+    second = chat.send("second")
+    await second
+    third = await chat.send("third").settled()
+    other = chat.edit(second, "another second")
+    assert (await other).text == "Other."
+    assert chat.runs == (first, other)
+    assert said(chat) == ["first", "One.", "another second", "Other."]
+    with pytest.raises(nb.errors.RunError):
+        await third
+    assert third.status == "cancelled"
+    assert len(store.run_ids()) == 4
+    with pytest.raises(nb.errors.UsageError, match="no run of this chat"):
+        chat.edit(third, "x")
+
+
+async def test_c221_a_message_that_cannot_be_said_changes_nothing():
+    """Neither the thread nor the runs of the message that it was to replace."""
+    chat = agent([call("ask")]).chat()
+    run = await chat.send("ask me").settled()
+    with pytest.raises(nb.errors.UsageError):
+        chat.edit(run, "  ")
+    assert (chat.runs, run.status) == ((run,), "interrupted")
+    await chat.stop()
+    assert run.status == "cancelled"
+
+
+async def test_c222_a_thread_is_opened_again_by_its_id(tmp_path):
+    """Its newest branch, with what waits in it; and the next message goes on from there."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        chat = agent("One.", "Two.", "Other.", [call("ask")]).chat("first", id="notes", store=store)
+        await chat.runs[0]
+        await chat.send("second")
+        await chat.edit(chat.runs[1], "another")
+        await chat.send("ask me").settled()
+        messages = chat.messages
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        again = agent("Answered.", "More.").chat("first", id="notes", store=store)
+        assert again.messages == messages
+        assert [run.id for run in again.runs] == ["notes.1", "notes.3", "notes.4"]
+        asks = again.runs[-1]
+        asks.respond(asks.interrupts[0], "yes")
+        assert (await asks).text == "Answered."
+        await again.send("go on")
+        assert again.runs[-1].id == "notes.5"
+        assert said(again)[-4:] == ["ask me", "Answered.", "go on", "More."]
+
+
+async def test_c222_an_id_is_a_word():
+    """What names a thread in a store is short and readable."""
+    for wrong in ("", "a b", 7, "x" * 101):
+        with pytest.raises(nb.errors.UsageError, match="a chat's id"):
+            agent().chat(id=wrong)
+
+
+async def test_c223_a_thread_begins_with_a_run_that_is_there():
+    """``after=`` takes the conversation of any run."""
+    guide = agent("One.", "Two.")
+    run = guide.run("first")
+    await run
+    chat = guide.chat("second", after=run)
+    await chat.runs[-1]
+    assert chat.runs[0] is run
+    assert said(chat) == ["first", "One.", "second", "Two."]
+
+
+def test_c223_synchronous_code_sends_and_waits():
+    """In a script: with answers for what is asked."""
+    chat = agent([call("ask")], "Done.", "More.").chat()
+    assert chat.send_sync("ask me", answers=["yes"]).text == "Done."
+    assert chat.send_sync("and more").text == "More."
+
+
+async def test_c224_of_two_who_go_on_with_one_thread_one_is_first():
+    """The other is told, and its thread stays as it was: it is opened again to go on."""
+    store = nb.MemoryStore()
+    one, other = (agent("Mine.").chat(id="notes", store=store) for _ in range(2))
+    await one.send("first")
+    with pytest.raises(nb.Conflict, match=r"went on elsewhere.*open it again"):
+        other.send("second")
+    assert other.runs == ()
+    again = agent("Goes on.").chat(id="notes", store=store)
+    await again.send("second")
+    assert said(again) == ["first", "Mine.", "second", "Goes on."]

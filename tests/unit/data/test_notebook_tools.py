@@ -1,0 +1,215 @@
+"""Tools over the person's own data: they read what was given, whatever a query says, and no more."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+
+import pandas as pd
+import pytest
+
+import nbagent as nb
+from nbagent.data.frames import MAX_CELLS, database
+from nbagent.data.reading import QueryError, read
+from nbagent.data.table import MAX_TEXT
+
+SALES = {
+    "month": ["jan", "feb", "mar"],
+    "amount": [3.5, None, 8.0],
+    "day": pd.Timestamp("2026-01-02"),
+}
+OTHERS = "secret"
+
+
+@pytest.fixture
+def sales():
+    """A small DataFrame."""
+    return pd.DataFrame(SALES)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A connection to a file with one table."""
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER, item TEXT)")
+        connection.executemany(
+            "INSERT INTO orders VALUES (?, ?)", [(n, f"item {n}") for n in range(300)]
+        )
+        connection.commit()
+        yield connection
+
+
+async def told(tools, name, /, **arguments):
+    """What the model is told by one call."""
+    model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
+    run = nb.Agent(model, tools=tools).run("go", show=False)
+    await run
+    return run.calls[name][-1].output
+
+
+async def test_the_tools_tell_what_there_is_under_the_names_it_has(sales, shop):
+    """Names are those of the calling code; all four tools, frames and databases."""
+    tools = nb.notebook_tools(sales, shop, totals=sales.groupby("month").sum(numeric_only=True))
+    listed = await told(tools, "list_data")
+    assert "sales\ttable\t3 rows\tmonth, amount, day" in listed
+    assert "totals\ttable\t3 rows\tmonth, amount" in listed
+    assert "shop\tdatabase\t1 tables\torders" in listed
+    assert "amount\tfloat64\t2\t2\t3.5\t8.0" in await told(tools, "describe_data", name="sales")
+    assert "orders\titem\tTEXT" in await told(tools, "describe_data", name="shop")
+    assert "jan\t3.5\t2026-01-02 00:00:00\n(the first 1 of 3 rows)" in await told(
+        tools, "head_data", name="sales", rows=1
+    )
+    assert "0\titem 0\n1\titem 1" in await told(tools, "head_data", name="shop.orders", rows=2)
+
+
+async def test_one_select_joins_frames_and_another_reads_a_database(sales, shop):
+    """Frames are tables of one database, as they are at the time; a connection is read as it is."""
+    names = pd.DataFrame({"month": ["jan"], "long": ["January"]})
+    tools = nb.notebook_tools(sales, names, shop)
+    joined = "SELECT long, amount FROM sales JOIN names USING (month)"
+    assert await told(tools, "query_data", sql=joined) == "long\tamount\nJanuary\t3.5"
+    sales.loc[0, "amount"] = 100.0
+    assert await told(tools, "query_data", sql=joined) == "long\tamount\nJanuary\t100.0"
+    many = await told(tools, "query_data", sql="SELECT id FROM orders", database="shop")
+    assert many.endswith("99\n(the first 100 rows; there are more)")
+
+
+HOSTILE = [
+    "INSERT INTO orders VALUES (1, 'x')",
+    "UPDATE orders SET item = 'x'",
+    "DELETE FROM orders",
+    "DROP TABLE orders",
+    "CREATE TABLE t (a)",
+    "CREATE TEMP TABLE t (a)",
+    "ALTER TABLE orders RENAME TO gone",
+    "WITH x AS (SELECT 1) DELETE FROM orders",
+    "SELECT 1; DELETE FROM orders",
+    "ATTACH DATABASE '/tmp/evil.db' AS evil",
+    "ATTACH DATABASE ':memory:' AS evil",
+    "VACUUM INTO '/tmp/evil.db'",
+    "PRAGMA query_only = OFF",
+    "PRAGMA journal_mode = DELETE",
+    "PRAGMA writable_schema = ON",
+    "SELECT load_extension('/tmp/evil.so')",
+    "SELECT writefile('/tmp/evil', 'x')",
+    "SELECT readfile('/etc/passwd')",
+    "BEGIN IMMEDIATE",
+    "REINDEX",
+    "ANALYZE",
+    "EXPLAIN DELETE FROM orders; DELETE FROM orders",
+    "__import__('os').system('true')",
+    "@OTHERS",
+    "SELECT @OTHERS",
+    "SELECT OTHERS",
+    "SELECT * FROM globals()",
+    "",
+    "-- nothing",
+    "SELECT '\0'; DROP TABLE orders",
+    "SELECT zeroblob(2000000000)",
+]
+
+
+@pytest.mark.parametrize("database_", ["shop", ""])
+async def test_c238_a_query_that_does_more_than_read_is_refused(database_, sales, shop):
+    """By SQLite itself, before it does anything; the model is told why, and nothing is changed."""
+    before = list(shop.execute("SELECT * FROM orders"))
+    asked = [nb.ScriptedModel.call("query_data", sql=sql, database=database_) for sql in HOSTILE]
+    tools = nb.notebook_tools(shop, orders=sales)
+    run = nb.Agent(nb.ScriptedModel([asked, "done"]), tools=tools).run("go", show=False)
+    await run
+    said = {call.input["sql"]: call.output for call in run.calls["query_data"]}
+    assert [sql for sql in HOSTILE if "The tool query_data failed" not in said[sql]] == []
+    assert not any(OTHERS in text for text in said.values())
+    assert list(shop.execute("SELECT * FROM orders")) == before
+    shop.execute("INSERT INTO orders VALUES (-1, 'still mine')")
+    shop.rollback()
+
+
+async def test_c239_a_query_without_end_is_stopped_and_a_huge_result_is_bounded(sales):
+    """By the clock, by rows, by the size of a cell and of the whole text."""
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
+    tools = nb.notebook_tools(sales, seconds=0.3, rows=5_000)
+    begun = time.monotonic()
+    said = await told(tools, "query_data", sql=endless.format("count(*)"))
+    assert "took longer than 0.3 seconds" in said
+    assert time.monotonic() - begun < 20
+    said = await told(tools, "query_data", sql=endless.format("hex(zeroblob(2000)) AS wide"))
+    assert len(said) < MAX_TEXT + 500
+    assert "more rows are too long to be told" in said
+    assert "the first 5,000 rows; there are more" in said
+
+
+def test_what_cannot_be_read_safely_is_refused_when_the_tools_are_made(sales):
+    """Fail closed: no name, no enforcement, no data, nothing that is no data."""
+    with pytest.raises(nb.errors.UsageError, match="has no name here"):
+        nb.notebook_tools(pd.DataFrame(SALES))
+    with pytest.raises(nb.errors.UsageError, match="is a str"):
+        nb.notebook_tools(password="hunter2")
+    with pytest.raises(nb.errors.UsageError, match="needs data"):
+        nb.notebook_tools()
+    with (
+        closing(sqlite3.connect(":memory:")) as alone,
+        pytest.raises(nb.errors.UsageError, match="check_same_thread=False"),
+    ):
+        nb.notebook_tools(alone)
+
+    class Postgres:
+        """A connection of some other database."""
+
+        def cursor(self):
+            raise AssertionError
+
+        commit = cursor
+
+    with pytest.raises(nb.errors.UsageError, match="no way to make sure that it is only read"):
+        nb.notebook_tools(warehouse=Postgres())
+
+
+async def test_a_database_in_memory_is_read_and_stays_as_it_is():
+    """A copy is queried, so that neither guard nor query ever touches the person's connection."""
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as con:
+        con.execute("CREATE TABLE t (a)")
+        con.execute("INSERT INTO t VALUES (7)")
+        con.commit()
+        tools = nb.notebook_tools(con)
+        assert await told(tools, "query_data", sql="SELECT a FROM t") == "a\n7"
+        con.execute("INSERT INTO t VALUES (8)")
+        con.commit()
+        assert await told(tools, "query_data", sql="SELECT max(a) AS a FROM t") == "a\n8"
+
+
+def test_odd_frames_are_tables_all_the_same():
+    """Doubled and odd column names, several levels, missing values, large numbers, objects."""
+    frame = pd.DataFrame(
+        [[1, "x", pd.NaT, 2**70, {"a": 1}]], columns=["a", "A", 'q"uo', ("two", "levels"), 5]
+    )
+    with closing(database({"odd one": frame}, 'SELECT * FROM "odd one"')) as connection:
+        found = read(connection, 'SELECT * FROM "odd one"', rows=5, seconds=5)
+    assert found.columns == ["a", "A_2", 'q"uo', "two_levels", "5"]
+    assert list(found.rows) == [(1, "x", None, str(2**70), "{'a': 1}")]
+    large = pd.DataFrame({"n": range(MAX_CELLS + 1)})
+    with pytest.raises(QueryError, match="a query can read"):
+        database({"large": large}, "SELECT count(*) FROM large")
+
+
+async def test_c240_an_approval_shows_what_a_query_would_give_and_can_be_changed(sales):
+    """With ``approval=True`` only the query waits, and its preview is read like any query."""
+    tools = nb.notebook_tools(sales, approval=True)
+    asks = {tool.name: bool(tool.options.approval) for tool in tools}
+    assert asks == {
+        "list_data": False,
+        "describe_data": False,
+        "head_data": False,
+        "query_data": True,
+    }
+    query = tools[-1]
+    shown = query.options.preview(query.parse({"sql": "SELECT month FROM sales"}))
+    assert "<td>jan</td>" in shown._repr_html_()
+    with pytest.raises(QueryError, match="only reading"):
+        query.options.preview(query.parse({"sql": "DELETE FROM sales"}))
+    edited = {"sql": "SELECT count(*) AS n FROM sales", "database": ""}
+    model = nb.ScriptedModel([nb.ScriptedModel.call("query_data", sql="SELECT 1"), "done"])
+    run = nb.Agent(model, tools=tools).run("go", show=False, answers=[nb.Restart(edited)])
+    await run
+    assert run.calls["query_data"][-1].output.endswith("\nn\n3")

@@ -1,0 +1,149 @@
+"""Which displays are given to Jupyter's own renderers, and what stands for them in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from nbagent.core.base.events import ToolFinished
+from nbagent.core.tools.output import Displayed
+from nbagent.core.tools.values import for_model
+from nbagent.notebook.capture import charts
+from nbagent.notebook.capture.bundles import present
+from nbagent.notebook.cards.charts import MAX_CHARTS, Charts
+from nbagent.notebook.render import rich
+
+PLOTLY = "application/vnd.plotly.v1+json"
+VEGA = "application/vnd.vegalite.v6.json"
+DRAWN = "application/vnd.vegalite.v5+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+PNG = "iVBORw0KGgo="
+
+SPEC = {
+    "title": "Rain",
+    "layer": [{"mark": "line"}, {"mark": {"type": "point"}, "encoding": {"y": {"field": "mm"}}}],
+    "data": {"values": [{"mm": 1}, {"mm": 2}]},
+}
+FIGURE = {
+    "data": [
+        {"type": "bar", "name": "2024", "y": [1, 2, 3]},
+        {"y": {"dtype": "f8", "bdata": "A" * 1_066_664}},
+    ],
+    "layout": {"title": {"text": "Sales <b>up</b>"}, "xaxis": {"title": {"text": "month"}}},
+}
+WORDS = {
+    PLOTLY: (
+        FIGURE,
+        "Plotly figure “Sales <b>up</b>”: bar “2024” (3 points), scatter (99,999 points); x: month",
+    ),
+    VEGA: (SPEC, "Vega chart “Rain”: line, point; y: mm; 2 rows"),
+    "application/geo+json": (
+        {"type": "FeatureCollection", "features": [{"properties": {"name": "x"}}] * 3},
+        "GeoJSON FeatureCollection: 3 features; name",
+    ),
+    WIDGET: ({"model_id": "a"}, "IntSlider(value=3)"),
+}
+
+
+@pytest.mark.parametrize("mime", WORDS)
+def test_a_chart_is_told_in_words_and_its_script_goes(mime: str):
+    """Row, text and model read a line, whatever the library calls its text."""
+    data, words = WORDS[mime]
+    text = words if mime == WIDGET else "alt.Chart(...)"
+    bundle = charts.with_words(
+        {mime: data, "text/plain": text, "text/html": "<div></div><script>draw()</script>"}
+    )
+    assert "text/html" not in bundle
+    assert bundle["text/plain"] == words
+    assert [piece.data for piece in rich.render(bundle)] == [words]
+    picture = charts.with_words({mime: data, "image/png": PNG})
+    assert rich.render(picture)[-1].kind == "image"
+
+
+@pytest.mark.parametrize(
+    "odd", [[], "x", None, {"data": 3, "layout": [], "title": [1]}, {"data": [None, {"type": 5}]}]
+)
+@pytest.mark.parametrize("mime", WORDS)
+def test_malformed_data_of_a_chart_has_words_too(mime: str, odd: Any):
+    """Nothing a library or a tool says there raises."""
+    assert charts.with_words({mime: odd, "text/plain": "it"})["text/plain"]
+
+
+def test_the_model_is_told_a_charts_words_and_never_its_data():
+    """A value that is shown as a chart has no megabytes for the model; a text of its own counts."""
+
+    class Chart:
+        def _repr_mimebundle_(self, include: object = None, exclude: object = None):
+            return {VEGA: SPEC, "text/plain": "it"}
+
+        def __repr__(self) -> str:
+            return "x" * 10**6
+
+    class Texted(Chart):
+        def __str__(self) -> str:
+            return "as it says"
+
+    InteractiveShell.instance()
+    try:
+        bundle = present(Chart())
+    finally:
+        InteractiveShell.clear_instance()
+    assert bundle is not None
+    assert for_model(Chart(), None, bundle["text/plain"]) == WORDS[VEGA][1]
+    assert for_model(Texted(), None, bundle["text/plain"]) == "as it says"
+
+
+def test_c237_what_was_not_made_here_is_not_drawn_by_jupyter():
+    """A record that was read, or data that was changed: its words stand in the row, and nothing is run."""
+    made = charts.with_words({VEGA: SPEC, "text/plain": ""})
+    stored = json.loads(json.dumps(made))
+    assert charts.chart_of(stored) == made
+    forged = {DRAWN: {**SPEC, "data": {"url": "https://evil.example/x.json"}}, "text/plain": "it"}
+    assert charts.chart_of(forged) is None
+    assert charts.chart_of({"text/html": "<script>x()</script>"}) is None
+    below = Charts()
+    assert not below.heard(finished(display=forged, displays=[forged]))
+    assert below.bundles == []
+    assert below.heard(finished(display=stored))
+    assert below.bundles == [made]
+
+
+def test_a_chart_that_is_too_large_is_words():
+    """Neither page nor file nor model gets its megabytes."""
+    values = [{"mm": n} for n in range(200_000)]
+    bundle = charts.with_words({VEGA: {**SPEC, "data": {"values": values}}, "text/plain": ""})
+    assert list(bundle) == ["text/plain"]
+    assert bundle["text/plain"].endswith("200,000 rows (too large to be drawn here)")
+
+
+def finished(**shown: Any) -> ToolFinished:
+    """The end of a call."""
+    return ToolFinished(at=0.0, call_id="c", output=None, **shown)
+
+
+def test_the_charts_of_a_card_follow_what_is_displayed():
+    """An update takes its place, the end of the call adds what it returned, and they are bounded."""
+    one = charts.with_words({VEGA: SPEC})
+    two = charts.with_words({VEGA: {**SPEC, "title": "Snow"}})
+    three = charts.with_words({VEGA: {**SPEC, "title": "Hail"}})
+    below = Charts()
+    assert below.heard(Displayed("c", one, "here"))
+    assert below.heard(Displayed("c", two))
+    assert below.heard(Displayed("c", three, "here"))
+    assert [each["text/plain"].split("”")[0] for each in below.bundles] == [
+        "Vega chart “Hail",
+        "Vega chart “Snow",
+    ]
+    assert not below.heard(finished(displays=[three, two], display=two))
+    assert below.heard(finished(displays=[three, two], display=one))
+    assert len(below.bundles) == 3
+    first = below.rows
+    assert below.rows == first
+    below.close()
+    for number in range(MAX_CHARTS + 5):
+        below.heard(Displayed("d", charts.with_words({VEGA: {**SPEC, "title": str(number)}})))
+    assert len(below.rows) == len(below.bundles) == MAX_CHARTS
+    below.close()

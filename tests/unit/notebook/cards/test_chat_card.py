@@ -1,0 +1,131 @@
+"""What the box of a chat sends: judged in the kernel, bounded, and in no trait."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+import nbagent as nb
+from nbagent.notebook import kernel, variables
+from nbagent.notebook.cards import chat_card
+from nbagent.notebook.cards.chat_card import ChatCard
+from tests.until import until
+
+
+class Box:
+    """A chat's card without a page, and what it sends."""
+
+    def __init__(self, monkeypatch, *steps):
+        self.sent = []
+        monkeypatch.setattr(ChatCard, "send", lambda _card, content, **_: self.sent.append(content))
+        model = nb.ScriptedModel(list(steps))
+        self.chat = nb.Agent(model, name="guide", tools=[nb.interrupt_tool("ask")]).chat()
+        self.card = ChatCard(self.chat)
+
+    async def say(self, text="", *, files=(), **more):
+        """What is wrong with the message, or nothing once it is in a run that has settled."""
+        name = f"s{len(self.sent)}"
+        message = {"type": "say", "submission": name, "text": text, "files": list(files), **more}
+        self.card._handle(message)
+        await until(lambda: any(one.get("submission") == name for one in self.sent))
+        (receipt,) = [one for one in self.sent if one.get("submission") == name]
+        if receipt["ok"]:
+            await self.chat.runs[-1].settled()
+        return "".join(error["message"] for error in receipt["errors"])
+
+    def names(self, text):
+        """What is offered."""
+        self.card._handle({"type": "complete", "text": text})
+        return [(one["name"], one["about"]) for one in self.sent[-1]["names"]]
+
+
+@pytest.fixture
+def box(monkeypatch):
+    """``box(*steps)`` makes one; it is closed at the end."""
+    made = []
+
+    def box(*steps):
+        made.append(Box(monkeypatch, *steps))
+        return made[-1]
+
+    yield box
+    for one in made:
+        one.card.detach()
+        one.card.close()
+
+
+def file(name, data=b"hi", media_type="text/plain"):
+    """As the page sends it."""
+    return {
+        "name": name,
+        "media_type": media_type,
+        "data": base64.b64encode(data).decode(),
+    }
+
+
+async def test_c225_what_is_wrong_with_a_message_is_told_and_nothing_runs(box, monkeypatch):
+    """Empty, too long, too many files, too large, no base64, an edited message that is gone."""
+    monkeypatch.setattr(chat_card, "MAX_BYTES", 1000)
+    made = box()
+    broken = {"name": "x", "media_type": "text/plain", "data": "??"}
+    for message, said in [
+        ({"text": "  "}, "Write something first."),
+        ({"text": "x" * 100_001}, "at most 100,000 characters"),
+        ({"text": "x", "files": [file("a")] * 11}, "At most 10 files"),
+        ({"text": "x", "files": [file("a", b"x" * 2000)]}, "too large together"),
+        ({"text": "x", "files": [broken]}, "could not be read"),
+        ({"text": "x", "instead": "t9:m1"}, "is not there any more"),
+    ]:
+        assert said in await made.say(**message)
+    assert made.chat.runs == ()
+
+
+async def test_c225_files_tools_and_variables_come_with_the_message(box, monkeypatch):
+    """What is typed stays as it is; a variable is a bounded summary, and only one of the person's own."""
+    ours = {"df": list(range(1000)), "secret_key": "s3cret", "_hidden": 1}
+    monkeypatch.setattr(kernel, "variables", lambda: {k: v for k, v in ours.items() if k[0] != "_"})
+    made = box("Seen.", "Anew.")
+    assert await made.say("/ask about @df and @_hidden, a@df.org", files=[file("a.txt")]) == ""
+    parts = made.chat.messages[0]["content"]
+    assert parts[0]["text"] == "/ask about @df and @_hidden, a@df.org\n\n(Use the tool ask.)"
+    assert [part.get("name") for part in parts[1:]] == ["a.txt", "@df"]
+    told = base64.b64decode(parts[2]["data"]).decode()
+    assert told.startswith("list of 1000\n[0, 1, 2")
+    assert len(told) < 200
+    assert await made.say("Anew", instead="t1:m1", keep=[0, 1]) == ""
+    parts = made.chat.messages[0]["content"]
+    assert [part.get("name") for part in parts[1:]] == ["a.txt"]
+
+
+async def test_c225_names_are_offered_and_never_values(box, monkeypatch):
+    """Of variables with their types, of tools; and what is typed stands in no trait."""
+    monkeypatch.setattr(kernel, "variables", lambda: {"key": "s3cret", "kept": 1, "os": base64})
+    made = box()
+    assert made.names("@k") == [("kept", "int"), ("key", "str")]
+    assert made.names("@o") == []
+    assert [name for name, _ in made.names("/")] == ["ask"]
+    assert "s3cret" not in json.dumps(made.sent)
+    assert "@k" not in json.dumps(made.card.get_state()["snapshot"])
+
+
+async def test_c220_stop_ends_the_run_and_the_chat_goes_on(box):
+    """A message after that is answered by another run."""
+    made = box([nb.ScriptedModel.call("ask")], "On we go.")
+    assert await made.say("ask me") == ""
+    made.card._handle({"type": "stop"})
+    await until(lambda: made.chat.runs[0].status == "cancelled")
+    assert await made.say("and now?") == ""
+    assert [run.status for run in made.chat.runs] == ["cancelled", "completed"]
+
+
+def test_a_table_is_told_by_its_columns_and_first_rows():
+    """However large it is; where pandas is there."""
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({f"c{n}": range(100_000) for n in range(100)})
+    told = variables.summary(table)
+    assert "DataFrame of 100000 by 100" in told
+    assert "  c0: int64" in told
+    assert "… 40 more columns" in told
+    assert len(told) <= variables.MAX_SUMMARY

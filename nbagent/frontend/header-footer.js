@@ -66,9 +66,11 @@ export function drawFooter(card, jump) {
   const decisions = h("span");
   const questions = makeButton("nba-link nba-jump");
   const stop = makeButton("nba-button nba-stop");
-  const el = h("footer", "nba-footer", turns, tokens, cost, decisions, questions, stop);
+  const retry = makeButton("nba-button nba-stop", store.t("retry"));
+  const el = h("footer", "nba-footer", turns, tokens, cost, decisions, questions, stop, retry);
   let stopping = false;
   let pressed = false;
+  onClick(signal, retry, () => disable(retry, store.gone || store.send({ type: "retry" })));
   onClick(signal, questions, jump);
   onClick(signal, stop, () => {
     if (stopping || pressed || store.gone) return;
@@ -102,6 +104,8 @@ export function drawFooter(card, jump) {
     setText(decisions, head.decisions > 0 ? store.tn("decisions", head.decisions) : "");
     setText(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
     stop.hidden = ended;
+    retry.hidden = head.status !== "failed";
+    disable(retry, store.gone);
     for (const part of [turns, tokens, cost, decisions, questions]) part.hidden = !part.textContent;
     draw();
   };

@@ -1,8 +1,50 @@
 // @ts-check
-// The place of the person: what comes where an answered form was stands where its button was.
+// The place of the person: the buttons of a long form stay in view, and what comes where an answered form
+// was stands where its button was.
+
+import { makeTimer, on } from "./lifetime.js";
 
 /** Pixels that nobody calls a jump. */
 const SLACK = 24;
+/** Milliseconds until the buttons follow. */
+const FRAME = 16;
+/** Pixels of a form that are to be seen above its buttons. */
+const ABOVE = 90;
+
+/**
+ * Lifts the buttons of a form that reaches below what is seen to the edge of that. A sticky position would
+ * do, but Jupyter has boxes around an output that never scroll and hold it all the same.
+ * @param {HTMLElement} form
+ * @param {HTMLElement} acts
+ * @param {AbortSignal} signal
+ * @returns {() => void} called where the form may have another height
+ */
+export function keepInView(form, acts, signal) {
+  const timer = makeTimer(signal);
+  let lift = 0;
+  const place = () => {
+    const { top, bottom } = acts.getBoundingClientRect();
+    const over = bottom + lift - seenTo(form);
+    const room = top + lift - form.getBoundingClientRect().top - ABOVE;
+    const wanted = acts.parentElement === form ? Math.max(0, Math.min(over, room)) : 0;
+    if (Math.abs(wanted - lift) < 1) return;
+    lift = wanted;
+    acts.style.translate = lift ? `0 ${-lift}px` : "";
+    acts.toggleAttribute("data-lifted", lift > 0);
+  };
+  const soon = () => timer.start(FRAME, place);
+  on(signal, window, "scroll", place, true);
+  on(signal, window, "resize", soon);
+  return soon;
+}
+
+/**
+ * Where the part of the page ends that is seen.
+ * @param {Element} el
+ */
+function seenTo(el) {
+  return Math.min(scrollerOf(el).getBoundingClientRect().bottom, innerHeight);
+}
 
 /**
  * Remembers where the focus stands in these items, before they are drawn anew. What is returned is called
@@ -48,7 +90,7 @@ function nextHeading(items, from) {
  */
 function scrollerOf(el) {
   for (let up = el.parentElement; up; up = up.parentElement)
-    if (up.scrollHeight > up.clientHeight && /auto|scroll/.test(getComputedStyle(up).overflowY))
+    if (up.scrollHeight > up.clientHeight + 1 && /auto|scroll/.test(getComputedStyle(up).overflowY))
       return up;
   return document.scrollingElement ?? document.documentElement;
 }

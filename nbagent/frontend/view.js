@@ -3,6 +3,7 @@
 
 import { drawComposer } from "./chat/composer.js";
 import { stayAtEnd } from "./chat/scroll.js";
+import { offerCopies } from "./copy.js";
 import { attr, h, setLabel, showText } from "./dom.js";
 import { keepKeysInside, PLACED, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./header-footer.js";
@@ -44,6 +45,7 @@ export class RunView {
   /** @type {ReturnType<typeof drawComposer>|null} */ #composer = null;
   /** @type {ReturnType<typeof stayAtEnd>|null} */ #scroll = null;
   /** @type {HTMLElement|null} */ #jumped = null;
+  /** @type {ReturnType<typeof offerCopies>} */ #copies;
   #items = h("div", "nba-items");
   #live = h("div", { class: "nba-sr", "aria-live": "polite" });
   #unsent = h("div", "nba-unsents");
@@ -69,6 +71,8 @@ export class RunView {
       unsent: (title, typed) => this.#keepUnsent(title, typed),
       say: (message) => this.#say(message),
     };
+    this.#copies = offerCopies(this.el, this.#card);
+    this.el.append(this.#copies.el);
     every(signal, 1000, () => this.#tick());
     keepKeysInside(this.el, signal);
     reportFocus(this.el, store, signal);
@@ -270,6 +274,7 @@ export class RunView {
         header: drawHeader(this.#card),
         footer: drawFooter(this.#card, () => this.#jump()),
       };
+      this.#copies.name();
       this.#items.before(this.#frame.header.el);
       this.#gone.after(this.#frame.footer.el);
       if (head.chat) this.#drawChat();

@@ -80,7 +80,7 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show"|"retry", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
 /** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[], editable: boolean}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
@@ -140,12 +140,13 @@
 /** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft, instead?: boolean}} Drafts */
 /** @typedef {{type: "press", notice: string, action: NoticeAction["name"]}} Press */
 /** @typedef {{type: "stop"}} Stop */
+/** @typedef {{type: "retry"}} Retry */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
 /** @typedef {{type: "keeps", ended: boolean}} Keeps */
 /** @typedef {{name: string, media_type: string, data: string}} SaidFile */
 /** @typedef {{type: "say", submission: string, text: string, files: SaidFile[], instead: string|null, keep: number[]}} Say */
 /** @typedef {{type: "complete", text: string}} Complete */
-/** @typedef {Hello|Answer|Drafts|Press|Stop|Focus|Say|Complete|Keeps} FromFrontEnd */
+/** @typedef {Hello|Answer|Drafts|Press|Stop|Retry|Focus|Say|Complete|Keeps} FromFrontEnd */
 
 /**
  * A kernel's connection in JupyterLab, as far as the card looks at it.

@@ -13,6 +13,7 @@ import re
 import reprlib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
 from IPython.core.error import UsageError as CellError
@@ -243,7 +244,21 @@ def told(value: Any) -> str | File:
     return picture if picture is not None else _cut(_short.repr(value))
 
 
-_short = reprlib.Repr()
+class _Short(reprlib.Repr):
+    """Bounded reprs; dicts keep their order."""
+
+    def repr_dict(self, x: Mapping[Any, Any], level: int) -> str:
+        """As many items as lists may have."""
+        if level <= 0:
+            return "{...}" if x else "{}"
+        shown = [
+            f"{self.repr1(key, level - 1)}: {self.repr1(value, level - 1)}"
+            for key, value in islice(x.items(), self.maxdict)
+        ]
+        return f"{{{', '.join([*shown, *(['...'] if len(x) > self.maxdict else [])])}}}"
+
+
+_short = _Short()
 _short.maxlevel = 6
 _short.maxlist = _short.maxtuple = _short.maxset = _short.maxfrozenset = _short.maxdict = 100
 _short.maxstring = _short.maxother = _short.maxlong = MAX_VALUE // 2

@@ -1,7 +1,7 @@
 """The wire between kernel and front end: every message, typed.
 
 The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs) and
-``Receipt``, ``Names``, ``Keep``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Focus``,
+``Receipt``, ``Names``, ``Keep``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Retry``, ``Focus``,
 ``Say``, ``Complete``, ``Keeps``. The same
 shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
 that both ends check.
@@ -204,7 +204,7 @@ class RecordItem(_Wire):
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show", "retry"]
+    name: Literal["stop", "show"]
     label: str
 
 
@@ -448,13 +448,19 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show", "retry"]
+    action: Literal["stop", "show"]
 
 
 class Stop(_Wire):
     """The Stop button."""
 
     type: Literal["stop"] = "stop"
+
+
+class Retry(_Wire):
+    """The Retry button of a run that failed."""
+
+    type: Literal["retry"] = "retry"
 
 
 class Focus(_Wire):
@@ -501,6 +507,6 @@ class Complete(_Wire):
 
 
 FromFrontEnd: TypeAlias = Annotated[
-    Hello | Answer | Drafts | Press | Stop | Focus | Say | Complete | Keeps,
+    Hello | Answer | Drafts | Press | Stop | Retry | Focus | Say | Complete | Keeps,
     Field(discriminator="type"),
 ]

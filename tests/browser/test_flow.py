@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from playwright.sync_api import expect
 
+from nbagent.cli import without_outputs
 from tests.browser.card import Card
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_flow.ipynb"
@@ -15,7 +15,7 @@ SETUP, RUN, OPEN, AWAIT, STEPS = (1, 3, 5), 7, 9, 10, 12
 
 def test_a_flow_asks_is_restarted_and_goes_on_where_it_was(server, open_lab):
     """What is done, what runs and what waits stands in the card, live and static, at any width and theme."""
-    shutil.copy(NOTEBOOK, server.root / NOTEBOOK.name)
+    (server.root / NOTEBOOK.name).write_bytes(without_outputs(NOTEBOOK))
     notebook = open_lab(NOTEBOOK.name)
     for index in (*SETUP, RUN):
         notebook.run_cell(index)

@@ -1,4 +1,4 @@
-"""Keys in a card of JupyterLab and Notebook 7: a form's are the form's, the window's are the window's."""
+"""Questions inside Jupyter: keys are the form's or the window's, and a long form keeps its buttons in view."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORTCUTS = ["a", "b", "d", "d", "x", "y", "m", "j", "k", "0", "0"]
 
 
 @pytest.mark.parametrize("app", App)
-def test_keys_on_a_button_or_a_radio_are_the_cards_alone(app, server, open_page):
+def test_c212_keys_on_a_button_or_a_radio_are_the_cards_alone(app, server, open_page):
     """X cuts no cell and arrows walk the options, in both; Ctrl+S saves the notebook all the same."""
     name = server.write(
         f"keys-{app}.ipynb", SETUP, "run = agent.run('Choose')", "print(run.status)"
@@ -59,3 +59,58 @@ def test_keys_on_a_button_or_a_radio_are_the_cards_alone(app, server, open_page)
     notebook.run_cell(2)
     expect(notebook.output(2)).to_contain_text("completed")
     assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+LONG = """
+agent = nb.Agent(
+    nb.ScriptedModel([[call("send", to="Ada", text=text, n=n) for n in (1, 2)], "All sent."]),
+    policy=[nb.review("*", editable=True)],
+)
+
+@agent.tool
+def send(to: str, text: str, n: int) -> str:
+    "Send a letter."
+    return "sent"
+
+@agent.tool
+async def rate(ctx: nb.ToolContext) -> str:
+    "Ask for a rating."
+    return str(await ctx.ask("How was it?", reply=Rating))
+"""
+PLACES = """() => [".jp-WindowedPanel-outer", ".nba-acts"].map((what) =>
+  [...document.querySelectorAll(what)].at(0).getBoundingClientRect()).map((r) => [r.top, r.bottom])"""
+
+
+def test_c211_a_long_form_keeps_its_buttons_in_view_and_the_person_their_place(server, open_lab):
+    """The buttons stick to the edge of the notebook; after the answer its row stands where they were."""
+    setup = f"{SETUP}\ncall = nb.ScriptedModel.call\ntext = '\\n'.join(f'line {{n}}' for n in range(12))\n"
+    setup += "from pydantic import BaseModel\nclass Rating(BaseModel):\n    'As you would tell a friend.'\n"
+    setup += "".join(f"    question_{n}: int = {n}\n" for n in range(40))
+    ask = (
+        "rating = nb.Agent(nb.ScriptedModel([[call('rate')], 'Thanks.']), tools=[rate]).run('Rate')"
+    )
+    name = server.write("long-form.ipynb", f"{setup}\n{LONG}", "print('above')\n" * 30, ask)
+    notebook = open_lab(name)
+    page = notebook.page
+    for cell in range(3):
+        notebook.run_cell(cell)
+    card = Card(notebook.output(2))
+    card.wait_for_question("How was it?")
+    expect(card.form).to_contain_text("As you would tell a friend.")
+    card.root.get_by_label("Question 5", exact=True).scroll_into_view_if_needed()
+    card.root.get_by_label("Question 5", exact=True).focus()
+    panel, acts = page.evaluate(PLACES)
+    assert acts[1] <= panel[1] + 1, "the buttons of the form are out of view"
+    notebook.shot("questions-long-lab")
+    send = card.button("Send")
+    send.focus()
+    before = send.bounding_box()["y"]
+    send.press("Enter")
+    row = card.root.locator(".nba-call, .nba-record").first
+    expect(card.forms).to_have_count(0)
+    card.wait_until("completed")
+    panel, place = page.evaluate(PLACES.replace(".nba-acts", ".nba-call, .nba-record"))
+    notebook.shot("questions-long-lab-answered")
+    assert panel[0] <= place[0] <= panel[1], "the row jumped out of view"
+    expect(row).to_be_visible()
+    print(before, place)

@@ -61,7 +61,7 @@ def question(number: int, **more: Any) -> FormItem:
     form = Form(Bill, value={"to": NAMES[number - 1], "amount": number * 10})
     known = {
         "key": f"q:{number}",
-        "interrupt": f"i{number}",
+        "interrupt": str(number),
         "call": f"c{number}",
         "tool": "pay",
         "title": "Pay it?",
@@ -114,7 +114,7 @@ def button(page: Page, name: str) -> Any:
     return page.get_by_role("button", name=name, exact=True)
 
 
-def test_an_answer_for_all_leaves_what_is_begun(opened):
+def test_c210_an_answer_for_all_leaves_what_is_begun(opened):
     """A refusal that is being written and an edit with an error are not approved, and the button says so."""
     made = opened(Form(Bill))
     page = made.page
@@ -131,7 +131,7 @@ def test_an_answer_for_all_leaves_what_is_begun(opened):
     expect(every).to_have_text(told)
     shot(page, "all-but-two")
     every.press("Enter")
-    assert [one["interrupt"] for one in made.answers()] == ["i1", "i3", "i5"]
+    assert [one["interrupt"] for one in made.answers()] == ["1", "3", "5"]
     expect(under.nth(1).get_by_label("Why?")).to_have_value("not Bob")
 
     under.nth(1).get_by_label("Why?").press("Enter")
@@ -141,7 +141,7 @@ def test_an_answer_for_all_leaves_what_is_begun(opened):
     expect(every).to_contain_text("Approve 4 of 5, 1 with changes")
 
 
-def test_what_comes_after_an_answer_stands_where_the_button_was(opened):
+def test_c211_what_comes_after_an_answer_stands_where_the_button_was(opened):
     """The record does not jump out of view, and the focus goes to it, or on to the next question."""
     made = opened(Form(Bill))
     page = made.page
@@ -219,7 +219,7 @@ def test_a_refusal_is_sent_by_enter_and_its_button_is_filled(opened):
     assert [one["reason"] for one in made.answers()] == ["too much\nby far"]
 
 
-def test_a_preview_that_fails_is_red_and_approving_invites_no_more(opened):
+def test_c214_a_preview_that_fails_is_red_and_approving_invites_no_more(opened):
     """A preview has a heading and a height; the buttons stay in view in a long form."""
     made = opened(Form(Bill))
     page = made.page
@@ -286,7 +286,7 @@ def test_enter_in_a_list_blocks_nothing_and_a_number_is_told_at_once(opened):
     assert submission.document == {"names": ["one", "two"], "price": 12.5}
 
 
-def test_what_was_typed_is_not_lost_when_another_answers(opened):
+def test_c213_what_was_typed_is_not_lost_when_another_answers(opened):
     """Fields and a reason stand below, to be copied, until they are put away."""
     made = opened(Form(Bill))
     page = made.page

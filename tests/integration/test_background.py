@@ -105,3 +105,34 @@ def test_c229_a_cell_that_waits_for_a_run_in_the_background_lends_it_the_main_th
         kernel.interrupt()
         assert kernel.finish(request).error == "KeyboardInterrupt"
         assert "cancelled" in kernel.must_run("print(run.status)")
+
+
+RUN_ALL = """
+import nbagent as nb
+call = nb.ScriptedModel.call
+model = nb.ScriptedModel([call("ask", question="Which?"), "one", "two", "three"])
+agent = nb.Agent(model, tools=[nb.interrupt_tool("ask", output=str)])
+first = agent.run("a"{answers})
+"""
+
+
+@pytest.mark.parametrize("answers", ["", ", answers={'ask': 'this'}"])
+def test_c145_run_all_where_nobody_is_there_goes_through_or_says_what_is_asked(answers):
+    """As nbclient and nbval run a notebook: no cell hangs; with ``answers=`` all end in order."""
+    with front_end() as kernel:
+        cells = [
+            RUN_ALL.replace("{answers}", answers),
+            "second = agent.run('b', after=first)\nsecond.status",
+            "third = agent.run('c', after=second)\nthird",
+            "print((await third).text, second.result.text)",
+        ]
+        done = [kernel.run(cell, cell_id=cell, allow_stdin=False) for cell in cells]
+        ends = [(each.status, each.error) for each in done]
+        if answers:
+            assert ends == [("ok", "")] * 4, kernel.errors()
+            assert done[3].stdout == "three two\n"
+            assert "three" in done[2].displays[-1]["text/plain"]
+        else:
+            asked = ("error", "HumanInputRequired")
+            assert ends == [("ok", ""), ("ok", ""), asked, asked], kernel.errors()
+            assert "waits for the run before" in done[2].displays[-1]["text/plain"]

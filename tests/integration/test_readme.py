@@ -7,7 +7,10 @@ import inspect
 import re
 from pathlib import Path
 
+import pytest
+
 import nbagent as nb
+from nbagent.core.hooks import hooks
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
@@ -31,10 +34,10 @@ async def execute(block: str, names: dict) -> object:
 async def test_every_python_block_of_the_readme_does_what_the_text_says(
     capsys, monkeypatch, tmp_path
 ):
-    """Hello world pauses in its tool; approving in code and answers given beforehand both end it; a flow asks."""
+    """Hello world pauses in its tool; approving in code and answers given beforehand both end it; a table is read, a flow asks."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.chdir(tmp_path)
-    hello, in_code, headless, stored, opened, flow, local = BLOCKS
+    hello, in_code, headless, table, stored, opened, flow, local = BLOCKS
     names: dict = {}
 
     run = await execute(hello, names)
@@ -50,6 +53,9 @@ async def test_every_python_block_of_the_readme_does_what_the_text_says(
         assert names["run"].status == "completed"
         assert str(names["run"].calls["transfer_money"][-1].value).startswith("sent ")
 
+    (tmp_path / "orders.csv").write_text("customer,cups\nAda,3\nGrace,5\nGrace,5\n")
+    await a_table(table, dict(names), monkeypatch)
+    assert (tmp_path / "clean.csv").read_text() == "customer,cups\nAda,3\nGrace,5\n"
     await execute(stored, names)
     await names["run"].settled()
     await execute(opened, names)
@@ -67,6 +73,30 @@ async def test_every_python_block_of_the_readme_does_what_the_text_says(
 
     await execute(local, names)
     assert isinstance(names["agent"], nb.Agent)
+
+
+async def a_table(block: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model reads the file's rows and draws them; the row that is there twice goes once a person has seen it."""
+    call = nb.ScriptedModel.call
+    model = nb.ScriptedModel(
+        [
+            call("query_data", sql="SELECT customer, SUM(cups) FROM orders GROUP BY customer"),
+            call("save_without", rows=[2]),
+            call("bar_chart", title="Cups", names=["Ada", "Grace"], heights=[3, 5]),
+            "Grace does.",
+        ]
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(hooks, "model_named", lambda _name: model)
+        await execute(block, names)
+    run = names["run"]
+    await run.settled()
+    (question,) = run.interrupts
+    assert (question.tool_name, question.input) == ("save_without", {"rows": [2]})
+    await run.approve(question)
+    assert (await run).text == "Grace does."
+    assert "Grace" in str(run.calls["query_data"][-1].output)
+    assert not any(call.failed for calls in run.calls.values() for call in calls)
 
 
 def test_hello_world_is_under_12_lines():

@@ -266,8 +266,14 @@ def _history(after: Run | None) -> tuple[Message, ...]:
             "answer or cancel it first, or give pending='wait', 'reject' or 'queue'",
             interrupts=after.interrupts,
         )
-    if after.status == "running":
+    if after.status in ("queued", "running"):
         raise RunNotFinished(
             f"{after!r} has not ended: `await run` before going on with it, or give pending='wait'"
         )
-    return closed_messages(session_of(after).state)
+    state = session_of(after).state
+    if state.behind is not None:
+        raise UsageError(
+            f"{after!r} ended before it began, with the run before it or by itself, and has no conversation to "
+            "go on with: run its cell again, or give after= the run before it"
+        )
+    return closed_messages(state)

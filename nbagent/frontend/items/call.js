@@ -72,7 +72,7 @@ export function drawCall(first, card) {
     const going = item.state === "running" && item.progress?.text;
     setText(brief, going || item.brief);
     const last = item.decisions?.at(-1);
-    if (last && !isEqual(last, old.decisions?.at(-1) ?? decided.children.length))
+    if (last && (next === first || !isEqual(last, old.decisions?.at(-1))))
       fill(decided, words("span", "", last.decision), afterTime(card, last));
     decided.hidden = !last;
     attr(decided, "data-tone", last?.tone);

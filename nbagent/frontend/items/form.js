@@ -7,6 +7,7 @@ import { makeField } from "../fields/index.js";
 import { freeze } from "../fields/inputs.js";
 import { unseenTexts } from "../fields/long-text.js";
 import { lifeWithin, makeTimer, on } from "../lifetime.js";
+import { keepInView } from "../place.js";
 import { actionBar } from "./actions.js";
 import { drawRich } from "./call.js";
 import { errorSummary, fieldsWithin, placeError, unfinishedFields } from "./errors.js";
@@ -69,6 +70,7 @@ export class FormView {
   #draftsDue;
   #receiptDue;
   #unseen;
+  #lift;
 
   /**
    * @param {FormItem} item
@@ -109,6 +111,7 @@ export class FormView {
       ...this.bar.els,
     );
     attr(this.el, "data-interrupt", item.interrupt);
+    this.#lift = keepInView(this.el, this.bar.acts, signal);
     this.#unseen = unseenTexts(this.el, () => this.draw());
     const used = (/** @type {Event} */ event) => {
       this.#lastUsed = /** @type {Node} */ (event.target);
@@ -407,6 +410,7 @@ export class FormView {
       idle: (action) => this.owner?.idle?.(action) === true,
       expires: item.expires_at,
     });
+    this.#lift();
     this.owner?.drawn?.();
   }
 

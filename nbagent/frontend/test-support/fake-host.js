@@ -157,8 +157,9 @@ afterEach(() => {
 /**
  * A card on a page, with these items drawn, until the test is over.
  * @param {object[]} items
+ * @param {object} [head]
  */
-export function open(items) {
+export function open(items, head = HEAD) {
   const model = new FakeModel();
   const controller = new AbortController();
   opened.push(controller);
@@ -168,7 +169,7 @@ export function open(items) {
   const el = document.createElement("div");
   document.body.replaceChildren(el);
   widget.render({ model, el, signal });
-  model.tell(snapshot(items));
+  model.tell(snapshot(items, { head }));
   let seq = 1;
   return {
     model,

@@ -41,6 +41,7 @@ from nbagent.notebook.wire import (
     Patch,
     Press,
     Receipt,
+    Retry,
     Say,
     Snapshot,
     Stop,
@@ -190,6 +191,9 @@ class Card(anywidget.AnyWidget):
         """The Stop button was pressed."""
         raise NotImplementedError
 
+    def _retry(self) -> None:
+        """The Retry button was pressed; what is no run has none."""
+
     def _pressed(self, message: Press) -> None:
         """A notice's button was pressed; a card that has no notices has nothing to do."""
 
@@ -269,6 +273,8 @@ class Card(anywidget.AnyWidget):
             case Keeps(ended=ended):
                 self.kept = True
                 self.keeps(ended)
+            case Retry():
+                self._retry()
             case Focus(busy=busy, opened=opened):
                 self.busy = busy
                 self.opened = [key for key in opened[:MAX_OPENED] if len(key) <= MAX_KEY]

@@ -296,11 +296,7 @@ class RunCard(Card):
         self._session.stop(by="form")
 
     def _pressed(self, message: Press) -> None:
-        if not self.view.offers(message.notice, message.action):
-            return
-        if message.action == "retry":
-            self._retry()
-        else:
+        if self.view.offers(message.notice, message.action):
             self.pressed(message.notice, message.action)
 
     def _retry(self) -> None:

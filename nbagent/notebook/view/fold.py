@@ -37,7 +37,7 @@ from nbagent.core.state.state import CallState, RunEnd, RunState
 from nbagent.notebook.render import facts, rich, sources
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeAction, NoticeItem, RecordItem
+from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
 
 from .board import Board, Scope
 from .frame import Frame, last_said
@@ -586,8 +586,7 @@ def _last_item(
             text = TEXTS["failed"].format(
                 error=reveal(error), message=facts.shown(message, facts.MAX_TEXT)
             )
-            again = [NoticeAction(name="retry", label=TEXTS["retry"])]
-            return FixedNode(NoticeItem(key=_END, tone="bad", text=text, actions=again))
+            return FixedNode(NoticeItem(key=_END, tone="bad", text=text))
         case RunCancelled():
             return FixedNode(NoticeItem(key=_END, tone="warn", text=_stopped(event, name_of)))
         case RunCompleted(text=text):

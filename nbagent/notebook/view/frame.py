@@ -109,7 +109,9 @@ class Frame:
             status_text=TEXTS[f"status_{waiting if status == 'interrupted' else status}"],
             started_at=self._started_at,
             turns=self.turns + answering,
-            max_turns=0 if state.flow else self.turns + state.limit - state.turns,
+            max_turns=0
+            if state.flow or state.behind is not None
+            else self.turns + state.limit - state.turns,
             tokens=state.usage.total_tokens,
             cost=state.usage.cost,
             known_cost=state.usage.known_cost,

@@ -43,6 +43,9 @@ async def test_c145_a_chain_of_runs_goes_on_in_order_once_the_first_is_answered(
     assert [run.status for run in runs] == ["interrupted", *["queued"] * 59]
     assert kinds(runs[-1]) == ["run_queued"]
     assert "waits for the run before it, which is interrupted" in repr(runs[-1])
+    for pending in ("refuse", "reject"):
+        with pytest.raises(nb.errors.RunNotFinished, match="has not ended"):
+            agent.run("x", after=runs[-1], pending=pending)
     with pytest.raises(nb.errors.RunNotFinished, match="queued"):
         _ = runs[-1].result
     runs[0].respond(runs[0].interrupts[0], "this")
@@ -129,6 +132,8 @@ async def test_c227_a_queued_run_is_cancelled_by_itself():
     first.respond(first.interrupts[0], "this")
     assert (await first).text == "said"
     assert kinds(second) == ["run_queued", "run_cancelled"]
+    with pytest.raises(nb.errors.UsageError, match="before it began"):
+        agent.run("d", after=second)
 
 
 async def test_c227_a_message_for_a_queued_run_comes_after_its_first_answer():

@@ -8,6 +8,7 @@ from contextlib import closing
 import nbagent as nb
 from nbagent.notebook.cards import display
 from nbagent.notebook.cards.run_card import RunCard
+from nbagent.notebook.wire import Retry
 from tests.until import until
 
 
@@ -143,3 +144,18 @@ async def test_a_page_hears_what_the_store_made_of_its_answer(monkeypatch, tmp_p
         assert [m["ok"] for m in sent if m["type"] == "receipt"] == [False, True]
         card.detach()
         card.close()
+
+
+async def test_retry_goes_on_with_a_failed_run_and_says_why_it_cannot(monkeypatch):
+    """Its button is pressed: the run goes on. Pressed too late, it is refused in words, and nothing runs."""
+    monkeypatch.setattr(display, "display", lambda *_, **__: None)
+    run = nb.Agent(nb.ScriptedModel([RuntimeError("broke"), "fine"])).run("go", show=False)
+    shown = display.Shown(run, earlier=[])
+    shown.show(None)
+    await run.settled()
+    shown.live.card._take(Retry())
+    assert (await run).text == "fine"
+    shown.live.card._take(Retry())
+    told = shown.live.card.view.snapshot().items[-1].text
+    assert told.startswith("This run cannot be retried here: only a failed run is retried")
+    shown.live.card.detach()

@@ -1,0 +1,88 @@
+// @ts-check
+// The box of a chat, without a browser: what it sends, keeps and gives back.
+
+import { expect, test } from "vitest";
+import { HEAD, open, press, TEXTS, type } from "../test-support/fake-host.js";
+
+const chat = { ...HEAD, chat: true, status: "completed", prompt: "" };
+const said = (/** @type {string} */ key, /** @type {string} */ text) => ({
+  type: "message",
+  key,
+  text,
+  note: "",
+  files: [],
+  editable: true,
+});
+
+/** A chat with two messages, and its box. */
+function opened() {
+  const page = open([said("t1:m1", "first"), said("t2:m1", "second")], chat);
+  return { ...page, box: /** @type {HTMLTextAreaElement} */ (page.$(".nba-write")) };
+}
+
+test("a message is sent once, and is back in the box where the kernel refuses it", () => {
+  const { model, box, $ } = opened();
+  type(box, "What is odd?");
+  press(box, "Enter");
+  press(box, "Enter");
+  const [say, ...more] = model.said("say");
+  expect([say.text, say.instead, more]).toEqual(["What is odd?", null, []]);
+  expect(box.value).toBe("");
+  const receipt = { type: "receipt", submission: say.submission, interrupt: "" };
+  model.tell({ ...receipt, ok: false, errors: [{ field: null, message: "Too long" }] });
+  expect([box.value, $(".nba-composer .nba-err").textContent]).toEqual([
+    "What is odd?",
+    "Too long",
+  ]);
+  press(box, "Enter");
+  model.tell({ ...receipt, submission: model.said("say")[1].submission, ok: true, errors: [] });
+  expect(box.value).toBe("");
+  press(box, "Enter");
+  expect(model.said("say").length).toBe(2);
+});
+
+test("up and down go through what was said, and leave what is being written", () => {
+  const { box } = opened();
+  const seen = ["ArrowUp", "ArrowUp", "ArrowUp", "ArrowDown", "ArrowDown"].map((key) => {
+    press(box, key);
+    return box.value;
+  });
+  expect(seen).toEqual(["second", "first", "first", "second", ""]);
+  type(box, "new");
+  press(box, "ArrowUp");
+  expect(box.value).toBe("new");
+});
+
+test("a message that is said anew takes the place of the earlier one", () => {
+  const { model, box, el } = opened();
+  const edit = el.querySelectorAll(".nba-edit")[0];
+  /** @type {HTMLElement} */ (edit).click();
+  expect(box.value).toBe("first");
+  press(box, "Escape");
+  expect(box.value).toBe("");
+  /** @type {HTMLElement} */ (edit).click();
+  type(box, "better");
+  press(box, "Enter");
+  expect(model.said("say")[0]).toMatchObject({ text: "better", instead: "t1:m1" });
+});
+
+test("names are asked for while they are typed, and one is put in", () => {
+  const { model, box, el } = opened();
+  type(box, "look at @d");
+  expect(model.said("complete").at(-1).text).toBe("@d");
+  const names = ["df", "draft"].map((name) => ({ name, about: "str" }));
+  model.tell({ type: "names", text: "@", names });
+  expect(el.querySelectorAll("[role=option]").length).toBe(0);
+  model.tell({ type: "names", text: "@d", names });
+  press(box, "ArrowDown");
+  press(box, "Tab");
+  expect(box.value).toBe("look at @draft ");
+});
+
+test("a kernel that goes gives back what it did not take, and the box says so", () => {
+  const { model, box } = opened();
+  type(box, "lost?");
+  press(box, "Enter");
+  model.fire("comm_live_update");
+  expect([box.value, box.readOnly, box.placeholder]).toEqual(["lost?", true, TEXTS.say_nobody]);
+});

@@ -1,0 +1,146 @@
+// @ts-check
+// One button that copies what it stands at: an answer, code, a table, arguments, a result. It takes no
+// room: it lies over the corner of what the pointer is on, and the arrow keys move it.
+
+import { h, makeButton, setLabel, setText } from "./dom.js";
+import { makeTimer, on, onClick } from "./lifetime.js";
+
+/** What can be copied; the innermost that the pointer is on is. */
+const BLOCKS = "table, pre, .nba-input, .nba-say";
+/** Milliseconds for which it says that it was done. */
+const DONE = 1600;
+/** How far it stands above the edge, in pixels, and inside of it. */
+const ABOVE = 12;
+const INSIDE = 6;
+
+/**
+ * Adds the button to a card.
+ * @param {HTMLElement} root
+ * @param {import("./items/item.js").CardContext} card
+ */
+export function offerCopies(root, card) {
+  const { signal, store } = card;
+  const button = makeButton("nba-copy");
+  const told = makeTimer(signal);
+  /** @type {HTMLElement|null} */
+  let at = null;
+  const name = () => {
+    setText(button, store.t("copy"));
+    setLabel(button, at && store.t(`copy_${kindOf(at)}`));
+  };
+  const show = (/** @type {HTMLElement} */ block) => {
+    if (block === at && button.hasAttribute("data-shown")) return;
+    at = block;
+    told.stop();
+    name();
+    button.setAttribute("data-shown", "");
+    const [box, around] = [block.getBoundingClientRect(), root.getBoundingClientRect()];
+    button.style.top = `${Math.max(0, box.top - around.top - ABOVE)}px`;
+    button.style.right = `${Math.max(0, around.right - Math.min(box.right, around.right)) + INSIDE}px`;
+  };
+  const hide = () => {
+    if (document.activeElement !== button) button.removeAttribute("data-shown");
+  };
+  on(signal, root, "pointerover", (event) => {
+    const over = /** @type {Element} */ (event.target);
+    const block = /** @type {HTMLElement|null} */ (over.closest(BLOCKS));
+    if (block && isCopyable(block)) show(block);
+    else if (!button.contains(over)) hide();
+  });
+  on(signal, root, "pointerleave", hide);
+  on(signal, button, "focus", () => {
+    const all = blocksOf(root);
+    const block = at?.isConnected
+      ? at
+      : (all.findLast((el) => el.matches(".nba-say")) ?? all.at(-1));
+    if (block) show(block);
+  });
+  on(signal, button, "blur", hide);
+  on(signal, button, "keydown", (event) => {
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (step === 0) return;
+    event.preventDefault();
+    const all = blocksOf(root);
+    const next =
+      all[(all.indexOf(/** @type {HTMLElement} */ (at)) + step + all.length) % all.length];
+    if (next) show(next);
+  });
+  onClick(signal, button, async () => {
+    if (at === null) return;
+    const done = (await write(textOf(at), root)) ? "copied" : "not_copied";
+    setText(button, store.t(done));
+    card.say(store.t(done));
+    told.start(DONE, name);
+  });
+  return { el: button, name };
+}
+
+/**
+ * All that can be copied, as far as it is on the page.
+ * @param {HTMLElement} root
+ */
+function blocksOf(root) {
+  const found = /** @type {HTMLElement[]} */ ([...root.querySelectorAll(BLOCKS)]);
+  return found.filter((el) => isCopyable(el) && el.checkVisibility?.() !== false);
+}
+
+/** What a form shows is for its answer. @param {Element} el */
+function isCopyable(el) {
+  return el.closest("form, .nba-form") === null && el.textContent?.trim() !== "";
+}
+
+/** @param {Element} el */
+function kindOf(el) {
+  if (el.matches("table")) return "table";
+  if (el.matches(".nba-input")) return "input";
+  if (el.matches("pre")) return el.closest(".nba-say") ? "code" : "text";
+  return el.matches(".nba-rich") ? "text" : "answer";
+}
+
+/**
+ * What is copied: of a table its cells with tabs between them, of arguments a line each, else the text.
+ * @param {HTMLElement} el
+ */
+export function textOf(el) {
+  if (el instanceof HTMLTableElement)
+    return [...el.rows].map((row) => [...row.cells].map(lineOf).join("\t")).join("\n");
+  // biome-ignore lint/performance/useDomNodeTextContent: the line breaks between paragraphs are wanted
+  if (!el.matches(".nba-input")) return (el.innerText ?? "").replace(/\n$/, "");
+  const names = [...el.querySelectorAll(":scope > dl > dt")];
+  return names.map((dt) => `${lineOf(dt)}: ${newOf(dt.nextElementSibling)}`).join("\n");
+}
+
+/** One line of text. @param {Element} el */
+function lineOf(el) {
+  return (el.textContent ?? "").replace(/\s+/g, " ").trim();
+}
+
+/** A value as it is now, where it shows what it was too. @param {Element|null} el */
+function newOf(el) {
+  if (el === null) return "";
+  const copy = /** @type {HTMLElement} */ (el.cloneNode(true));
+  for (const old of copy.querySelectorAll("del, small")) old.remove();
+  return (copy.textContent ?? "").trim();
+}
+
+/**
+ * Writes to the clipboard; also where the page is served without TLS, which has the old way only.
+ * @param {string} text
+ * @param {HTMLElement} root
+ */
+async function write(text, root) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = h("textarea", { class: "nba-sr", "aria-hidden": "true" });
+    const before = document.activeElement;
+    area.value = text;
+    root.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    if (before instanceof HTMLElement) before.focus({ preventScroll: true });
+    return done;
+  }
+}

@@ -1,0 +1,113 @@
+"""The rows of a static card: which calls are one row, what is measured, how arguments are drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nbagent.notebook.render import amounts, arguments, facts, rich, static
+from nbagent.notebook.wire import CallItem, Head, RecordItem, Rich, Span, TextItem, View
+
+HEAD = Head(
+    run="r", agent="a", prompt="p", started_at=0, status="completed", status_text="done",
+    turns=2, tokens=4_182, cost=0.0213, known_cost=0.0213,
+    spans=[Span(lane="wait", start=5, end=10), Span(lane="model", start=0, end=5)],
+)  # fmt: skip
+RECORD = RecordItem(key="a:i", title="pay", decision="approved", after=12.3)
+
+
+def row(number: int, *, turn: int = 0, **changed: Any) -> CallItem:
+    known: dict[str, Any] = {"name": "look", "state": "done", "brief": f"n={number}"}
+    return CallItem(key=f"{turn}.c{number}", **{**known, **changed})
+
+
+@pytest.mark.parametrize(
+    ("items", "sizes"),
+    [
+        ([row(0), row(1)], [1, 1]),
+        ([row(0), row(1), row(2)], [3]),
+        ([row(0, turn=0), row(0, turn=1), row(0, turn=2)], [3]),
+        ([row(n) for n in range(3)] + [row(3, name="pay")] + [row(n) for n in (4, 5)], [3, 1, 1, 1]),
+        ([row(0), row(1), row(2, state="failed"), row(3), row(4)], [1] * 5),
+        ([row(0), row(1), row(2, decisions=[RECORD]), row(3)], [1] * 4),
+        ([row(0), row(1), row(2, outputs=[Rich(kind="html", data="<table>")])], [1] * 3),
+        ([row(0), row(1), row(2, outputs=[Rich(kind="text", data="x")])], [3]),
+        ([row(0), row(1), row(2), row(3, state="running")], [1] * 4),
+        ([*(row(n) for n in range(3)), row(0, turn=1, state="running")], [3, 1]),
+        ([row(0), row(1), TextItem(key="t"), row(2)], [1] * 4),
+        ([row(0), row(1), row(2, path="clerk")], [1] * 3),
+    ],
+)  # fmt: skip
+def test_quiet_calls_of_one_tool_are_one_row(items: list[Any], sizes: list[int]) -> None:
+    """From three on; what waits, runs, failed, was decided or shows a table stands for itself."""
+    found = static.stretches(items)
+    assert [len(part) for part in found] == sizes
+    assert [item for part in found for item in part] == items
+
+
+def test_what_was_measured_stays_only_where_a_person_saw_it() -> None:
+    """Times, tokens, cost, the strip and tracebacks: nothing of them where outputs are compared."""
+    pay = row(9, name="pay", elapsed=0.137, decisions=[RECORD], traceback="line 3")
+    view = View(head=HEAD, items=[*(row(n, elapsed=0.2) for n in range(3)), pay])
+    told = ("137 ms", "600 ms", "after 12 s", "4,182 tokens", "$0.021", "nba-strip", "line 3")
+    measured = static.render(view, style=False, measured=True)
+    assert [text for text in told if text not in measured] == []
+    assert [text for text in told if text in static.render(view, style=False)] == []
+    assert 'data-lane="wait" style="left:50.00%;width:50.00%"' in measured
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0002, "1 ms"), (0.137, "137 ms"), (0.9996, "1.0 s"), (9.96, "9 s"), (75, "1 min 15 s")],
+)
+def test_time_is_told_in_ms_below_a_second(seconds: float, text: str) -> None:
+    """As ``format.js`` tells it; what is counted has whole seconds."""
+    assert amounts.duration(seconds) == text
+    assert amounts.duration(0.4, whole=True) == "0 s"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("sql", "SELECT 1 FROM t", '<span class="k">SELECT</span>'),
+        ("what", "UPDATE t SET a = 1", '<span class="k">UPDATE</span>'),
+        ("code", "def f(): pass", '<span class="k">def</span>'),
+        ("note", "two\nlines", "<pre"),
+        ("note", "select all that you like from here", ""),
+        ("n", {"a": 1}, ""),
+        ("deep", {"a": {"b": list(range(99)), "c": "x" * 99}}, "<details><summary>"),
+        ("deep", [{"a": "<script>" + "x" * 99}], "&lt;script&gt;"),
+    ],
+)
+def test_arguments_are_drawn_as_what_they_are(name: str, value: Any, wanted: str) -> None:
+    """Code is colored, what is nested opens step by step; as text nothing is lost."""
+    [fact] = arguments.drawn(facts.facts_of({name: value}), {name: value})
+    assert bool(fact.html) == bool(wanted)
+    assert wanted in fact.html
+    assert "<script" not in fact.html
+
+
+def test_a_tree_of_any_size_is_bounded_and_says_so() -> None:
+    """Ten thousand values in ten levels: some hundred are drawn, and how many are not."""
+    deep: Any = "end"
+    for _ in range(10):
+        deep = {"next": deep, "rows": list(range(1_000))}
+    [fact] = arguments.drawn(facts.facts_of({"deep": deep}), {"deep": deep})
+    assert len(fact.html) < 60_000
+    assert "more values, not shown" in fact.html
+
+
+def test_columns_of_numbers_stand_at_the_right() -> None:
+    """In a table of others and in a typed answer, heads too; dates and words stay where they are."""
+    markup = (
+        "<table><thead><tr><th></th><th>region</th><th>sum</th></tr></thead><tbody>"
+        "<tr><th>0</th><td>North</td><td>1,204.5</td></tr>"
+        "<tr><th>1</th><td>South</td><td>-42,908</td></tr></tbody></table>"
+    )
+    drawn = rich.table(markup)
+    assert drawn.count('align="right"') == 3
+    assert '<td align="right">-42,908</td>' in drawn
+    assert "<td>South</td>" in drawn
+    typed = static.nested([{"day": "2026-01-02", "n": 1}, {"day": "2026-01-03", "n": 2.5}])
+    assert typed.count('align="right"') == 3

@@ -1,0 +1,47 @@
+"""What every notebook of ``notebooks/`` is: short cells, saved with what they show, in the list of them all."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.integration.tutorials import INDEX, NOTEBOOKS, TUTORIALS, WIDGET, read
+
+CODE_LINES = 40
+WORDS = 110
+
+
+def test_the_list_names_every_notebook_once():
+    """A tutorial that is not in it is not found; a link in it leads somewhere."""
+    (cell,) = read(INDEX).cells
+    named = re.findall(r"\]\((\w+\.ipynb)\)", cell.source)
+    assert sorted(named) == [path.name for path in TUTORIALS]
+    assert named[0] == "01_quickstart.ipynb"
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_notebook_is_read_in_short_steps(path):
+    """It begins with its title; no cell is a wall of text or of code; what it links to is there."""
+    cells = read(path).cells
+    assert cells[0].source.startswith("# ")
+    for cell in cells:
+        if cell.cell_type == "code":
+            assert len(cell.source.splitlines()) <= CODE_LINES, cell.id
+            continue
+        assert len(cell.source.split()) <= WORDS, cell.id
+        for target in re.findall(r"\]\((?!\w+:)([^)#]+)", cell.source):
+            assert (NOTEBOOKS / target).exists(), target
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_notebook_is_saved_with_what_it_shows(path):
+    """A page without a kernel reads it: outputs in the order of execution, no widget, no error, no folder of ours."""
+    code = [cell for cell in read(path).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    outputs = [output for cell in code for output in cell.outputs]
+    assert outputs
+    for output in outputs:
+        assert output.output_type != "error"
+        assert WIDGET not in output.get("data", {})
+        assert str(NOTEBOOKS.parent) not in str(output)

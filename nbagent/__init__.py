@@ -165,6 +165,12 @@ def _error_lines(error: BaseException) -> list[str]:
     return found
 
 
+def _exported(run: _Any, form: str) -> str:
+    """A run as one document to send."""
+    found: str = _import_module("nbagent.notebook.export").exported(run, form)
+    return found
+
+
 def _is_recorded() -> bool:
     """Whether any model of this process may be recorded or replayed."""
     named = _os.environ.get("NBAGENT_RECORD") or _os.environ.get("NBAGENT_REPLAY")
@@ -189,6 +195,7 @@ _hooks.find_host = _notebook_host
 _hooks.model_named = _named_model
 _hooks.price_list = _price_list
 _hooks.error_lines = _error_lines
+_hooks.exported = _exported
 
 
 def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:

@@ -55,6 +55,13 @@ R = TypeVar("R")
 S = TypeVar("S", bound=ToolSource)
 
 
+class _OwnTools:
+    """``agent.tool``; no property, of which a notebook's ``agent.tool?`` would tell no options."""
+
+    def __get__(self, agent: Agent | None, _owner: type[Agent]) -> ToolMaker:
+        return ToolMaker() if agent is None else ToolMaker(agent.add)
+
+
 class Agent:
     """A model with instructions and tools.
 
@@ -184,10 +191,8 @@ class Agent:
         if name in known:
             raise ToolError(f"{self!r} has a tool {name!r} already")
 
-    @property
-    def tool(self) -> ToolMaker:
-        """Makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
-        return ToolMaker(self.add)
+    tool = _OwnTools()
+    """Makes a function a tool of this agent: ``nb.tool`` and ``add`` in one."""
 
     @tells("agent.as_tool")
     def as_tool(self, *, name: str | None = None, description: str = "") -> Tool[..., Any]:

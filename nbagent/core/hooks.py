@@ -40,6 +40,10 @@ def _plainly(error: BaseException) -> list[str]:
     return traceback.format_exception(error)
 
 
+def _no_export(_run: Any, form: str) -> str:
+    raise LookupError(f"a run as {form} needs nbagent's notebook: import nbagent")
+
+
 def _call_ended(_output: Any) -> None:
     return None
 
@@ -50,6 +54,7 @@ class Hooks:
     __slots__ = (
         "call_ended",
         "error_lines",
+        "exported",
         "find_host",
         "in_place_of",
         "kept_answers",
@@ -76,6 +81,8 @@ class Hooks:
         """Why a JSON Schema cannot be used (``as_input=``: as that of an input); empty where it can."""
         self.error_lines: Callable[[BaseException], list[str]] = _plainly
         """An error of ours as a notebook shows it."""
+        self.exported: Callable[[Any, str], str] = _no_export
+        """A run as one document: its HTML, Markdown, or notebook as JSON."""
         self.call_ended: Callable[[Any], None] = _call_ended
         """Told of the ``CallOutput`` of a body that has ended, while it still takes what is left."""
 

@@ -4,6 +4,7 @@
 
 import { randomId } from "./dom.js";
 import { onAbort } from "./lifetime.js";
+import { keepSaved } from "./saved.js";
 import { Store } from "./store.js";
 import { RunView } from "./view.js";
 
@@ -18,6 +19,7 @@ export default function card() {
     /** @param {{model: import("./wire.js").Model, signal: AbortSignal, texts?: Record<string, string>}} context */
     initialize({ model, signal, texts }) {
       store = new Store(model, signal, texts);
+      keepSaved(model, signal);
     },
     /** @param {{model: import("./wire.js").Model, el: HTMLElement, signal: AbortSignal}} context */
     render({ model, el, signal }) {

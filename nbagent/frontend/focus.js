@@ -16,7 +16,7 @@ export const PLACED = "nba-placed";
  */
 export function reportFocus(root, store, signal) {
   const quiet = makeTimer(signal);
-  let told = JSON.stringify({ busy: false, opened: [] });
+  let told = ""; // nothing yet: the kernel may have heard of a page that was reloaded since
   const report = () => {
     if (store.gone) return;
     const now = { busy: isBusy(root), opened: openKeys(root) };
@@ -29,6 +29,7 @@ export function reportFocus(root, store, signal) {
   on(signal, root, "focusout", soon);
   on(signal, root, "toggle", soon, true);
   on(signal, document, "selectionchange", soon);
+  soon();
 }
 
 /** What Jupyter looks for where the key was pressed, and in all that is around it. */

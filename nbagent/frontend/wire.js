@@ -121,9 +121,10 @@
 /** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
 /** @typedef {{field: string|null, message: string}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
+/** @typedef {{type: "keep", view: string, bundle: Record<string, string>, ended: boolean}} Keep */
 /** @typedef {{name: string, about: string}} Name */
 /** @typedef {{type: "names", text: string, names: Name[]}} Names */
-/** @typedef {Snapshot|Patch|Receipt|Names} FromKernel */
+/** @typedef {Snapshot|Patch|Receipt|Names|Keep} FromKernel */
 
 /** @typedef {{type: "hello"}} Hello */
 /**
@@ -141,10 +142,11 @@
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "retry"}} Retry */
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
+/** @typedef {{type: "keeps", ended: boolean}} Keeps */
 /** @typedef {{name: string, media_type: string, data: string}} SaidFile */
 /** @typedef {{type: "say", submission: string, text: string, files: SaidFile[], instead: string|null, keep: number[]}} Say */
 /** @typedef {{type: "complete", text: string}} Complete */
-/** @typedef {Hello|Answer|Drafts|Press|Stop|Retry|Focus|Say|Complete} FromFrontEnd */
+/** @typedef {Hello|Answer|Drafts|Press|Stop|Retry|Focus|Say|Complete|Keeps} FromFrontEnd */
 
 /**
  * A kernel's connection in JupyterLab, as far as the card looks at it.
@@ -156,13 +158,28 @@
 /** @typedef {(kernel: Kernel, status: string) => void} KernelSlot */
 
 /**
+ * A notebook open in JupyterLab, as far as the card looks at it.
+ * @typedef {object} Notebook
+ * @property {{connect: (slot: SaveSlot) => void, disconnect: (slot: SaveSlot) => void}} [saveState]
+ * @property {{cells: Iterable<CodeCell>, dirty: boolean, collaborative?: boolean}} model
+ */
+/** @typedef {(context: unknown, state: string) => void} SaveSlot */
+/**
+ * A cell; of others than code `outputs` is undefined.
+ * @typedef {object} CodeCell
+ * @property {{length: number, get: (index: number) => Output, set: (index: number, output: object) => void}} outputs what is shown
+ * @property {{updateOutputs: (start: number, end: number, outputs: object[], origin: string) => void}} sharedModel what is saved
+ */
+/** @typedef {{data: Record<string, any>, metadata: Record<string, any>, toJSON: () => object}} Output */
+
+/**
  * What anywidget hands over, as far as the card uses it.
  * @typedef {object} Model
  * @property {(name: string) => any} get
  * @property {(event: string, callback: (...args: any[]) => void) => void} on
  * @property {(event: string, callback: (...args: any[]) => void) => void} off
  * @property {(content: FromFrontEnd) => void} send
- * @property {{kernel?: Kernel, get_model?: (id: string) => Promise<any>}} [widget_manager] Jupyter's, where there is one
+ * @property {{kernel?: Kernel, context?: Notebook, get_model?: (id: string) => Promise<any>}} [widget_manager] Jupyter's, where there is one
  */
 
 export {};

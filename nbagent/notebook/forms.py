@@ -118,13 +118,13 @@ async def _show_and_wait(
     if not kernel.attended():
         return _unattended(target, question, unattended)
     card = FormCard(question)
-    live = Live(card)
-    live.show(card.bundle()["text/plain"])
+    live = Live(card, lambda _live: card.bundle())
+    live.show()
     try:
         return await kernel.wait(card.future, on_kernel_interrupt=None)
     finally:
         card.withdraw()  # does nothing once it is answered
-        live.settle(card.bundle)
+        live.settle()
 
 
 def _unattended(target: Any, question: Question, given: Any) -> Any:

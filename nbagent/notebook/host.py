@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from nbagent.core.base.errors import RunError
 from nbagent.core.call.threads import private_loop
 from nbagent.core.chat import Chat, thread_of
 from nbagent.core.run.run import Run, session_of
@@ -17,6 +18,7 @@ from nbagent.core.run.run import Run, session_of
 from . import kernel
 from .capture import capture
 from .texts import TEXTS
+from .tracebacks import tell
 
 
 class NotebookHost:
@@ -80,7 +82,7 @@ class NotebookHost:
             self._wait_settled(run)
             self._publish(run)
             if run.status != "completed":
-                run.wait()  # raises, so that the cell fails
+                self._fail(run)
             return
         shown = self._displays.get(run.id)
         if shown is None or not shown.stands_in(kernel.execution_key()):
@@ -89,6 +91,14 @@ class NotebookHost:
     def value(self, run: Run) -> Any:
         """A kernel draws no values of Python's."""
         return repr(run)
+
+    def _fail(self, run: Run) -> None:
+        """Raise what the run came to, so that the cell fails; its card tells all but the error's own line."""
+        try:
+            run.wait()
+        except RunError as error:
+            tell(error, f"{type(error).__name__}: {error}")
+            raise
 
     def show_chat(self, chat: Chat) -> None:
         """Show a chat live; where nobody is there as it stands, once its run has settled."""
@@ -107,11 +117,19 @@ class NotebookHost:
 
     async def wait(self, run: Run, future: Future[None]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""
-        await kernel.wait(future, on_kernel_interrupt=partial(self._stop, run))
+        try:
+            await kernel.wait(future, on_kernel_interrupt=partial(self._stop, run))
+        except asyncio.CancelledError as error:
+            tell(error, TEXTS["kernel_stopped"])
+            raise
 
     def wait_sync(self, run: Run, future: Future[None]) -> None:
         """The same in synchronous code."""
-        kernel.pump(future, on_kernel_interrupt=partial(self._stop, run))
+        try:
+            kernel.pump(future, on_kernel_interrupt=partial(self._stop, run))
+        except KeyboardInterrupt as error:
+            tell(error, TEXTS["kernel_stopped"])
+            raise
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
         """Between cells, or while one waits for a run."""

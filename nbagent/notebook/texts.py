@@ -12,6 +12,7 @@ TEXTS: dict[str, str] = {
     "status_failed": "failed",
     "status_cancelled": "stopped",
     "status_gone": "kernel gone",
+    "status_unfinished": "not finished",
     "discarded": "A first attempt was discarded: {reason}",
     "answer_refused": "This is not the answer that was asked for: {errors}",
     "waits": "Waiting for the server: {reason}",
@@ -50,6 +51,7 @@ TEXTS: dict[str, str] = {
     "message_unsent": "not sent",
     "cell_rerun": "the cell was run again",
     "kernel_stop": "kernel interrupt",
+    "kernel_stopped": "KeyboardInterrupt: the run was cancelled",
     # the card, live and static
     "card": "Run of {agent}",
     "form_card": "Form: {agent}",
@@ -77,6 +79,7 @@ TEXTS: dict[str, str] = {
     "state_rejected": "rejected",
     "state_cancelled": "stopped",
     "waiting_static": "Waits for an answer.",
+    "reopen": 'The run is in its store. To go on with it:\nawait nb.open_run("{run}", agent=agent, store=store)',
     "image": "image",
     # a chat
     "chat_card": "Chat with {agent}",

@@ -32,6 +32,12 @@ def rendered(error: BaseException) -> list[str]:
         return list(lines)
 
 
+def tell(error: BaseException, line: str) -> None:
+    """Have the shell show this line in the place of the error, whose type and way up stay as they are."""
+    shown = [line]
+    error._render_traceback_ = lambda: shown  # type: ignore[attr-defined]
+
+
 def others(tb: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames of nbagent and the shell; a library's frame is its caller's."""
     kept = []

@@ -1,8 +1,8 @@
 """The wire between kernel and front end: every message, typed.
 
 The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs) and
-``Receipt``, ``Names``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Retry``, ``Focus``,
-``Say``, ``Complete``. The same
+``Receipt``, ``Names``, ``Keep``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Retry``, ``Focus``,
+``Say``, ``Complete``, ``Keeps``. The same
 shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
 that both ends check.
 
@@ -381,6 +381,18 @@ class Receipt(_Wire):
     errors: list[FieldError] = Field(default_factory=list)
 
 
+class Keep(_Wire):
+    """What a notebook that is saved now keeps of a card, as its kernel alone can draw a widget."""
+
+    type: Literal["keep"] = "keep"
+    view: str
+    """The model id of the widget that is displayed, by which the page finds its outputs."""
+    bundle: dict[str, str]
+    """By mime type: HTML and text that need no kernel."""
+    ended: bool = False
+    """Whether this is the last: the page shows it in the widget's place, and says so."""
+
+
 class Name(_Wire):
     """What may stand behind ``@`` or ``/``, and what it is in a few words: never a value."""
 
@@ -396,7 +408,9 @@ class Names(_Wire):
     names: list[Name]
 
 
-FromKernel: TypeAlias = Annotated[Snapshot | Patch | Receipt | Names, Field(discriminator="type")]
+FromKernel: TypeAlias = Annotated[
+    Snapshot | Patch | Receipt | Names | Keep, Field(discriminator="type")
+]
 
 
 class Hello(_Wire):
@@ -457,6 +471,13 @@ class Focus(_Wire):
     opened: list[str] = Field(default_factory=list)
 
 
+class Keeps(_Wire):
+    """This page writes what ``Keep`` says into its notebook; ``ended``: the end stands there."""
+
+    type: Literal["keeps"] = "keeps"
+    ended: bool = False
+
+
 class SaidFile(_Wire):
     """A file that was dropped, pasted or picked; ``data`` is base64."""
 
@@ -486,6 +507,6 @@ class Complete(_Wire):
 
 
 FromFrontEnd: TypeAlias = Annotated[
-    Hello | Answer | Drafts | Press | Stop | Retry | Focus | Say | Complete,
+    Hello | Answer | Drafts | Press | Stop | Retry | Focus | Say | Complete | Keeps,
     Field(discriminator="type"),
 ]

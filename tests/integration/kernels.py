@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -159,6 +160,16 @@ class FrontEnd:
     def interrupt(self) -> None:
         """Press the stop button."""
         self._manager.interrupt_kernel()
+
+    def inspect(self, code: str) -> str:
+        """What ``code?`` tells, without colors."""
+        message = self._client.session.msg(
+            "inspect_request", {"code": code, "cursor_pos": len(code), "detail_level": 0}
+        )
+        self._client.shell_channel.send(message)
+        reply = self._reply(str(message["header"]["msg_id"]), PATIENCE)
+        told = "" if reply is None else reply["content"]["data"].get("text/plain", "")
+        return re.sub(r"\x1b\[[0-9;]*m", "", told)
 
     def until_printed(self, text: str, *, patience: float = PATIENCE) -> None:
         """Wait until some cell has printed a text."""

@@ -52,6 +52,64 @@ def test_an_error_shows_the_lines_of_the_person_and_none_of_ours(tmp_path, monke
         assert "nbagent/" in _shown(kernel, RAISES)
 
 
+SLOW = """
+import asyncio, threading
+
+def slow():
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("sleep"), "done"]))
+
+    @agent.tool
+    async def sleep() -> str:
+        "Sleep."
+        threading.Thread(target=print, args=("sleeping",)).start()  # past the card, into the cell
+        await asyncio.sleep(600)
+
+    return agent
+"""
+
+
+def test_a_run_that_the_kernel_stops_says_so_in_one_line():
+    """Jupyter's stop button while a cell awaits a run: neither our frames nor asyncio's."""
+    with front_end(NEWEST) as kernel:
+        kernel.must_run(SETUP + SLOW)
+        kernel.seen.clear()
+        request = kernel.send('await slow().run("go")')
+        kernel.until_printed("sleeping")
+        kernel.interrupt()
+        kernel.finish(request)
+        assert _plain(kernel.errors()) == "KeyboardInterrupt: the run was cancelled"
+
+
+def test_a_failure_that_the_card_tells_is_one_line_below_it():
+    """Where nobody is attached a run that failed is shown, and its cell fails: not all of it twice."""
+    code = 'nb.Agent(nb.ScriptedModel([RuntimeError("broke")])).run("go")'
+    with front_end(NEWEST) as kernel:
+        kernel.must_run(SETUP)
+        kernel.seen.clear()
+        outcome = kernel.finish(kernel.send(code, allow_stdin=False))
+        assert outcome.status == "error"
+        assert "broke" in str(outcome.displays)
+        assert _plain(kernel.errors()) == "ModelError: RuntimeError: broke"
+
+
+def test_a_question_mark_tells_the_options():
+    """``agent?`` and ``agent.tool?``, as the kernel answers a front end."""
+    with front_end(NEWEST) as kernel:
+        kernel.must_run('import nbagent as nb\nagent = nb.Agent("demo")')
+        for name, options in (
+            ("agent", ("max_turns:", "<Agent agent on")),
+            ("agent.tool", ("approval: whether a person is asked", "preview:", "agent.tool(")),
+            ("agent.run", ("answers:", "prompt:", "agent.run(")),
+        ):
+            told = kernel.inspect(name)
+            assert not [option for option in options if option not in told], told
+            assert " at 0x" not in told
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()
+
+
 def _shown(kernel, code: str) -> str:
     kernel.seen.clear()
     kernel.run(code)

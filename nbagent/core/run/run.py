@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from pathlib import Path
 from typing import Any
 
 from nbagent.core.base.controls import escaped
@@ -21,6 +22,7 @@ from nbagent.core.base.interrupts import (
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import TextDelta, Usage
+from nbagent.core.hooks import hooks
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import Status, status_of
@@ -325,6 +327,38 @@ class Run:
     def unsubscribe(self, listener: Callable[[RunEvent], None]) -> None:
         """Hear no more."""
         self._session.journal.unsubscribe(listener)
+
+    # --- sending
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """The run as it stands as one page: light and dark, without scripts, and nothing is loaded.
+
+        Args:
+            path: also written there, as UTF-8.
+        """
+        return self._exported("html", path)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """The run as it stands as Markdown; what the model wrote is the card's HTML in it.
+
+        Args:
+            path: also written there, as UTF-8.
+        """
+        return self._exported("markdown", path)
+
+    def to_notebook(self, path: str | Path | None = None) -> str:
+        """The run as it stands as a notebook, in JSON: Python that the model wrote is in code cells, not run.
+
+        Args:
+            path: also written there, as UTF-8.
+        """
+        return self._exported("notebook", path)
+
+    def _exported(self, form: str, path: str | Path | None) -> str:
+        text = hooks.exported(self, form)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
 
     def view(self) -> None:
         """Show the run here, live."""

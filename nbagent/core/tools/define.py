@@ -36,6 +36,9 @@ class ToolMaker:
     def __init__(self, add: Callable[[Tool[..., Any]], object] | None = None) -> None:
         self._add = add
 
+    def __repr__(self) -> str:
+        return "<nb.tool>" if self._add is None else "<tool of an agent>"
+
     @overload
     def __call__(self, fn: Callable[P, R], /) -> Tool[P, R]: ...
     @overload

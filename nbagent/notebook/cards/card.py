@@ -35,6 +35,8 @@ from nbagent.notebook.wire import (
     Focus,
     FromFrontEnd,
     Hello,
+    Keep,
+    Keeps,
     Op,
     Patch,
     Press,
@@ -85,6 +87,10 @@ class Card(anywidget.AnyWidget):
         self.touched_at = time.monotonic()
         self.rows_changed: Callable[[list[Any]], None] = lambda _rows: None
         """Told which widgets stand below the card, whenever that changes."""
+        self.kept = False
+        """Whether some page writes what is kept of the card into its notebook."""
+        self.keeps: Callable[[bool], None] = lambda _ended: None
+        """Told on the loop that a page does so, and that it has written the end."""
         self._controls: dict[str, Controls] = {}
         """By interrupt id; touched on the loop only."""
         self._numbers = itertools.count(1)
@@ -211,6 +217,11 @@ class Card(anywidget.AnyWidget):
             whole = self._snapshot().model_copy(update={"texts": self._texts()})
             self.send(whole.model_dump(mode="json"))
 
+    def keep(self, view: str, bundle: dict[str, str], *, ended: bool) -> None:
+        """Tell the pages what a saved notebook keeps of the card; ``view`` is the displayed widget's id."""
+        if self.comm is not None:
+            self.send(Keep(view=view, bundle=bundle, ended=ended).model_dump(mode="json"))
+
     def _snapshot(self) -> Snapshot:
         with self._lock:
             self._push()
@@ -259,6 +270,9 @@ class Card(anywidget.AnyWidget):
                 self._pressed(message)
             case Stop():
                 self._stop()
+            case Keeps(ended=ended):
+                self.kept = True
+                self.keeps(ended)
             case Retry():
                 self._retry()
             case Focus(busy=busy, opened=opened):

@@ -25,6 +25,7 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.files import File
 from nbagent.notebook import kernel, variables
+from nbagent.notebook.export import traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
@@ -34,7 +35,7 @@ from nbagent.notebook.wire import Complete, FieldError, Name, Names, SaidFile, S
 from .card import Card
 from .charts import Charts
 from .preview import Preview
-from .run_card import RunCard, traceback_of_call, types_of
+from .run_card import RunCard, types_of
 
 MAX_SAID = 100_000
 """Characters of one message."""

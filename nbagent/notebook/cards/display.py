@@ -7,6 +7,7 @@ without its kernel, so at the end the display is replaced by HTML that reads any
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable
@@ -16,11 +17,19 @@ from typing import Any
 import ipywidgets
 from IPython.display import display, update_display
 
-from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed
+from nbagent.core.base.events import (
+    Event,
+    Interrupted,
+    Resolved,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+)
 from nbagent.core.chat import Chat, thread_of
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.notebook import kernel
+from nbagent.notebook.export import view_of
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -31,10 +40,12 @@ from nbagent.notebook.wire import NoticeAction, NoticeItem
 from .card import Card
 from .charts import Charts
 from .chat_card import ChatCard
-from .run_card import RunCard, traceback_of_call
+from .run_card import RunCard
 
 QUIET = 2.0
 """Seconds without anything in the card being touched before live gives way to static."""
+KEPT_AT_LEAST = 10.0
+"""Seconds that what a saved notebook has of a card may be behind it, while nothing waits for a person."""
 RETRY_FOR = 120.0
 """Seconds in which the card of a run that failed stays live, for its Retry button."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
@@ -53,18 +64,29 @@ class RunBox(ipywidgets.VBox):
 
 
 class Live:
-    """One live card in its box, shown in one or more places until static HTML takes them over."""
+    """One live card in its box, shown in one or more places until static HTML takes them over.
 
-    def __init__(self, card: Card) -> None:
+    Args:
+        card: the first in the box.
+        bundle: makes it as it stands, by mime type, for where no kernel draws it.
+    """
+
+    def __init__(self, card: Card, bundle: Callable[[Live], dict[str, str]]) -> None:
         self.card = card
+        self.bundle: Callable[[], dict[str, str]] = partial(bundle, self)
         self.below: list[Card] = []
         """Cards that stand below it in the same box, and give way together with it."""
         self.held: Callable[[], bool] = lambda: False
         """Whether something in it is still needed live."""
         self.box = RunBox(children=[card, *card.rows])
         card.rows_changed = self._arrange
+        card.keeps = self._keeps
         self._places: list[str] = []
         """Display ids."""
+        self._ended = False
+        """Whether it has given way, and is there for pages alone that do not know it yet."""
+        self._keeping: asyncio.TimerHandle | None = None
+        """When pages are told again what a saved notebook keeps; touched on the loop only."""
         self._cells: list[kernel.Cell] = []
         """The executions whose output has them."""
 
@@ -78,60 +100,89 @@ class Live:
         cards = (self.card, *self.below)
         self.box.children = tuple(each for card in cards for each in (card, *card.rows))
 
-    def show(self, text: str) -> None:
-        """Show it in the output of the code that runs now; ``text`` is for where no widget is drawn."""
+    def show(self) -> None:
+        """Show it in the output of the code that runs now."""
         display_id = uuid.uuid4().hex
         self._places.append(display_id)
         self._cells.append(kernel.Cell())
-        bundle = {
-            "text/plain": text,
+        bundle = self.bundle() | {
             WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id},
         }
         display(bundle, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
 
-    def settle(
-        self, bundle: Callable[[], dict[str, str]], *, settled: Callable[[], None] | None = None
-    ) -> None:
-        """Give way to what ``bundle`` makes, once nobody is looking into the card any more.
+    def keep(self, *, soon: bool) -> None:
+        """Have saved notebooks show the card as it stands: soon, or a little later; safe from any thread."""
+        if self.card.kept:
+            self._later(0, partial(self._plan_keep, 0 if soon else KEPT_AT_LEAST))
 
-        Safe from any thread. ``settled`` is called when that is done and before the widgets close,
-        which they do not where a reloaded page may still show them.
+    def _plan_keep(self, delay: float) -> None:
+        if self._ended:
+            return
+        loop, due = self.card.loop, self._keeping
+        if due is None or loop.time() + delay < due.when():
+            if due is not None:
+                due.cancel()
+            self._keeping = loop.call_later(delay, self._keep)
+
+    def _keep(self) -> None:
+        self._keeping = None
+        self.card.keep(self.box.model_id, self.bundle(), ended=self._ended)
+
+    def _keeps(self, ended: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
+        """A page writes what is kept; or has written the end, and needs no widget any more."""
+        if ended:
+            self._close()
+        else:
+            self._keep()
+
+    def settle(self, *, settled: Callable[[], None] | None = None) -> None:
+        """Give way to the card as it stands, once nobody is looking into it any more.
+
+        Safe from any thread. ``settled`` is called when that is done. The widgets close once a page says
+        that its notebook has the end. Of pages that cannot, one has it with the display; where another
+        was there, after a reload or beside it, they do not close: it has no display to update.
         """
-        self._later(QUIET, partial(self._settle, bundle, settled))
+        self._later(QUIET, partial(self._settle, settled))
 
     def _later(self, delay: float, work: Callable[[], None]) -> None:
         loop = self.card.loop
         if not loop.is_closed():
             loop.call_soon_threadsafe(loop.call_later, delay, work)
 
-    def _settle(
-        self, bundle: Callable[[], dict[str, str]], settled: Callable[[], None] | None
-    ) -> None:
-        if not self._places:
+    def _settle(self, settled: Callable[[], None] | None) -> None:
+        if self._ended:
             return  # it has given way already
         if self.held() or not all(map(_is_quiet, (self.card, *self.below))):
-            self._later(QUIET / 2, partial(self._settle, bundle, settled))
+            self._later(QUIET / 2, partial(self._settle, settled))
             return
-        shown = bundle()
+        shown = self.bundle()
         for display_id in self._places:
             update_display(shown, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
-        if self.card.greetings > 1:
-            return  # a page that was reloaded has no display to update: closing would leave it blank
-        self._places = []
-        cards, self.below = [self.card, *self.below], []
+        if self.card.greetings > 1 and not self.card.kept:
+            return
+        self._ended, self.bundle = True, lambda: shown
+        if self._keeping is not None:
+            self._keeping.cancel()
         for cell in self._cells:
-            for chart in (chart for card in cards for chart in card.charts):
+            for chart in (chart for card in (self.card, *self.below) for chart in card.charts):
                 cell.show(chart)
         self._cells = []
-        for card in cards:
+        for card in (self.card, *self.below):
             card.detach()
         if settled is not None:
             settled()
-        widgets: list[Any] = [*cards, self.box]
+        if self.card.kept:
+            self._keep()
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        """Take the widgets away, with their layouts; without that their models stay."""
+        widgets: list[Any] = [self.card, *self.below, self.box]
         for widget in widgets:
             layout = widget.layout
             widget.close()
-            layout.close()  # without this its model stays
+            layout.close()
 
 
 def _is_quiet(card: Card) -> bool:
@@ -163,7 +214,7 @@ class Shown:
         """Show it in the output of the code that runs now."""
         live = self._made()
         self._executions.append(execution)
-        live.show(plain.render(_view(self._run)))
+        live.show()
 
     def stopping(self) -> None:
         """Tell the pages that the run is being stopped."""
@@ -173,7 +224,7 @@ class Shown:
     def _made(self) -> Live:
         if self.live is None:
             card = RunCard(self._run)
-            self.live = Live(card)
+            self.live = Live(card, self.bundle)
             self._tell_earlier(card, self.live)
             events = self._run.subscribe(self._heard)
             if events:
@@ -182,11 +233,14 @@ class Shown:
 
     def _heard(self, heard: RunEvent) -> None:
         live = self.live
+        if live is None or not isinstance(heard, Event):
+            return
         ended = isinstance(heard, RunCompleted | RunFailed | RunCancelled) and not heard.scope
         if isinstance(heard, RunFailed) and not heard.scope:
             self._failed_at = time.monotonic()
-        if live is not None and ended:
-            live.settle(partial(self.bundle, live), settled=self._settled)
+        live.keep(soon=ended or isinstance(heard, Interrupted | Resolved))
+        if ended:
+            live.settle(settled=self._settled)
 
     def _settled(self) -> None:
         """The page has the static HTML: begin anew if the run is shown again."""
@@ -195,9 +249,9 @@ class Shown:
 
     def bundle(self, live: Live) -> dict[str, str]:
         """The run, and those whose cards stand below it, as HTML and text."""
-        bundle = static_bundle(self._run, opened=live.card.opened, measured=True)
+        bundle = _bundle_of(self._run, live.card)
         for run, card in zip(self._below, live.below, strict=True):
-            more = static_bundle(run, opened=card.opened, measured=True)
+            more = _bundle_of(run, card)
             bundle = {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
         return bundle
 
@@ -296,7 +350,7 @@ class ShownChat:
     """One chat on the page: live as long as its kernel, as somebody may go on writing in it."""
 
     def __init__(self, chat: Chat) -> None:
-        self._live = Live(ChatCard(chat))
+        self._live = Live(ChatCard(chat), lambda _live: chat_bundle(chat))
         self._chat = chat
         self._executions: list[str | None] = []
 
@@ -304,7 +358,7 @@ class ShownChat:
         """Show it in the output of the code that runs now, once."""
         if execution is None or execution not in self._executions:
             self._executions.append(execution)
-            self._live.show(chat_bundle(self._chat)["text/plain"])
+            self._live.show()
 
 
 def chat_bundle(chat: Chat) -> dict[str, str]:
@@ -324,25 +378,29 @@ def publish_chat(chat: Chat) -> None:
     display(chat_bundle(chat), raw=True)  # type: ignore[no-untyped-call]
 
 
-def _view(run: Run) -> Any:
-    view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
-    for event in run.journal:
-        view.apply(event)
-    return view.snapshot()
+def _bundle_of(run: Run, card: Card) -> dict[str, str]:
+    """The run as a page shows it now, and how to go on with it where its kernel is gone."""
+    opened = card.opened if card.greetings else None
+    return static_bundle(run, opened=opened, measured=True, reopen=session_of(run).is_stored)
 
 
 def static_bundle(
-    run: Run, *, opened: list[str] | None = None, measured: bool = False
+    run: Run,
+    *,
+    opened: list[str] | None = None,
+    measured: bool = False,
+    reopen: bool = False,
 ) -> dict[str, str]:
     """The run as it stands, as HTML and text that need no kernel.
 
     What differs each time is told (``measured``) where a person has seen it on the live card: a cell
-    that runs with nobody there shows the same each time, and can be compared.
+    that runs with nobody there shows the same each time, and can be compared. ``reopen`` tells how to go
+    on with a run that has not ended.
     """
-    view = _view(run)
+    view = view_of(run)
     return {
-        "text/html": static.render(view, opened=opened, measured=measured),
-        "text/plain": plain.render(view),
+        "text/html": static.render(view, opened=opened, measured=measured, reopen=reopen),
+        "text/plain": plain.render(view, reopen=reopen),
     }
 
 

@@ -24,13 +24,13 @@ from nbagent.core.base.events import (
     RunStarted,
     ToolFinished,
 )
-from nbagent.core.call.body import Raised
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.output import Bundle, Displayed
 from nbagent.core.tools.tool import Tool
+from nbagent.notebook.export import traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
@@ -328,12 +328,6 @@ class RunCard(Card):
         """Nothing waits under that id in this view: say who answered."""
         text = self._asked_by(interrupt).why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
-
-
-def traceback_of_call(run: Run, call_id: str) -> str:
-    """Where the tool of this call raised; empty where this process does not know it."""
-    value = session_of(run).values.get(call_id)
-    return value.traceback if isinstance(value, Raised) else ""
 
 
 def types_of(run: Run, tool_name: str) -> Types | None:

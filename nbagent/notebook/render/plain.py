@@ -27,16 +27,20 @@ from nbagent.notebook.wire import (
 
 from . import sanitize
 from .outline import form_facts
+from .static import reopened, status_text
 
 _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "-", "waiting": "?"}
 
 
-def render(view: View) -> str:
-    """The run as it stands: prompt, text, calls with input and result, questions and answers."""
+def render(view: View, *, reopen: bool = False) -> str:
+    """The run as it stands: prompt, text, calls with input and result, questions and answers.
+
+    ``reopen`` tells how a run that has not ended is taken up again from its store.
+    """
     head = view.head
-    title = f"{head.agent} · {head.status_text}" if head.agent else head.status_text
+    title = " · ".join(part for part in (head.agent, status_text(head)) if part)
     parts = [title, *(f"> {line}" for line in head.prompt.splitlines())]
-    drawn = [_item(item) for item in view.items]
+    drawn = [*map(item_text, view.items), reopened(head) if reopen else ""]
     return "\n".join(parts) + "".join(f"\n\n{text}" for text in drawn if text)
 
 
@@ -71,7 +75,8 @@ def _data(text: str, *, kept: bool) -> str:
     return data.replace("\n", " ").strip("\n") if data.strip() else ""
 
 
-def _item(item: Item) -> str:
+def item_text(item: Item) -> str:
+    """One item as text; empty where it has nothing to read."""
     match item:
         case TextItem():
             blocks = [text_of(block) for block in (*item.blocks, item.tail)]

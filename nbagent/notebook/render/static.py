@@ -94,6 +94,7 @@ def render(
     opened: Collection[str] | None = None,
     style: bool = True,
     frame: bool = True,
+    reopen: bool = False,
     measured: bool = False,
 ) -> str:
     """The run as it stands.
@@ -103,6 +104,7 @@ def render(
         opened: keys of the items that stand open; by default those with a table or a picture.
         style: whether the style sheet comes along.
         frame: whether header and footer are drawn; a form that stands alone has none.
+        reopen: whether it is told how a run that has not ended is taken up again from its store.
         measured: whether what differs from run to run is drawn: times, tokens, cost, tracebacks.
     """
     how = _How(opened, measured)
@@ -110,6 +112,7 @@ def render(
     drawn = (
         _header(view.head, how) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
+        _reopened(view.head) if reopen else None,
         _footer(view.head, how) if frame else None,
     )
     # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
@@ -154,10 +157,28 @@ def _header(head: Head, how: _How) -> Html:
         "header",
         {"class": "nba-header"},
         _el("span", {"class": "nba-who", "dir": "auto"}, head.agent),
+        _el("span", {"class": "nba-sr"}, ":"),  # for where no style is kept
         _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
-        _el("span", {"class": "nba-pill", "data-status": status}, head.status_text),
+        _el("span", {"class": "nba-sr"}, "·"),
+        _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
         _strip(head) if how.measured and head.spans else None,
     )
+
+
+def status_text(head: Head) -> str:
+    """How the run stands; what no kernel goes on with is not at work."""
+    return TEXTS["status_unfinished"] if head.status == "running" else head.status_text
+
+
+def reopened(head: Head) -> str:
+    """How a run that has not ended is taken up again."""
+    goes_on = head.status in ("running", "interrupted")
+    return TEXTS["reopen"].format(run=head.run) if goes_on else ""
+
+
+def _reopened(head: Head) -> Html | None:
+    said, _, code = reopened(head).partition("\n")
+    return _el("p", {"class": "nba-gone"}, f"{said} ", _el("code", {}, code)) if said else None
 
 
 def _strip(head: Head) -> Html:

@@ -1,0 +1,148 @@
+"""A run as one document to send: HTML, Markdown, or a notebook; of any run, also one that waits.
+
+What a model or a tool said is sanitized as in the card, so that no document runs anything or loads anything.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Literal
+
+from nbagent.core.base.messages import text_of
+from nbagent.core.call.body import Raised
+from nbagent.core.run.run import Run, session_of
+
+from .render import plain, static
+from .render.sanitize import escape
+from .view.view import RunView
+from .wire import Item, TextItem, View
+
+Format = Literal["html", "markdown", "notebook"]
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ margin: 0; padding: 24px 16px; background: Canvas; color: CanvasText; }}
+main {{ max-width: 860px; margin: 0 auto; }}
+</style>
+</head>
+<body><main>{card}</main></body>
+</html>
+"""
+_PYTHON = re.compile(r"^```(?:i?python3?|py)[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r'<pre class="code"><code>(.*?)</code></pre>', re.DOTALL)
+_TAG = re.compile(r"<[^>]*+>")
+
+
+def view_of(run: Run) -> View:
+    """The run as it stands."""
+    view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
+    for event in run.journal:
+        view.apply(event)
+    return view.snapshot()
+
+
+def traceback_of_call(run: Run, call_id: str) -> str:
+    """Where the tool of this call raised; empty where this process does not know it."""
+    value = session_of(run).values.get(call_id)
+    return value.traceback if isinstance(value, Raised) else ""
+
+
+def exported(run: Run, form: Format) -> str:
+    """The run as it stands, as one whole document."""
+    view = view_of(run)
+    if form == "html":
+        return _page(view, reopen=session_of(run).is_stored)
+    if form == "markdown":
+        return "\n\n".join(text for _, text in _cells(run, view)) + "\n"
+    return json.dumps(_notebook(list(_cells(run, view))), ensure_ascii=False, indent=1) + "\n"
+
+
+def _page(view: View, *, reopen: bool) -> str:
+    title = " · ".join(part for part in (view.head.agent, view.head.prompt[:80]) if part)
+    card = static.render(view, reopen=reopen)
+    return _PAGE.format(policy=_POLICY, title=escape(title), card=card)
+
+
+def _cells(run: Run, view: View) -> Iterator[tuple[Literal["markdown", "code"], str]]:
+    """The document in pieces; ``code`` is Python that the model wrote, which nobody has run."""
+    head = view.head
+    yield "markdown", f"# {_said(head.agent)} · {_said(static.status_text(head))}"
+    if head.prompt:
+        yield "markdown", "\n".join(f"> {_said(line)}" for line in head.prompt.splitlines())
+    python = {code.strip() for text in _answers(run) for code in _PYTHON.findall(text)}
+    for item in view.items:
+        yield from _pieces(item, python)
+    reopened = static.reopened(head) if session_of(run).is_stored else ""
+    if reopened:
+        said, _, code = reopened.partition("\n")
+        yield "markdown", f"{said}\n\n    {code}"
+
+
+def _answers(run: Run) -> Iterator[str]:
+    return (text_of(message) for message in run.messages if message["role"] == "assistant")
+
+
+def _pieces(item: Item, python: set[str]) -> Iterator[tuple[Literal["markdown", "code"], str]]:
+    if not isinstance(item, TextItem):
+        text = plain.item_text(item)
+        if text:
+            yield "markdown", f"<pre>{_unbroken(escape(text))}</pre>"
+        return
+    blocks = [*item.blocks, item.tail, f"<p>{escape(item.raw)}</p>" if item.raw.strip() else ""]
+    for block in filter(None, blocks):
+        code = _code(block)
+        if code in python:
+            yield "code", f"```python\n{code}\n```"
+        elif code is not None:
+            yield "markdown", f"<pre>{_unbroken(escape(code))}</pre>"
+        else:
+            yield "markdown", _unbroken(block)
+
+
+def _code(block: str) -> str | None:
+    """The text of a block that is nothing but code."""
+    found = _CODE.fullmatch(block.strip())
+    return html.unescape(_TAG.sub("", found[1])).strip() if found else None
+
+
+def _unbroken(markup: str) -> str:
+    """HTML that Markdown takes as one block, which an empty line would end, and Jupyter for no formula."""
+    return re.sub(r"\n(?=\n)", "\n&#10;", markup.strip()).replace("$", "&#36;")
+
+
+def _said(text: str) -> str:
+    """Text of others, in which Markdown finds nothing to draw."""
+    return re.sub(r"([\\`*_{}\[\]()#+\-.!|$~>])", r"\\\1", escape(text))
+
+
+def _notebook(pieces: list[tuple[Literal["markdown", "code"], str]]) -> dict[str, Any]:
+    """Pieces as cells; what is not code stands together."""
+    cells: list[dict[str, Any]] = []
+    for kind, text in pieces:
+        if kind == "markdown" and cells and cells[-1]["cell_type"] == kind:
+            cells[-1]["source"] += f"\n\n{text}"
+            continue
+        cell: dict[str, Any] = {
+            "cell_type": kind,
+            "id": f"cell-{len(cells)}",
+            "metadata": {},
+            "source": text,
+        }
+        if kind == "code":
+            source = text.removeprefix("```python\n").removesuffix("\n```")
+            cell |= {"source": source, "outputs": [], "execution_count": None}
+        cells.append(cell)
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": kernel}, "cells": cells}

@@ -1,0 +1,92 @@
+"""A notebook that is saved while a card is live keeps what stood there, as HTML that needs no kernel."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import Any
+
+import nbformat
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+from tests.browser.notebook_page import App
+
+SETUP = """
+import nbagent as nb
+call = nb.ScriptedModel.call
+store = nb.SQLiteStore("runs.db")
+clerk = nb.Agent(
+    nb.ScriptedModel([["I pay.", call("look", what="rates"), call("pay", to="Ada", amount=7)], "All paid."]),
+    name="clerk",
+    store=store,
+)
+
+@clerk.tool
+def look(what: str) -> dict:
+    "Look."
+    print("looking")
+    return {"what": what, "rate": 1.5}
+
+@clerk.tool(approval=True, editable=True)
+def pay(to: str, amount: int) -> str:
+    "Pay."
+    return f"paid {amount} to {to}"
+"""
+RUN = "run = clerk.run('Pay Ada')\nrun"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def saved(server, name: str) -> dict[str, Any]:
+    """The one output of the notebook's second cell, as it stands on disk."""
+    path = server.root / name
+    nbformat.validate(nbformat.read(path, as_version=4))
+    (output,) = json.loads(path.read_text())["cells"][1]["outputs"]
+    return {mime: "".join(text) for mime, text in output["data"].items() if mime != WIDGET} | {
+        mime: text for mime, text in output["data"].items() if mime == WIDGET
+    }
+
+
+def test_a_run_that_waits_is_saved_as_it_stands_and_lives_on(server, open_page):
+    """What is typed stays while it is saved; after a reload the form is back; the end of it is saved too."""
+    for app in (App.LAB, App.NB7):
+        name = server.write(f"saved-{app}.ipynb", SETUP, RUN)
+        notebook = open_page(name, app=app)
+        notebook.run_all()
+        card = Card(notebook.output(1))
+        form = card.wait_for_question("pay")
+        amount = form.get_by_role("textbox", name="Amount")
+        amount.fill("12")
+        notebook.save()
+        expect(amount).to_have_value("12")
+        expect(amount).to_be_focused()
+        data = saved(server, name)
+        assert WIDGET not in data
+        for text in ("clerk", "look", "Waits for an answer", "Ada", "nb.open_run("):
+            assert text in data["text/html"]
+            assert text in data["text/plain"]
+        assert "waiting for you" in data["text/plain"]
+        shutil.copy(server.root / name, server.root / f"sent-{name}")
+        sent = open_page(f"sent-{name}", app=app, kernel=False)
+        still = sent.output(1).locator(".nbagent.nba-static")
+        expect(still).to_contain_text("Waits for an answer")
+        sent.shot(f"saved-waiting-{app}", still)
+        other = open_page(name, app=app)
+        expect(Card(other.output(1)).form).to_be_visible()
+        notebook.page.bring_to_front()
+        notebook.reload()
+        card.wait_for_question("pay")
+        expect(amount).to_have_value("12")
+        card.press("Approve with changes")
+        card.wait_until("completed")
+        notebook.turn_to(0)
+        for page in (notebook, other):
+            page.page.bring_to_front()
+            Card(page.output(1)).wait_until_static()
+            expect(page.output(1)).to_contain_text("All paid.")
+        notebook.save()
+        data = saved(server, name)
+        assert set(data) == {"text/html", "text/plain"}
+        assert "All paid." in data["text/html"]
+        for page in (notebook, sent, other):
+            assert page.errors == [], "\n".join(page.errors)

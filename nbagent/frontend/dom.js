@@ -21,6 +21,14 @@ export function h(tag, about = {}, ...children) {
   return el;
 }
 
+/** @typedef {string|Attributes} About */
+
+/** @type {(about?: About, ...children: Child[]) => HTMLDivElement} */
+export const div = (about, ...children) => h("div", about, ...children);
+
+/** @type {(about?: About, ...children: Child[]) => HTMLSpanElement} */
+export const span = (about, ...children) => h("span", about, ...children);
+
 /**
  * Replaces all children of an element.
  * @param {Element} el

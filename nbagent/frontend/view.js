@@ -4,7 +4,7 @@
 import { drawComposer } from "./chat/composer.js";
 import { stayAtEnd } from "./chat/scroll.js";
 import { offerCopies } from "./copy.js";
-import { attr, h, setLabel, showText } from "./dom.js";
+import { attr, div, h, setLabel, showText } from "./dom.js";
 import { keepKeysInside, PLACED, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./header-footer.js";
 import { drawCall } from "./items/call.js";
@@ -49,9 +49,9 @@ export class RunView {
   /** @type {HTMLElement|null} */ #jumped = null;
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
   /** @type {Set<string>} Keys that the next frame draws. */ #due = new Set();
-  #items = h("div", "nba-items");
-  #live = h("div", { class: "nba-sr", "aria-live": "polite" });
-  #unsent = h("div", "nba-unsents");
+  #items = div("nba-items");
+  #live = div({ class: "nba-sr", "aria-live": "polite" });
+  #unsent = div("nba-unsents");
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
 
   /**

@@ -1,7 +1,7 @@
 // @ts-check
 // Names that are offered while a message is written: variables behind @, tools behind /.
 
-import { attr, expand, fill, h, setLabel } from "../dom.js";
+import { attr, expand, fill, h, setLabel, span } from "../dom.js";
 import { on } from "../lifetime.js";
 
 /** What stands before the caret and may be completed. */
@@ -39,8 +39,8 @@ export function offerNames({ store, signal, id }, box) {
       h(
         "li",
         { role: "option", id: `${listId}-${index}`, "aria-selected": String(index === at) },
-        h("span", "nba-mono", name),
-        h("span", "nba-help", about),
+        span("nba-mono", name),
+        span("nba-help", about),
       ),
     );
     fill(el, ...rows);

@@ -1,7 +1,7 @@
 // @ts-check
 // One of several: a row of buttons where it is the whole question, radios, a list; with a write-in.
 
-import { attr, h } from "../dom.js";
+import { attr, div, h, span } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { dropdown, lineInput } from "./inputs.js";
@@ -62,7 +62,7 @@ export function selectControl(ctx, options, other = false) {
       if (!input.hidden) input.focus();
     });
   return {
-    el: h("div", "nba-control", el, input),
+    el: div("nba-control", el, input),
     inputs: [el],
     read: () => {
       if (el.value === OTHER) return input?.value ? { other: input.value } : null;
@@ -110,7 +110,7 @@ export function radioControl(ctx, node, whole) {
     });
   }
   return {
-    el: h("div", "nba-control", list.el, other?.input),
+    el: div("nba-control", list.el, other?.input),
     inputs: [...list.inputs, ...(other ? [other.radio] : [])],
     group: true,
     clearable: true,
@@ -137,7 +137,7 @@ export function radioControl(ctx, node, whole) {
  */
 function writeIn(ctx, group) {
   const radio = h("input", { type: "radio", name: group });
-  const el = h("label", "nba-option", radio, h("span", {}, ctx.t("other")));
+  const el = h("label", "nba-option", radio, span({}, ctx.t("other")));
   const input = writtenInput(ctx);
   const open = (/** @type {boolean} */ shown) => attr(input, "hidden", !shown);
   return { el, radio, input, open };

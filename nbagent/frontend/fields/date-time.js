@@ -1,7 +1,7 @@
 // @ts-check
 // Dates and times, with an offset that is always shown: nothing is converted, and a naive time stays one.
 
-import { h, setLabel } from "../dom.js";
+import { div, h, setLabel } from "../dom.js";
 import { on } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 
@@ -55,7 +55,7 @@ export function dateTimeField(ctx, node, saved, place) {
   const draw = () => zone?.draw(format === "date-time" ? input.value : "");
   on(ctx.signal, input, "input", draw);
   const control = {
-    el: h("div", "nba-control nba-moment", input, zone?.el),
+    el: div("nba-control nba-moment", input, zone?.el),
     inputs: [input, ...(zone ? [zone.el] : [])],
     wide: zone !== null,
     read: () => {

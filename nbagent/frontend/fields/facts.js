@@ -1,7 +1,7 @@
 // @ts-check
 // What is only shown: facts of the metadata, read-only and constant nodes.
 
-import { h, sanitized, words } from "../dom.js";
+import { div, h, sanitized, words } from "../dom.js";
 import { difference } from "./diff.js";
 import { cutLongText } from "./long-text.js";
 
@@ -39,12 +39,12 @@ export function factValue({
   remark = "",
   html,
 }) {
-  if (html) return h("div", "nba-wide nba-say", sanitized(html));
+  if (html) return div("nba-wide nba-say", sanitized(html));
   const now = pieces.map((each, n) => (n % 2 ? h("mark", { title: remark }, each) : each));
   const shown = now.length > 0 ? now : [value];
   const parts = before === null ? shown : difference(before, value);
   const odd = remark && words("small", "nba-odd", remark);
-  return code ? h("div", "nba-mono", ...parts, odd) : words("div", "", ...parts, odd);
+  return code ? div("nba-mono", ...parts, odd) : words("div", "", ...parts, odd);
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 // A file: read in the page, sent with the answer and never before.
 
-import { h, showText } from "../dom.js";
+import { div, h, showText } from "../dom.js";
 import { on } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { cutLongText } from "./long-text.js";
@@ -27,9 +27,9 @@ export function fileField(ctx, node, _saved, place) {
   const { t } = ctx;
   const initial = node.initial ?? null;
   const input = h("input", { type: "file" });
-  const status = h("div", { class: "nba-status", role: "status" });
+  const status = div({ class: "nba-status", role: "status" });
   const there = initial?.text ?? "";
-  const before = there === "" ? null : h("div", "nba-mono", there);
+  const before = there === "" ? null : div("nba-mono", there);
   const more = before && cutLongText(ctx, before, there);
   /** @type {Draft} */
   let draft = initial;
@@ -59,7 +59,7 @@ export function fileField(ctx, node, _saved, place) {
     told();
   };
   on(ctx.signal, input, "change", () => void pick());
-  const el = h("div", "nba-control", before, more, input, status);
+  const el = div("nba-control", before, more, input, status);
   /** @type {import("./field.js").Control} */
   const control = {
     el,

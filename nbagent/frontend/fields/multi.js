@@ -1,7 +1,7 @@
 // @ts-check
 // Several of several: checkboxes with all and none, and lines of one's own.
 
-import { h, makeButton } from "../dom.js";
+import { div, makeButton } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { lineInput } from "./inputs.js";
@@ -29,8 +29,8 @@ export function multiField(ctx, node, saved, place) {
   });
   const others = node.other ? writeIns(ctx) : null;
   let used = false;
-  const bar = h("div", "nba-allnone");
-  const el = h("div", "nba-control", list.el, others?.el, bar);
+  const bar = div("nba-allnone");
+  const el = div("nba-control", list.el, others?.el, bar);
   const button = (/** @type {string} */ label, /** @type {number[]} */ indices) => {
     const made = makeButton("nba-link", label);
     onClick(ctx.signal, made, () => {
@@ -84,7 +84,7 @@ function inOrder(draft) {
  * @param {Context} ctx
  */
 function writeIns(ctx) {
-  const el = h("div", "nba-others");
+  const el = div("nba-others");
   /** @type {HTMLInputElement[]} */
   const inputs = [];
   const add = () => {

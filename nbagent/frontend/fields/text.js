@@ -1,7 +1,7 @@
 // @ts-check
 // Everything that is typed: text, numbers, decimals, durations, code. The typed text is the state.
 
-import { attr, fill, h, makeButton, setLabel, setText } from "../dom.js";
+import { attr, div, fill, h, makeButton, setLabel, setText, span } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { difference } from "./diff.js";
@@ -71,10 +71,9 @@ function typed(ctx, node, input, initial) {
   };
   on(ctx.signal, input, "input", draw);
   return {
-    el: h(
-      "div",
+    el: div(
       "nba-control",
-      slide ? h("div", "nba-slider", slide.el, input) : input,
+      slide ? div("nba-slider", slide.el, input) : input,
       block && cutLongText(ctx, input, start),
       caret,
       changes?.el,
@@ -108,7 +107,7 @@ function typed(ctx, node, input, initial) {
 function emptyText(ctx, node, input) {
   const plain = node.kind === "text" && !node.format && !node.secret;
   const button = makeButton("nba-link", ctx.t("use_empty"));
-  const el = h("div", { class: "nba-emptied", hidden: true }, button);
+  const el = div({ class: "nba-emptied", hidden: true }, button);
   const usual = placeholder(ctx, node);
   let asked = false;
   const set = (/** @type {boolean} */ on) => {
@@ -154,8 +153,8 @@ function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
  * @param {string} start
  */
 function changeView(ctx, start) {
-  const box = h("div", "nba-mono");
-  const el = h("div", { class: "nba-diff", hidden: true }, box);
+  const box = div("nba-mono");
+  const el = div({ class: "nba-diff", hidden: true }, box);
   attr(el, "role", "group");
   setLabel(el, ctx.t("changed"));
   const draw = (/** @type {string} */ value) => {
@@ -256,8 +255,8 @@ function language(node) {
  * @param {string} language
  */
 function caretLine(ctx, input, language) {
-  const where = h("span");
-  const el = h("div", "nba-status", language && h("span", {}, language), where);
+  const where = span();
+  const el = div("nba-status", language && span({}, language), where);
   const draw = () => {
     const before = input.value.slice(0, input.selectionEnd ?? 0).split("\n");
     const column = (before.at(-1) ?? "").length + 1;

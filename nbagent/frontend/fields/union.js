@@ -1,7 +1,7 @@
 // @ts-check
 // One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
 
-import { h, setLabel, words } from "../dom.js";
+import { div, h, setLabel, words } from "../dom.js";
 import { on } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { addedContext } from "./field.js";
@@ -29,7 +29,7 @@ export function unionField(ctx, node, saved, place) {
   const branches = node.branches ?? [];
   const start = node.branch ?? null;
   return containerField(ctx, node, saved, place, (own) => {
-    const slot = h("div", "nba-branch");
+    const slot = div("nba-branch");
     /** @type {Map<number, Field>} The shapes that were looked at, each with what was typed. */
     const made = new Map();
     let name = "";
@@ -144,7 +144,7 @@ function shapeRadios(ctx, labels, pick) {
   const options = labels.map((label, index) =>
     h("label", {}, inputs[index], words("span", "", label)),
   );
-  const el = h("div", { class: "nba-shapes", role: "radiogroup" }, ...options);
+  const el = div({ class: "nba-shapes", role: "radiogroup" }, ...options);
   return {
     el,
     inputs,

@@ -1,7 +1,7 @@
 // @ts-check
 // Errors of a refused answer: each at its field, and all of them in a summary that leads there.
 
-import { fill, h, makeButton, setText, words } from "../dom.js";
+import { div, fill, h, makeButton, setText, words } from "../dom.js";
 import { onClick } from "../lifetime.js";
 
 /**
@@ -21,17 +21,12 @@ import { onClick } from "../lifetime.js";
  * @param {AbortSignal} signal
  */
 export function errorSummary(card, signal) {
-  const said = h("div", { class: "nba-sr", role: "status" });
+  const said = div({ class: "nba-sr", role: "status" });
   /** @type {Placed[]} */
   let shown = [];
   const title = h("p");
   const list = h("ul");
-  const el = h(
-    "div",
-    { class: "nba-errors", role: "alert", tabindex: "-1", hidden: true },
-    title,
-    list,
-  );
+  const el = div({ class: "nba-errors", role: "alert", tabindex: "-1", hidden: true }, title, list);
   /**
    * Shows the errors as they stand in the page, and the first wrong control takes the focus. No errors clears all.
    * @param {Placed[]} found

@@ -1,7 +1,7 @@
 // @ts-check
 // One question in a table of those alike: its values in cells, its buttons, and its own form beneath.
 
-import { attr, expand, fill, h, isEqual, makeButton, setLabel, setText } from "../dom.js";
+import { attr, div, expand, fill, h, isEqual, makeButton, setLabel, setText } from "../dom.js";
 import { difference } from "../fields/diff.js";
 import { factList, factValue, nodeText } from "../fields/facts.js";
 import { cutLongText, unseenTexts } from "../fields/long-text.js";
@@ -44,10 +44,10 @@ export function drawRow(first, card, table) {
   const { acts } = form.bar;
   const head = h("th", { scope: "row", role: "rowheader" });
   const toggle = makeButton("nba-button nba-small");
-  const buttons = h("div", "nba-decide", toggle);
+  const buttons = div("nba-decide", toggle);
   const deciding = h("td", { class: "nba-deciding", role: "cell" }, buttons);
   const el = h("tr", { role: "row" }, head, deciding);
-  const changed = h("div", "nba-facts");
+  const changed = div("nba-facts");
   const inside = h("td", { role: "cell" }, changed);
   const under = h("tr", { role: "row", class: "nba-under" }, inside);
   /** @type {FormItem|RecordItem} */
@@ -95,7 +95,7 @@ export function drawRow(first, card, table) {
       const fact = changes.find(({ label }) => label === name);
       if (fact) left.delete(fact);
       const parts = fact && difference(fact.changed_from ?? "–", fact.value, 1);
-      fill(box, ...(parts ? [h("div", "nba-mono", ...parts)] : cell(name)));
+      fill(box, ...(parts ? [div("nba-mono", ...parts)] : cell(name)));
     }
     fill(changed, factList([...left]));
   };

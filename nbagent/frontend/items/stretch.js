@@ -1,7 +1,7 @@
 // @ts-check
 // Calls of one tool, one after the other: one row, opened to see each.
 
-import { h, setLabel, setText, showText, words } from "../dom.js";
+import { div, h, setLabel, setText, showText, span, words } from "../dom.js";
 import { duration } from "../format.js";
 import { isRich } from "./call.js";
 
@@ -74,13 +74,13 @@ export function foldStretches(items) {
  */
 export function drawStretch({ items: [one] }, card, take) {
   const { store } = card;
-  const dot = h("span", { class: "nba-dot", role: "img" });
+  const dot = span({ class: "nba-dot", role: "img" });
   const path = words("span", "nba-path");
-  const times = h("span", "nba-times");
+  const times = span("nba-times");
   const brief = words("span", "nba-brief");
-  const time = h("span", "nba-time");
+  const time = span("nba-time");
   const name = words("span", "nba-name", one?.name);
-  const body = h("div", "nba-body");
+  const body = div("nba-body");
   const el = h(
     "details",
     { class: "nba-call nba-stretch", "data-state": "done" },

@@ -12,10 +12,11 @@ import {
   setLabel,
   showText,
   span,
+  stepOf,
 } from "../dom.js";
 import { base64, fileSize, MAX_FILE, megabytes } from "../fields/file.js";
 import { ENDED } from "../header-footer.js";
-import { makeTimer, on, onClick } from "../lifetime.js";
+import { makeTimer, on, onChange, onClick, onInput } from "../lifetime.js";
 import { offerNames } from "./names.js";
 
 /**
@@ -214,11 +215,12 @@ export function drawComposer(card, said) {
       submit();
     } else if (event.key === "Escape" && edited) {
       reset();
-    } else if (plain && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
-      if (recall(event.key === "ArrowUp" ? -1 : 1)) event.preventDefault();
+    } else {
+      const step = stepOf(event);
+      if (plain && step && recall(step)) event.preventDefault();
     }
   });
-  on(signal, box, "input", () => {
+  onInput(signal, box, () => {
     store.written = box.value;
     grow();
     if (!errors.hidden) showText(errors, "");
@@ -240,7 +242,7 @@ export function drawComposer(card, said) {
     attr(el, "data-over", null);
     void add([...(event.dataTransfer?.files ?? [])]);
   });
-  on(signal, pick, "change", () => {
+  onChange(signal, pick, () => {
     void add([...(pick.files ?? [])]);
     pick.value = "";
     box.focus();

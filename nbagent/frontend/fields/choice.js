@@ -2,7 +2,7 @@
 // One of several: a row of buttons where it is the whole question, radios, a list; with a write-in.
 
 import { attr, div, h, span } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import { on, onChange, onClick } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { dropdown, lineInput } from "./inputs.js";
 import { optionList } from "./options.js";
@@ -57,7 +57,7 @@ export function selectControl(ctx, options, other = false) {
   ]);
   const input = other ? writtenInput(ctx) : null;
   if (input)
-    on(ctx.signal, el, "change", () => {
+    onChange(ctx.signal, el, () => {
       input.hidden = el.value !== OTHER;
       if (!input.hidden) input.focus();
     });
@@ -102,10 +102,10 @@ export function radioControl(ctx, node, whole) {
     let pointed = false;
     on(ctx.signal, list.list, "keydown", () => (pointed = false));
     on(ctx.signal, other.el, "pointerdown", () => (pointed = true));
-    on(ctx.signal, other.radio, "change", () => other.open(true));
+    onChange(ctx.signal, other.radio, () => other.open(true));
     // Who points at "Other…" means to write; who comes by arrow key may be on the way past it.
     onClick(ctx.signal, other.radio, () => pointed && other.input.focus());
-    on(ctx.signal, list.list, "change", (event) => {
+    onChange(ctx.signal, list.list, (event) => {
       if (event.target !== other.radio && event.target !== other.input) other.open(false);
     });
   }

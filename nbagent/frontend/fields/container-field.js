@@ -2,7 +2,7 @@
 // What stands around fields that belong together: a fieldset that folds, "no value", undo, errors.
 
 import { attr, div, expand, h, makeButton, setLabel, setText, words } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import { onChange, onClick } from "../lifetime.js";
 import { errorLine, helpOf } from "./help.js";
 import { changeMark, noneBox, remarks } from "./marks.js";
 import { hasContent, isProposed } from "./spec.js";
@@ -112,7 +112,7 @@ export function containerField(ctx, node, saved, place, makeInside) {
     return inside.read(sent, started);
   };
   if (none) none.input.checked = saved === null ? started : saved.null === true;
-  if (none) on(ctx.signal, none.input, "change", own.touched);
+  if (none) onChange(ctx.signal, none.input, own.touched);
   onClick(ctx.signal, drop, () => {
     out = true;
     own.touched();

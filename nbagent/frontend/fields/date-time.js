@@ -2,7 +2,7 @@
 // Dates and times, with an offset that is always shown: nothing is converted, and a naive time stays one.
 
 import { div, h, setLabel } from "../dom.js";
-import { on } from "../lifetime.js";
+import { onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 
 /**
@@ -53,7 +53,7 @@ export function dateTimeField(ctx, node, saved, place) {
   /** @type {{draft: Draft, value: string, offset: string}} What was shown last, and as what. */
   let last = { draft: null, value: "", offset: usual };
   const draw = () => zone?.draw(format === "date-time" ? input.value : "");
-  on(ctx.signal, input, "input", draw);
+  onInput(ctx.signal, input, draw);
   const control = {
     el: div("nba-control nba-moment", input, zone?.el),
     inputs: [input, ...(zone ? [zone.el] : [])],

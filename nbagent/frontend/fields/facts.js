@@ -70,11 +70,23 @@ export function nodeText(node, ctx) {
 }
 
 /**
+ * A fact as the page itself makes it.
+ * @param {string} label
+ * @param {string} value
+ * @param {boolean} [code]
+ * @param {string|null} [before]
+ * @returns {Fact}
+ */
+export function makeFact(label, value, code = false, before = null) {
+  return { label, value, code, changed_from: before };
+}
+
+/**
  * A node that nobody can change, as a fact.
  * @param {SpecNode} node
  * @param {Context} ctx
  * @returns {Fact}
  */
 export function nodeFact(node, ctx) {
-  return { label: node.label, value: nodeText(node, ctx), code: true, changed_from: null };
+  return makeFact(node.label, nodeText(node, ctx), true);
 }

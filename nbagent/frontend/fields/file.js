@@ -1,8 +1,8 @@
 // @ts-check
 // A file: read in the page, sent with the answer and never before.
 
-import { div, h, showText } from "../dom.js";
-import { on } from "../lifetime.js";
+import { announce, div, h, showText } from "../dom.js";
+import { on, onChange } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { cutLongText } from "./long-text.js";
 
@@ -40,7 +40,7 @@ export function fileField(ctx, node, _saved, place) {
     showText(status, message);
     status.classList.toggle("nba-bad", bad);
   };
-  const told = () => el.dispatchEvent(new Event("change", { bubbles: true }));
+  const told = () => announce(el);
   const pick = async () => {
     const [file] = input.files ?? [];
     const pick = ++picks;
@@ -58,7 +58,7 @@ export function fileField(ctx, node, _saved, place) {
     }
     told();
   };
-  on(ctx.signal, input, "change", () => void pick());
+  onChange(ctx.signal, input, () => void pick());
   const el = div("nba-control", before, more, input, status);
   /** @type {import("./field.js").Control} */
   const control = {

@@ -2,7 +2,7 @@
 // A JSON box: for JSON itself, and at every node whose kind has no controls of its own.
 
 import { div, h, setText } from "../dom.js";
-import { on } from "../lifetime.js";
+import { onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { jsonErrorAt } from "./json-error.js";
 import { cutLongText } from "./long-text.js";
@@ -37,7 +37,7 @@ export function jsonField(ctx, node, saved, place) {
     setText(status, where === null ? ctx.t("json") : ctx.t("json_broken", where));
     status.classList.toggle("nba-bad", where !== null);
   };
-  on(ctx.signal, input, "input", check);
+  onInput(ctx.signal, input, check);
   return controlField(
     ctx,
     node,

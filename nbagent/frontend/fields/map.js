@@ -2,7 +2,7 @@
 // Names with values: rows of a name, a value and a button that removes them.
 
 import { div, h, setLabel, span } from "../dom.js";
-import { on } from "../lifetime.js";
+import { onChange, onInput } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
 import { dropdown } from "./inputs.js";
@@ -45,9 +45,9 @@ export function mapField(ctx, node, saved, place) {
           setLabel(name, own.t("name_of", { n }));
           field.rename(name.value || own.t("value_of", { n }));
         };
-        on(own.signal, name, "input", called);
-        on(own.signal, name, "change", own.touched);
-        on(own.signal, name, "input", own.touched);
+        onInput(own.signal, name, called);
+        onChange(own.signal, name, own.touched);
+        onInput(own.signal, name, own.touched);
         const number = (/** @type {number} */ next) => {
           n = next;
           called();

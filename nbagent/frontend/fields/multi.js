@@ -1,8 +1,8 @@
 // @ts-check
 // Several of several: checkboxes with all and none, and lines of one's own.
 
-import { div, makeButton } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import { announce, div, makeButton } from "../dom.js";
+import { onChange, onClick, onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { lineInput } from "./inputs.js";
 import { optionList } from "./options.js";
@@ -37,7 +37,7 @@ export function multiField(ctx, node, saved, place) {
       used = true;
       list.pick(indices);
       if (indices.length === 0) others?.write([]);
-      el.dispatchEvent(new Event("change", { bubbles: true }));
+      announce(el);
     });
     return made;
   };
@@ -45,8 +45,8 @@ export function multiField(ctx, node, saved, place) {
   const use = () => {
     used = true;
   };
-  on(ctx.signal, el, "input", use);
-  on(ctx.signal, el, "change", use);
+  onInput(ctx.signal, el, use);
+  onChange(ctx.signal, el, use);
   const control = {
     el,
     inputs: [...list.inputs, ...(others?.inputs ?? [])],
@@ -97,7 +97,7 @@ function writeIns(ctx) {
     if (inputs.at(-1)?.value !== "") add();
   };
   add();
-  on(ctx.signal, el, "input", grow);
+  onInput(ctx.signal, el, grow);
   return {
     el,
     inputs,

@@ -2,7 +2,7 @@
 // A list of options to pick from: radios or checkboxes, as a row, a column, or a column with a filter.
 
 import { div, h, setText, showText, span, words } from "../dom.js";
-import { on } from "../lifetime.js";
+import { onChange, onInput } from "../lifetime.js";
 import { lineInput } from "./inputs.js";
 
 /** Options drawn at once; beyond, the filter narrows. */
@@ -62,7 +62,7 @@ export function optionList(ctx, options, { type, row, digits }) {
     });
   };
   for (const part of rows) list.append(part.el);
-  on(ctx.signal, list, "change", (event) => {
+  onChange(ctx.signal, list, (event) => {
     const at = inputs.indexOf(/** @type {HTMLInputElement} */ (event.target));
     const index = drawn[at];
     if (type === "radio") chosen.clear();
@@ -113,11 +113,11 @@ function filteredList(ctx, options, list, draw, several) {
     draw(hits);
     setText(count, ctx.t("filter_count", { n: hits.length, m: options.length }));
   };
-  on(ctx.signal, input, "input", (event) => {
+  onInput(ctx.signal, input, (event) => {
     event.stopPropagation(); // a filter is no answer
     narrow();
   });
-  on(ctx.signal, input, "change", (event) => event.stopPropagation());
+  onChange(ctx.signal, input, (event) => event.stopPropagation());
   narrow();
   list.classList.add("nba-scroll");
   const tellChosen = (/** @type {number[]} */ chosen) => {

@@ -1,8 +1,8 @@
 // @ts-check
 // Everything that is typed: text, numbers, decimals, durations, code. The typed text is the state.
 
-import { attr, div, fill, h, makeButton, setLabel, setText, span } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import { announce, attr, div, fill, h, makeButton, setLabel, setText, span } from "../dom.js";
+import { on, onClick, onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { difference } from "./diff.js";
 import { cutLongText, lineCount } from "./long-text.js";
@@ -69,7 +69,7 @@ function typed(ctx, node, input, initial) {
     slide?.draw();
     changes?.draw(input.value);
   };
-  on(ctx.signal, input, "input", draw);
+  onInput(ctx.signal, input, draw);
   return {
     el: div(
       "nba-control",
@@ -115,14 +115,14 @@ function emptyText(ctx, node, input) {
     el.hidden = true;
     input.placeholder = on ? ctx.t("empty_text") : usual;
   };
-  on(ctx.signal, input, "input", () => {
+  onInput(ctx.signal, input, () => {
     set(false);
     el.hidden = !plain || input.value !== "";
   });
   onClick(ctx.signal, button, () => {
     set(true);
     input.focus();
-    input.dispatchEvent(new Event("change", { bubbles: true }));
+    announce(input);
   });
   return { el, set, asked: () => asked };
 }
@@ -135,7 +135,7 @@ function emptyText(ctx, node, input) {
  */
 function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
   const el = h("input", { type: "range", min, max, step });
-  on(ctx.signal, el, "input", () => {
+  onInput(ctx.signal, el, () => {
     input.value = el.value;
     draw();
   });

@@ -2,7 +2,7 @@
 // One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
 
 import { div, h, setLabel, words } from "../dom.js";
-import { on } from "../lifetime.js";
+import { onChange } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { addedContext } from "./field.js";
 import { dropdown } from "./inputs.js";
@@ -116,7 +116,7 @@ function shapeSelect(ctx, labels, pick) {
     labels.map((label, index) => [index, label]),
   );
   const picked = () => pick(el.value === "" ? null : Number(el.value));
-  on(ctx.signal, el, "change", picked);
+  onChange(ctx.signal, el, picked);
   return {
     el,
     inputs: [el],
@@ -138,7 +138,7 @@ function shapeRadios(ctx, labels, pick) {
   const group = ctx.id();
   const inputs = labels.map((_, index) => {
     const input = h("input", { type: "radio", name: group, value: index });
-    on(ctx.signal, input, "change", () => pick(index));
+    onChange(ctx.signal, input, () => pick(index));
     return input;
   });
   const options = labels.map((label, index) =>

@@ -7,6 +7,7 @@ import {
   div,
   expand,
   fill,
+  focused,
   h,
   makeButton,
   setLabel,
@@ -15,7 +16,7 @@ import {
   words,
 } from "../dom.js";
 import { countdown } from "../format.js";
-import { on, onClick } from "../lifetime.js";
+import { on, onClick, onInput } from "../lifetime.js";
 import { pressGuard } from "./press-guard.js";
 
 /**
@@ -208,7 +209,7 @@ function reasonPanel(card, signal) {
     input,
     div("nba-buttons", confirm, back),
   );
-  on(signal, input, "input", (event) => event.stopPropagation());
+  onInput(signal, input, (event) => event.stopPropagation());
   return {
     el,
     confirm,
@@ -265,7 +266,7 @@ function moreMenu(card, signal) {
     const all = shown();
     if (step === undefined || all.length === 0) return;
     event.preventDefault();
-    const at = all.indexOf(/** @type {any} */ (document.activeElement)) + step;
+    const at = all.indexOf(/** @type {any} */ (focused())) + step;
     all.at(Number.isFinite(at) ? at % all.length : step < 0 ? 0 : -1)?.focus();
   });
   on(signal, panel, "focusout", ({ relatedTarget }) => {

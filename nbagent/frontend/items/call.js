@@ -40,13 +40,9 @@ const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
  */
 export function drawCall(first, card) {
   const { store } = card;
-  const dot = span({ class: "nba-dot", role: "img" });
-  const path = words("span", "nba-path");
-  const name = words("span", "nba-name");
-  const brief = words("span", "nba-brief");
+  const { dot, path, name, brief, time, tell } = rowParts(card);
   const decided = span("nba-decided");
   const state = span("nba-state");
-  const time = span("nba-time");
   const bar = progressBar(store.t("progress"));
   const body = callBody(card, first.key);
   const summary = h("summary", {}, dot, path, name, brief, decided, state, time, bar.el);
@@ -68,9 +64,7 @@ export function drawCall(first, card) {
     const old = item;
     item = next;
     attr(el, "data-state", item.state);
-    setLabel(dot, store.t(`state_${item.state}`));
-    showText(path, item.path && `${item.path} ▸`);
-    setText(name, item.name);
+    tell(item);
     const going = item.state === "running" && item.progress?.text;
     setText(brief, going || item.brief);
     const last = item.decisions?.at(-1);
@@ -88,6 +82,22 @@ export function drawCall(first, card) {
   };
   update(first);
   return { el, update, tick };
+}
+
+/**
+ * What each row of calls begins and ends with.
+ * @param {CardContext} card
+ */
+export function rowParts({ store }) {
+  const dot = span({ class: "nba-dot", role: "img" });
+  const path = words("span", "nba-path");
+  const name = words("span", "nba-name");
+  const tell = (/** @type {CallItem} */ item) => {
+    setLabel(dot, store.t(`state_${item.state}`));
+    showText(path, item.path && `${item.path} ▸`);
+    setText(name, item.name);
+  };
+  return { dot, path, name, tell, brief: words("span", "nba-brief"), time: span("nba-time") };
 }
 
 /**

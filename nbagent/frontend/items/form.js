@@ -2,7 +2,7 @@
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
 import { attr, div, fill, h, isEqual, randomId, setText, showText, words } from "../dom.js";
-import { factList, nodeText } from "../fields/facts.js";
+import { factList, makeFact, nodeText } from "../fields/facts.js";
 import { makeField } from "../fields/index.js";
 import { freeze } from "../fields/inputs.js";
 import { unseenTexts } from "../fields/long-text.js";
@@ -181,10 +181,10 @@ export class FormView {
       if (draft === null) return [];
       const now = { ...field.node, initial: draft, initial_json: draft.json ?? null };
       const value = nodeText(/** @type {typeof field.node} */ (now), { t });
-      return value ? [typedFact(field.name() || field.node.label, value)] : [];
+      return value ? [makeFact(field.name() || field.node.label, value)] : [];
     });
     const { reason } = this.bar;
-    return reason ? [...typed, typedFact(t("reason_typed"), reason)] : typed;
+    return reason ? [...typed, makeFact(t("reason_typed"), reason)] : typed;
   }
 
   /** Counts down. */
@@ -532,15 +532,6 @@ export class FormView {
     if (!ok) this.owner?.refused?.(errors, sent.forAll);
     this.fail(ok ? [] : errors);
   }
-}
-
-/**
- * @param {string} label
- * @param {string} value
- * @returns {import("../wire.js").Fact}
- */
-function typedFact(label, value) {
-  return { label, value, code: false, changed_from: null };
 }
 
 /**

@@ -1,9 +1,21 @@
 // @ts-check
 // One question in a table of those alike: its values in cells, its buttons, and its own form beneath.
 
-import { attr, div, expand, fill, h, isEqual, makeButton, setLabel, setText } from "../dom.js";
+import {
+  attr,
+  div,
+  expand,
+  fill,
+  focused,
+  focusInPlace,
+  h,
+  isEqual,
+  makeButton,
+  setLabel,
+  setText,
+} from "../dom.js";
 import { difference } from "../fields/diff.js";
-import { factList, factValue, nodeText } from "../fields/facts.js";
+import { factList, factValue, makeFact, nodeText } from "../fields/facts.js";
 import { cutLongText, unseenTexts } from "../fields/long-text.js";
 import { on, onClick } from "../lifetime.js";
 import { drawRecord } from "./record.js";
@@ -143,11 +155,11 @@ export function drawRow(first, card, table) {
       }
       mark(next.details.filter((fact) => fact.changed_from !== null));
       const line = drawRecord(next, card).el;
-      const here = [el, under].some((part) => part.contains(document.activeElement));
+      const here = [el, under].some((part) => part.contains(focused()));
       form.remove();
       under.hidden = true;
       fill(deciding, line);
-      if (here) line.focus({ preventScroll: true });
+      if (here) focusInPlace(line);
     },
     /**
      * @param {number} number
@@ -176,11 +188,11 @@ export function drawRow(first, card, table) {
     /** Takes the form over once the row is on the page; who types in it goes on. */
     adopt() {
       if (fold !== "apart") return;
-      const active = document.activeElement;
+      const active = focused();
       const typing = active instanceof HTMLElement && form.el.contains(active) ? active : null;
       inside.append(form.el);
       unfold(typing !== null);
-      typing?.focus({ preventScroll: true });
+      focusInPlace(typing);
     },
     /**
      * Answers as part of an answer for all.
@@ -201,7 +213,7 @@ export function drawRow(first, card, table) {
  * @returns {Map<string, Fact>}
  */
 function valuesOf(item, t) {
-  const title = { label: t("question"), value: item.title, code: false, changed_from: null };
+  const title = makeFact(t("question"), item.title);
   /** @type {Map<string, Fact>} */
   const values = new Map([[TITLE, title]]);
   for (const fact of [...item.input, ...item.facts]) {
@@ -224,10 +236,5 @@ function changeOf(node, draft, values, t) {
   const now = /** @type {typeof node} */ ({ ...node, initial: draft, initial_json: draft.json });
   const told = node.secret ? "" : nodeText(now, /** @type {any} */ ({ t }));
   const before = values.get(node.key)?.value ?? "–";
-  return {
-    label: node.key || node.label,
-    value: told || t("changed"),
-    code: true,
-    changed_from: before,
-  };
+  return makeFact(node.key || node.label, told || t("changed"), true, before);
 }

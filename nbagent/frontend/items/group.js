@@ -1,7 +1,7 @@
 // @ts-check
 // Questions that are alike, as one table: a row for each, and one answer for all that are open.
 
-import { div, fill, h, setText, words } from "../dom.js";
+import { div, fill, focused, focusInPlace, h, setText, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
 import { unseenTexts } from "../fields/long-text.js";
 import { drawAnswerAll } from "./group-answer-all.js";
@@ -128,7 +128,7 @@ export function drawGroup(group, card) {
     for (const part of [title, caption]) setText(part, heading);
     foot.draw(open);
     const last = foot.form.el;
-    if (last.hidden && last.contains(document.activeElement)) title.focus({ preventScroll: true });
+    if (last.hidden && last.contains(focused())) focusInPlace(title);
   };
   return {
     el,

@@ -1,7 +1,7 @@
 // @ts-check
 // A notice: a word from nbagent itself, with buttons where something can be done.
 
-import { attr, disable, div, fill, makeButton, setText, span, words } from "../dom.js";
+import { attr, disable, div, fill, focused, makeButton, setText, span, words } from "../dom.js";
 import { duration } from "../format.js";
 import { onClick } from "../lifetime.js";
 
@@ -42,7 +42,7 @@ export function drawNotice(first, { store, signal }) {
     setText(told, item.text);
     tick();
     if (same) return;
-    const inside = buttons.contains(document.activeElement);
+    const inside = buttons.contains(focused());
     const made = item.actions.map(({ label }) => makeButton("nba-button", label));
     fill(buttons, ...made);
     buttons.hidden = made.length === 0;

@@ -18,7 +18,7 @@ ANSWER = "South is **the only** one:\n\n| region | margin |\n|---|--:|\n| South 
 LINES = """
 analyst Which regions lost money? · done
 I look at the margin first.
-lookup × 3 · region="North" · region="South" · region="East"
+lookup \u00d7 3 · region="North" · region="South" · region="East"
 send_mail to="ada", body="Hi⏎ Ada and Bob" · approved with changes · by answers=
 to
 ada

@@ -25,6 +25,26 @@ export function onClick(signal, target, listener) {
 }
 
 /**
+ * A listener for what is typed, key by key.
+ * @param {AbortSignal} signal
+ * @param {EventTarget} target
+ * @param {(event: Event) => void} listener
+ */
+export function onInput(signal, target, listener) {
+  on(signal, target, "input", listener);
+}
+
+/**
+ * A listener for a control's new value, once it stands.
+ * @param {AbortSignal} signal
+ * @param {EventTarget} target
+ * @param {(event: Event) => void} listener
+ */
+export function onChange(signal, target, listener) {
+  on(signal, target, "change", listener);
+}
+
+/**
  * Does something once, when the signal is aborted.
  * @param {AbortSignal} signal
  * @param {() => unknown} listener

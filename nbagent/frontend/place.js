@@ -2,6 +2,7 @@
 // The place of the person: the buttons of a long form stay in view, and what comes where an answered form
 // was stands where its button was.
 
+import { byPlace, focused, focusInPlace } from "./dom.js";
 import { makeTimer, on } from "./lifetime.js";
 
 /** Pixels that nobody calls a jump. */
@@ -53,17 +54,17 @@ function seenTo(el) {
  * @param {HTMLElement} items
  */
 export function holdPlace(items) {
-  const active = document.activeElement;
+  const active = focused();
   const form =
     active && items.contains(active) ? active.closest(".nba-group, form.nba-form") : null;
   const top = active?.getBoundingClientRect().top ?? 0;
   return () => {
-    const now = document.activeElement;
+    const now = focused();
     if (!form || form.isConnected || !now || !items.contains(now)) return;
     const by = now.getBoundingClientRect().top - top;
     if (Math.abs(by) > SLACK) scrollerOf(now).scrollBy({ top: by, behavior: "instant" });
     const next = nextHeading(items, now);
-    next?.focus({ preventScroll: true });
+    focusInPlace(next);
     (next ?? now).scrollIntoView({ block: "nearest", behavior: "instant" });
   };
 }
@@ -77,9 +78,7 @@ function nextHeading(items, from) {
   const titles = items.querySelectorAll(
     ":scope > .nba-form:not([data-outside]) > .nba-asking > h4",
   );
-  const next = [...titles].find(
-    (title) => from.compareDocumentPosition(title) & Node.DOCUMENT_POSITION_FOLLOWING,
-  );
+  const next = [...titles].find((title) => byPlace(from, title) < 0);
   return next instanceof HTMLElement ? next : null;
 }
 

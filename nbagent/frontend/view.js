@@ -4,7 +4,7 @@
 import { drawComposer } from "./chat/composer.js";
 import { stayAtEnd } from "./chat/scroll.js";
 import { offerCopies } from "./copy.js";
-import { attr, h, setLabel, showText } from "./dom.js";
+import { attr, byPlace, div, focused, focusInPlace, h, setLabel, showText } from "./dom.js";
 import { keepKeysInside, PLACED, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./header-footer.js";
 import { drawCall } from "./items/call.js";
@@ -49,9 +49,9 @@ export class RunView {
   /** @type {HTMLElement|null} */ #jumped = null;
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
   /** @type {Set<string>} Keys that the next frame draws. */ #due = new Set();
-  #items = h("div", "nba-items");
-  #live = h("div", { class: "nba-sr", "aria-live": "polite" });
-  #unsent = h("div", "nba-unsents");
+  #items = div("nba-items");
+  #live = div({ class: "nba-sr", "aria-live": "polite" });
+  #unsent = div("nba-unsents");
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
 
   /**
@@ -233,7 +233,7 @@ export class RunView {
    * @param {Shown} shown
    */
   #leave({ type, drawn }) {
-    const active = document.activeElement;
+    const active = focused();
     const inside = drawn.el.contains(active);
     drawn.remove?.();
     if (type === "group" && inside) return [type];
@@ -264,7 +264,7 @@ export class RunView {
     if (!line) return;
     line.classList.add(PLACED);
     on(this.#card.signal, line, "focusout", () => line.classList.remove(PLACED));
-    line.focus({ preventScroll: true });
+    focusInPlace(line);
   }
 
   /**
@@ -332,9 +332,7 @@ export class RunView {
     const forms = [...this.#shown.values()].flatMap(({ drawn }) =>
       drawn.enter && !drawn.el.matches("[data-outside]") ? [drawn] : [],
     );
-    const inOrder = forms.sort((a, b) =>
-      a.el.compareDocumentPosition(b.el) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1,
-    );
+    const inOrder = forms.sort((a, b) => byPlace(a.el, b.el));
     const next = inOrder[inOrder.findIndex((form) => form.el === this.#jumped) + 1] ?? inOrder[0];
     if (!next) return;
     this.#jumped = next.el;

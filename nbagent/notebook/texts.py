@@ -70,6 +70,7 @@ TEXTS: dict[str, str] = {
     "decisions": "{n} decisions by you",
     "decisions_one": "{n} decision by you",
     "times": "\u00d7 {n}",
+    "you": "You",
     "traceback": "Traceback",
     "state_preparing": "preparing",
     "state_running": "running",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -54,7 +55,7 @@ def opened(server, open_lab):
     return opened
 
 
-def test_a_chat_is_written_read_and_said_anew_in_its_card(opened):
+def test_a_chat_is_written_read_and_said_anew_in_its_card(opened, server):
     """By keyboard alone: Enter sends, the thread grows, a question is answered in it, a message is edited."""
     notebook = opened(CHAT)
     card = Card(notebook.output(1))
@@ -92,6 +93,20 @@ def test_a_chat_is_written_read_and_said_anew_in_its_card(opened):
     expect(card.root).to_contain_text("Paid, and noted.")
     notebook.shot("chat-done", card.root)
     say_anew(notebook, card, box)
+    check_saved(notebook, server)
+
+
+def check_saved(notebook, server):
+    """The notebook keeps the whole thread as it stands, and the card lives on."""
+    notebook.save()
+    path = server.root / "chat.ipynb"
+    (output,) = json.loads(path.read_text())["cells"][1]["outputs"]
+    assert set(output["data"]) == {"text/html", "text/plain"}
+    html, text = ("".join(output["data"][mime]) for mime in ("text/html", "text/plain"))
+    for said in ("Which region lost money?", "And the North?", "Another answer."):
+        assert said in html
+        assert said in text
+    assert "Paid, and noted" not in html
 
 
 def say_anew(notebook, card, box):

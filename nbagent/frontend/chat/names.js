@@ -1,8 +1,8 @@
 // @ts-check
 // Names that are offered while a message is written: variables behind @, tools behind /.
 
-import { attr, expand, fill, h, setLabel } from "../dom.js";
-import { on } from "../lifetime.js";
+import { announce, attr, expand, fill, focused, h, setLabel, span, stepOf } from "../dom.js";
+import { on, onInput } from "../lifetime.js";
 
 /** What stands before the caret and may be completed. */
 const BEGUN = /(?:^|[\s(])(@[\p{L}\p{N}_]*)$|^(\/[\w.:-]*)$/u;
@@ -39,8 +39,8 @@ export function offerNames({ store, signal, id }, box) {
       h(
         "li",
         { role: "option", id: `${listId}-${index}`, "aria-selected": String(index === at) },
-        h("span", "nba-mono", name),
-        h("span", "nba-help", about),
+        span("nba-mono", name),
+        span("nba-help", about),
       ),
     );
     fill(el, ...rows);
@@ -53,14 +53,14 @@ export function offerNames({ store, signal, id }, box) {
     const from = caret - begun().length + 1;
     box.setRangeText(`${name} `, from, caret, "end");
     close();
-    box.dispatchEvent(new Event("input", { bubbles: true }));
+    announce(box, "input");
   };
   const look = () => {
     asked = begun();
     if (asked) store.send({ type: "complete", text: asked });
     else if (names.length) close();
   };
-  on(signal, box, "input", look);
+  onInput(signal, box, look);
   on(signal, box, "blur", close);
   on(signal, el, "mousedown", (event) => {
     event.preventDefault(); // the box keeps the focus
@@ -78,7 +78,7 @@ export function offerNames({ store, signal, id }, box) {
       event.names.names.length === 1 && event.names.names[0]?.name === typed
         ? []
         : event.names.names;
-    if (document.activeElement !== box) names = [];
+    if (focused() !== box) names = [];
     draw();
   }, signal);
   draw();
@@ -92,8 +92,9 @@ export function offerNames({ store, signal, id }, box) {
      */
     key(event) {
       if (!names.length) return false;
-      if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-        at = (at + (event.key === "ArrowDown" ? 1 : names.length - 1)) % names.length;
+      const step = stepOf(event);
+      if (step) {
+        at = (at + step + names.length) % names.length;
         draw();
       } else if ((event.key === "Enter" && !event.shiftKey) || event.key === "Tab") choose();
       else if (event.key === "Escape") close();

@@ -1,8 +1,8 @@
 // @ts-check
 // What stands around fields that belong together: a fieldset that folds, "no value", undo, errors.
 
-import { attr, expand, h, makeButton, setLabel, setText, words } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import { attr, div, expand, h, makeButton, setLabel, setText, words } from "../dom.js";
+import { onChange, onClick } from "../lifetime.js";
 import { errorLine, helpOf } from "./help.js";
 import { changeMark, noneBox, remarks } from "./marks.js";
 import { hasContent, isProposed } from "./spec.js";
@@ -51,7 +51,7 @@ export function containerField(ctx, node, saved, place, makeInside) {
   // Of a call that is approved it is what the model was told.
   const help = root && ctx.approval ? [] : helpOf(ctx, node);
   const about = help.length > 0 && words("div", "nba-help", ...help);
-  const body = h("div", { class: "nba-inside", id: ctx.id() });
+  const body = div({ class: "nba-inside", id: ctx.id() });
   const shown = !root && !place.bare;
   const folds = shown && place.depth >= FOLDS;
   const fold = folds ? makeButton("nba-fold") : null;
@@ -62,7 +62,7 @@ export function containerField(ctx, node, saved, place, makeInside) {
   if (shown) el.append(...remarks(ctx, node, !hasContent(node)));
   el.append(mark.el);
   if (none) el.append(none.el);
-  if (leave) el.append(drop, h("div", "nba-help nba-left-out", ctx.t("left_out")));
+  if (leave) el.append(drop, div("nba-help nba-left-out", ctx.t("left_out")));
   if (about) el.append(about);
   el.append(body, error.el);
 
@@ -112,7 +112,7 @@ export function containerField(ctx, node, saved, place, makeInside) {
     return inside.read(sent, started);
   };
   if (none) none.input.checked = saved === null ? started : saved.null === true;
-  if (none) on(ctx.signal, none.input, "change", own.touched);
+  if (none) onChange(ctx.signal, none.input, own.touched);
   onClick(ctx.signal, drop, () => {
     out = true;
     own.touched();

@@ -2,7 +2,7 @@
 // What stands around every control: label, "changed · undo", "no value", help and error.
 
 import { attr, fill, h, setLabel, setText, words } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import { onChange, onClick, onInput } from "../lifetime.js";
 import { errorLine, helpOf } from "./help.js";
 import { changeMark, noneBox, remarks } from "./marks.js";
 import { sameDraft } from "./spec.js";
@@ -121,8 +121,8 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
     draw();
     ctx.touched();
   };
-  on(signal, el, "input", used);
-  on(signal, el, "change", used);
+  onInput(signal, el, used);
+  onChange(signal, el, used);
   onClick(signal, mark.button, (event) => {
     show(initial);
     (control.inputs[0] ?? el).focus();

@@ -1,9 +1,9 @@
 // @ts-check
 // Calls of one tool, one after the other: one row, opened to see each.
 
-import { h, setLabel, setText, showText, words } from "../dom.js";
+import { div, focused, focusInPlace, h, setText, span } from "../dom.js";
 import { duration } from "../format.js";
-import { isRich } from "./call.js";
+import { isRich, rowParts } from "./call.js";
 
 /**
  * @typedef {import("../wire.js").CallItem} CallItem
@@ -74,21 +74,16 @@ export function foldStretches(items) {
  */
 export function drawStretch({ items: [one] }, card, take) {
   const { store } = card;
-  const dot = h("span", { class: "nba-dot", role: "img" });
-  const path = words("span", "nba-path");
-  const times = h("span", "nba-times");
-  const brief = words("span", "nba-brief");
-  const time = h("span", "nba-time");
-  const name = words("span", "nba-name", one?.name);
-  const body = h("div", "nba-body");
+  const { dot, path, name, brief, time, tell } = rowParts(card);
+  const times = span("nba-times");
+  const body = div("nba-body");
   const el = h(
     "details",
     { class: "nba-call nba-stretch", "data-state": "done" },
     h("summary", {}, dot, path, name, times, brief, time),
     body,
   );
-  setLabel(dot, store.t("state_done"));
-  showText(path, one?.path ? `${one.path} ▸` : "");
+  if (one) tell(one);
   const update = (/** @type {StretchItem} */ { items }) => {
     setText(times, store.t("times", { n: items.length }));
     setText(
@@ -101,7 +96,7 @@ export function drawStretch({ items: [one] }, card, take) {
     const known = items.flatMap(({ elapsed }) => elapsed ?? []);
     const sum = known.reduce((total, each) => total + each, 0);
     setText(time, known.length ? duration(store, sum) : "");
-    const active = document.activeElement;
+    const active = focused();
     const rows = items.map((item) => take(item).el);
     // What a person has opened stays open.
     if (rows.some((row) => row.parentElement !== body && row.matches(":is([open], [open] *)")))
@@ -109,9 +104,9 @@ export function drawStretch({ items: [one] }, card, take) {
     const kept = rows.find((row) => row.contains(active));
     for (const [index, row] of rows.entries())
       if (body.children[index] !== row) body.insertBefore(row, body.children[index] ?? null);
-    if (kept && active instanceof HTMLElement && document.activeElement !== active) {
+    if (kept && focused() !== active) {
       /** @type {HTMLDetailsElement} */ (el).open = true;
-      active.focus({ preventScroll: true });
+      focusInPlace(active);
     }
   };
   return { el, update };

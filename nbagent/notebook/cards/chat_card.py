@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from nbagent.core.base.errors import NbagentError, UsageError
-from nbagent.core.base.events import RunStarted
+from nbagent.core.base.events import Event, RunStarted
 from nbagent.core.base.files import files_of
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.call.threads import run_in_thread
@@ -61,6 +61,8 @@ class ChatCard(RunCard):
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
         self.pressed = lambda _key, _action: None
+        self.moved: Callable[[Event | None], None] = lambda _event: None
+        """Told of each stored event, and with None that other runs are shown."""
         self._lock = threading.RLock()
         self._charts = Charts()
         self._followed: list[tuple[Run, Callable[[RunEvent], None]]] = []
@@ -110,6 +112,7 @@ class ChatCard(RunCard):
                 self._follow(run)
             if self._flush_at is None:
                 self._plan()
+        self.moved(None)
 
     def _follow(self, run: Run) -> None:
         session = session_of(run)
@@ -119,7 +122,7 @@ class ChatCard(RunCard):
             traceback_of=partial(traceback_of_call, run),
             in_thread=True,
         )
-        heard = partial(self._hear, session, view)
+        heard = partial(self._hear_and_tell, session, view)
         events = run.subscribe(heard)
         for event in events:
             view.apply(event)
@@ -128,6 +131,11 @@ class ChatCard(RunCard):
         self._followed.append((run, heard))
         for event in events if goes_on(run) else ():
             self._follow_question(session, event)
+
+    def _hear_and_tell(self, session: Session, view: RunView, heard: RunEvent) -> None:
+        self._hear(session, view, heard)
+        if isinstance(heard, Event):
+            self.moved(heard)
 
     def _draw_charts(self) -> None:
         """The charts of the runs that are shown now."""

@@ -6,8 +6,11 @@ import json
 import re
 
 import nbformat
+import pytest
+from markdown_it import MarkdownIt
 
 import nbagent as nb
+from nbagent.notebook.export import _unbroken
 
 call = nb.ScriptedModel.call
 TEXT = """It costs $5 and $6, see:
@@ -83,3 +86,47 @@ async def test_python_of_the_model_is_code_and_all_else_is_text():
     assert "```python\ntotal = 1\n\nprint(total)\n```" in run.to_markdown()
     assert "nb.open_run" not in json.dumps(notebook)
     await run.cancel()
+
+
+FENCE = "`" * 5
+BREAKS_OUT = f"""x
+
+```python
+a = 1
+   ```
+<img src=x onerror=alert(1)> ![t](https://evil.example/1)
+```
+
+{FENCE}
+a = 1
+   ```
+<img src=x onerror=alert(1)> ![t](https://evil.example/1)
+{FENCE}
+
+one&#10;&#32;&#10;![t](https://evil.example/2) two&#13;&#13;![t](https://evil.example/3)
+
+| a |
+|---|
+| &#10;&#9;&#10;![t](https://evil.example/4) |
+"""
+
+
+async def test_no_text_ends_the_block_that_it_stands_in():
+    """Not by a fence in a fence, nor by a line that looks empty: Markdown finds no image and no tag there."""
+    run = nb.Agent(nb.ScriptedModel([BREAKS_OUT])).run("go", show=False)
+    await run
+    for source in (run.to_markdown(), *map(_markdown, [run.to_notebook()])):
+        drawn = MarkdownIt("commonmark").enable("table").render(source)
+        assert not re.search(r"<img|<script|<a [^>]*evil", drawn), drawn
+
+
+def _markdown(notebook):
+    cells = nbformat.reads(notebook, as_version=4).cells
+    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+@pytest.mark.parametrize("empty", ["\n \n", "\r\r", "\n\t\n", "\r\n\r\n", "\n\x0b\n", "\n\n\n"])
+def test_a_block_stays_one_block_whatever_lines_are_in_it(empty):
+    """Also one that the model is still writing, which is in no block yet."""
+    drawn = MarkdownIt("commonmark").render(_unbroken(f"<p>a{empty}![t](https://evil.example/1)</p>"))
+    assert "<img" not in drawn

@@ -83,7 +83,8 @@ def exported(shown: Run | Chat, form: Format) -> str:
         return _page(view, reopen=reopen)
     cells = list(_cells(view, shown.messages, reopen=reopen))
     if form == "markdown":
-        return "\n\n".join(text for _, text in cells) + "\n"
+        pieces = (_fenced(text) if kind == "code" else text for kind, text in cells)
+        return "\n\n".join(pieces) + "\n"
     return json.dumps(_notebook(cells), ensure_ascii=False, indent=1) + "\n"
 
 
@@ -133,7 +134,7 @@ def _pieces(item: Item, python: set[str]) -> Iterator[tuple[Literal["markdown", 
     for block in filter(None, blocks):
         code = _code(block)
         if code in python:
-            yield "code", f"```python\n{code}\n```"
+            yield "code", code
         elif code is not None:
             yield "markdown", f"<pre>{_unbroken(escape(code))}</pre>"
         else:
@@ -148,7 +149,14 @@ def _code(block: str) -> str | None:
 
 def _unbroken(markup: str) -> str:
     """HTML that Markdown takes as one block, which an empty line would end, and Jupyter for no formula."""
-    return re.sub(r"\n(?=\n)", "\n&#10;", markup.strip()).replace("$", "&#36;")
+    lines = re.sub(r"\r\n?", "\n", markup.strip())
+    return re.sub(r"\n(?=[^\S\n]*\n)", "&#10;", lines).replace("$", "&#36;")
+
+
+def _fenced(code: str) -> str:
+    """Python in Markdown, between fences that are longer than any in it."""
+    fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", code))])
+    return f"{fence}python\n{code}\n{fence}"
 
 
 def _said(text: str) -> str:
@@ -170,8 +178,7 @@ def _notebook(pieces: list[tuple[Literal["markdown", "code"], str]]) -> dict[str
             "source": text,
         }
         if kind == "code":
-            source = text.removeprefix("```python\n").removesuffix("\n```")
-            cell |= {"source": source, "outputs": [], "execution_count": None}
+            cell |= {"outputs": [], "execution_count": None}
         cells.append(cell)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": kernel}, "cells": cells}

@@ -6,6 +6,7 @@ The cell waits for the answer; the run's loop is on a thread of its own, so that
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import json
 import keyword
@@ -223,15 +224,59 @@ def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
     """What a place in braces stands for."""
     code, how = found["value"], found["how"]
     try:
-        value = eval(code, dict(names))
-        if how:
-            return _cut(eval(f'f"{{value{how}}}"', {"value": value}))
+        value = _read_in(ast.parse(code, mode="eval").body, names)
+        return _cut(_formatted(value, how)) if how else told(value)
     except Exception as error:
         raise CellError(
-            f"%%agent: {{{code}}} in the prompt: {type(error).__name__}: {error}; "
-            f"{{{{{code}}}}} leaves it as it is"
+            f"%%agent: {{{code}{how}}} in the prompt: {type(error).__name__}: {error}; "
+            f"{{{{{code}{how}}}}} leaves it as it is"
         ) from error
-    return told(value)
+
+
+def _read_in(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
+    """A value that is reached by names, keys and slices: nothing is called, as a prompt may be pasted text.
+
+    Raises:
+        ValueError: the code does more than that.
+    """
+    match node:
+        case None:
+            return None
+        case ast.Constant(value=constant):
+            return constant
+        case ast.Name(id=name):
+            if name not in names:
+                raise NameError(f"name {name!r} is not defined")
+            return names[name]
+        case ast.Attribute(value=of, attr=name) if not name.startswith("__"):
+            return getattr(_read_in(of, names), name)
+        case ast.Subscript(value=of, slice=key):
+            return _read_in(of, names)[_read_in(key, names)]
+        case ast.Slice(lower=lower, upper=upper, step=step):
+            return slice(*(_read_in(each, names) for each in (lower, upper, step)))
+        case ast.Tuple(elts=parts):
+            return tuple(_read_in(each, names) for each in parts)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return -number
+    raise ValueError("only names, attributes, keys and slices can stand here")
+
+
+_AS = {"r": repr, "s": str, "a": ascii}
+
+
+def _formatted(value: Any, how: str) -> str:
+    """A value as a conversion and a format spec say.
+
+    Raises:
+        ValueError: the spec is none of the value's, or asks for more than fits.
+    """
+    if how.startswith("!"):
+        value, how = _AS[how[1]](value), how[2:]
+    spec = how.removeprefix(":")
+    for size in re.findall(r"\d+", spec):
+        if int(size) > MAX_VALUE:
+            raise ValueError(f"{size} is too wide: {MAX_VALUE:,} characters at most")
+    return format(value, spec)
 
 
 def told(value: Any) -> str | File:

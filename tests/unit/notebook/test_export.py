@@ -6,8 +6,11 @@ import json
 import re
 
 import nbformat
+import pytest
+from markdown_it import MarkdownIt
 
 import nbagent as nb
+from nbagent.notebook.export import _unbroken
 
 call = nb.ScriptedModel.call
 TEXT = """It costs $5 and $6, see:
@@ -116,3 +119,49 @@ async def test_a_chat_is_one_document_with_all_that_was_said(tmp_path):
     notebook = nbformat.reads(chat.to_notebook(), as_version=4)
     nbformat.validate(notebook)
     assert [cell.cell_type for cell in notebook.cells] == ["markdown", "code", "markdown"]
+
+
+FENCE = "`" * 5
+BREAKS_OUT = f"""x
+
+```python
+a = 1
+   ```
+<img src=x onerror=alert(1)> ![t](https://evil.example/1)
+```
+
+{FENCE}
+a = 1
+   ```
+<img src=x onerror=alert(1)> ![t](https://evil.example/1)
+{FENCE}
+
+one&#10;&#32;&#10;![t](https://evil.example/2) two&#13;&#13;![t](https://evil.example/3)
+
+| a |
+|---|
+| &#10;&#9;&#10;![t](https://evil.example/4) |
+"""
+
+
+async def test_no_text_ends_the_block_that_it_stands_in():
+    """Not by a fence in a fence, nor by a line that looks empty: Markdown finds no image and no tag there."""
+    run = nb.Agent(nb.ScriptedModel([BREAKS_OUT])).run("go", show=False)
+    await run
+    for source in (run.to_markdown(), *map(_markdown, [run.to_notebook()])):
+        drawn = MarkdownIt("commonmark").enable("table").render(source)
+        assert not re.search(r"<img|<script|<a [^>]*evil", drawn), drawn
+
+
+def _markdown(notebook):
+    cells = nbformat.reads(notebook, as_version=4).cells
+    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+@pytest.mark.parametrize("empty", ["\n \n", "\r\r", "\n\t\n", "\r\n\r\n", "\n\x0b\n", "\n\n\n"])
+def test_a_block_stays_one_block_whatever_lines_are_in_it(empty):
+    """Also one that the model is still writing, which is in no block yet."""
+    drawn = MarkdownIt("commonmark").render(
+        _unbroken(f"<p>a{empty}![t](https://evil.example/1)</p>")
+    )
+    assert "<img" not in drawn

@@ -1,0 +1,60 @@
+"""What the places in braces of a prompt may say, and what they may not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from IPython.core.error import UsageError
+from pydantic import SecretStr
+
+from nbagent.notebook.magics import _filled
+
+CALLED: list[int] = []
+NAMES: dict[str, Any] = {
+    "row": {"to": "Rome", ("a", 1): "pair", -1: "last"},
+    "key": "to",
+    "cities": ["Rome", "Oslo", "Lima"],
+    "trip": SimpleNamespace(city="Rome"),
+    "price": 3.14159,
+    "secret": SecretStr("hunter2"),
+    "call": CALLED.append,
+}
+TOLD = {
+    "{row['to']} {row[key]} {row['a', 1]} {row[-1]}": "Rome Rome pair last",
+    "{cities[-1]} {cities[0:2]} {trip.city}": "Lima ['Rome', 'Oslo'] Rome",
+    "{price:.2f} {price!s:>9} {price!r}": "3.14   3.14159 3.14159",
+    "{secret} {secret!s} {secret!r}": "SecretStr('**********') ********** SecretStr('**********')",
+}
+REFUSED = {
+    "{row[call(1)]}": "only names",
+    "{row[[call(1) for _ in (1,)][0]]}": None,
+    "{row[(lambda: call(1))()]}": "only names",
+    "{print[call(1)]}": "NameError",
+    "{id}": "NameError",
+    '{price:"+str(call(1))+"}': "ValueError",
+    "{row.__class__}": "only names",
+    "{price!r:>999999999}": "999999999",
+    "{price:.999999999f}": "999999999",
+    "{row['to'}": None,
+}
+"""The prompt, and what the error says; None where it is no place in braces, and stays."""
+
+
+@pytest.mark.parametrize("prompt", TOLD)
+def test_a_place_in_braces_is_a_value_of_the_notebook(prompt):
+    """Names, attributes, keys and slices, each read and never called."""
+    assert _filled(prompt, NAMES) == TOLD[prompt]
+
+
+@pytest.mark.parametrize("prompt", REFUSED)
+def test_nothing_in_braces_is_run_or_grows_without_bound(prompt):
+    """A prompt may be pasted from elsewhere: what stands in its braces is looked up, not executed."""
+    said = REFUSED[prompt]
+    if said is None:
+        assert _filled(prompt, NAMES) == prompt
+    else:
+        with pytest.raises(UsageError, match=said):
+            _filled(prompt, NAMES)
+    assert CALLED == []

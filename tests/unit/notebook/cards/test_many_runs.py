@@ -66,7 +66,8 @@ async def test_a_shown_run_that_nobody_holds_is_let_go(host: NotebookHost, tmp_p
     files = len(os.listdir("/proc/self/fd"))
     refs = [weakref.ref(await shown(host, path)) for _ in range(30)]
     await is_gone(refs)
-    assert len(os.listdir("/proc/self/fd")) <= files
+    # a store's own thread may be the last to hold its file
+    await until(lambda: gc.collect() >= 0 and len(os.listdir("/proc/self/fd")) <= files)
 
 
 async def test_runs_that_are_kept_share_one_file_and_are_small(

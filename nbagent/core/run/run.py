@@ -31,7 +31,7 @@ from .answers import AnyResolution, id_of, interrupts_of, settles
 from .before import Held
 from .describe import asks, bounded, result_of, unanswered
 from .growing import Growing
-from .result import Call, Receipt, Result, calls_by_name
+from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
 
@@ -87,9 +87,9 @@ class Run:
         return calls_by_name(self._session.state, self._session.values)
 
     @property
-    def journal(self) -> list[StoredEvent]:
-        """The run's events so far."""
-        return self._session.journal.read()
+    def journal(self) -> Events:
+        """The run's events so far: a list that prints a line each, and is a table in a notebook."""
+        return Events(self._session.journal.read())
 
     @property
     def result(self) -> Result:
@@ -336,7 +336,7 @@ class Run:
         Args:
             path: also written there, as UTF-8.
         """
-        return self._exported("html", path)
+        return document(self, "html", path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
         """The run as it stands as Markdown; what the model wrote is the card's HTML in it.
@@ -344,7 +344,7 @@ class Run:
         Args:
             path: also written there, as UTF-8.
         """
-        return self._exported("markdown", path)
+        return document(self, "markdown", path)
 
     def to_notebook(self, path: str | Path | None = None) -> str:
         """The run as it stands as a notebook, in JSON: Python that the model wrote is in code cells, not run.
@@ -352,13 +352,7 @@ class Run:
         Args:
             path: also written there, as UTF-8.
         """
-        return self._exported("notebook", path)
-
-    def _exported(self, form: str, path: str | Path | None) -> str:
-        text = hooks.exported(self, form)
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+        return document(self, "notebook", path)
 
     def view(self) -> None:
         """Show the run here, live."""
@@ -374,6 +368,14 @@ class Run:
 def session_of(run: Run) -> Session:
     """What the engine and the notebook hold of a run."""
     return run._session  # noqa: SLF001 - the one door to it, so that `dir(run)` is for people
+
+
+def document(shown: Any, form: str, path: str | Path | None) -> str:
+    """A run, or a chat of runs, as one document: its text, also written to ``path``."""
+    text = hooks.exported(shown, form)
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
 
 
 def _unanswered(asks: Held) -> Exception:

@@ -1,9 +1,9 @@
 // @ts-check
 // Calls of one tool, one after the other: one row, opened to see each.
 
-import { h, setLabel, setText, showText, words } from "../dom.js";
+import { div, focused, focusInPlace, h, setText, span } from "../dom.js";
 import { duration } from "../format.js";
-import { isRich } from "./call.js";
+import { isRich, rowParts } from "./call.js";
 
 /**
  * @typedef {import("../wire.js").CallItem} CallItem
@@ -35,33 +35,28 @@ export function foldStretches(items) {
       item.type === "call" && /preparing|running/.test(item.state) ? toolOf(item) : [],
     ),
   );
-  /** @type {CallItem[][]} */
-  const found = [];
-  let kind = "";
+  const kindOf = (/** @type {Placed} */ item) =>
+    item.type === "call" &&
+    item.state === "done" &&
+    !item.decisions?.length &&
+    !isRich(item) &&
+    !unsettled.has(toolOf(item)) &&
+    `${item.path}\n${item.name}`;
+  /** @type {Placed[][]} */
+  const alike = [];
+  /** @type {string|false} */
+  let kind = false;
   for (const item of items) {
-    const quiet =
-      item.type === "call" &&
-      item.state === "done" &&
-      !item.decisions?.length &&
-      !isRich(item) &&
-      !unsettled.has(toolOf(item));
-    const now = quiet ? `${item.path}\n${item.name}` : "";
-    if (quiet && now === kind) found.at(-1)?.push(item);
-    else if (quiet) found.push([item]);
-    kind = now;
+    /** @type {string|false} */
+    const before = kind;
+    kind = kindOf(item);
+    if (kind && kind === before) alike.at(-1)?.push(item);
+    else alike.push([item]);
   }
-  /** @type {Map<Placed, StretchItem>} */
-  const folds = new Map();
-  for (const calls of found)
-    for (const call of calls.length < STRETCH ? [] : calls)
-      folds.set(call, { type: "stretch", key: `f:${calls[0]?.key}`, items: calls });
-  /** @type {string} */
-  let last = "";
-  return items.flatMap((item) => {
-    const fold = folds.get(item);
-    const known = fold !== undefined && fold.key === last;
-    last = fold?.key ?? "";
-    return known ? [] : [fold ?? item];
+  return alike.flatMap((part) => {
+    const calls = /** @type {CallItem[]} */ (part);
+    const key = `f:${part[0]?.key}`;
+    return calls.length < STRETCH ? part : { type: "stretch", key, items: calls };
   });
 }
 
@@ -74,21 +69,16 @@ export function foldStretches(items) {
  */
 export function drawStretch({ items: [one] }, card, take) {
   const { store } = card;
-  const dot = h("span", { class: "nba-dot", role: "img" });
-  const path = words("span", "nba-path");
-  const times = h("span", "nba-times");
-  const brief = words("span", "nba-brief");
-  const time = h("span", "nba-time");
-  const name = words("span", "nba-name", one?.name);
-  const body = h("div", "nba-body");
+  const { dot, path, name, brief, time, tell } = rowParts(card);
+  const times = span("nba-times");
+  const body = div("nba-body");
   const el = h(
     "details",
     { class: "nba-call nba-stretch", "data-state": "done" },
     h("summary", {}, dot, path, name, times, brief, time),
     body,
   );
-  setLabel(dot, store.t("state_done"));
-  showText(path, one?.path ? `${one.path} ▸` : "");
+  if (one) tell(one);
   const update = (/** @type {StretchItem} */ { items }) => {
     setText(times, store.t("times", { n: items.length }));
     setText(
@@ -101,7 +91,7 @@ export function drawStretch({ items: [one] }, card, take) {
     const known = items.flatMap(({ elapsed }) => elapsed ?? []);
     const sum = known.reduce((total, each) => total + each, 0);
     setText(time, known.length ? duration(store, sum) : "");
-    const active = document.activeElement;
+    const active = focused();
     const rows = items.map((item) => take(item).el);
     // What a person has opened stays open.
     if (rows.some((row) => row.parentElement !== body && row.matches(":is([open], [open] *)")))
@@ -109,9 +99,9 @@ export function drawStretch({ items: [one] }, card, take) {
     const kept = rows.find((row) => row.contains(active));
     for (const [index, row] of rows.entries())
       if (body.children[index] !== row) body.insertBefore(row, body.children[index] ?? null);
-    if (kept && active instanceof HTMLElement && document.activeElement !== active) {
+    if (kept && focused() !== active) {
       /** @type {HTMLDetailsElement} */ (el).open = true;
-      active.focus({ preventScroll: true });
+      focusInPlace(active);
     }
   };
   return { el, update };

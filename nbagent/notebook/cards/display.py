@@ -25,16 +25,14 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
 )
-from nbagent.core.chat import Chat, thread_of
+from nbagent.core.chat import Chat
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.notebook import kernel
-from nbagent.notebook.export import view_of
+from nbagent.notebook.export import view_of, view_of_chat
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.thread import ThreadView
-from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import NoticeAction, NoticeItem
 
 from .card import Card
@@ -235,11 +233,10 @@ class Shown:
         live = self.live
         if live is None or not isinstance(heard, Event):
             return
-        ended = isinstance(heard, RunCompleted | RunFailed | RunCancelled) and not heard.scope
         if isinstance(heard, RunFailed) and not heard.scope:
             self._failed_at = time.monotonic()
-        live.keep(soon=ended or isinstance(heard, Interrupted | Resolved))
-        if ended:
+        live.keep(soon=_is_turn(heard))
+        if _is_end(heard):
             live.settle(settled=self._settled)
 
     def _settled(self) -> None:
@@ -346,12 +343,22 @@ class Earlier:
         return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_goes_on"]
 
 
+def _is_end(event: Event) -> bool:
+    return isinstance(event, RunCompleted | RunFailed | RunCancelled) and not event.scope
+
+
+def _is_turn(event: Event) -> bool:
+    """Whether a notebook that is saved right after it should have it."""
+    return _is_end(event) or isinstance(event, Interrupted | Resolved)
+
+
 class ShownChat:
     """One chat on the page: live as long as its kernel, as somebody may go on writing in it."""
 
     def __init__(self, chat: Chat) -> None:
-        self._live = Live(ChatCard(chat), lambda _live: chat_bundle(chat))
-        self._chat = chat
+        card = ChatCard(chat)
+        self._live = Live(card, lambda _live: chat_bundle(chat, measured=True))
+        card.moved = lambda event: self._live.keep(soon=event is None or _is_turn(event))
         self._executions: list[str | None] = []
 
     def show(self, execution: str | None) -> None:
@@ -361,16 +368,11 @@ class ShownChat:
             self._live.show()
 
 
-def chat_bundle(chat: Chat) -> dict[str, str]:
-    """The thread as it stands, as HTML and text that need no kernel."""
-    thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
-    for run in chat.runs:
-        view = RunView(run.id, in_thread=True)
-        for event in run.journal:
-            view.apply(event)
-        thread.begin(view)
-    shown = thread.snapshot()
-    return {"text/html": static.render(shown), "text/plain": plain.render(shown)}
+def chat_bundle(chat: Chat, *, measured: bool = False) -> dict[str, str]:
+    """The thread as it stands, as HTML and text that need no kernel; ``measured`` as in ``static_bundle``."""
+    shown = view_of_chat(chat)
+    html = static.render(shown, measured=measured)
+    return {"text/html": html, "text/plain": plain.render(shown)}
 
 
 def publish_chat(chat: Chat) -> None:

@@ -37,7 +37,7 @@ async def test_every_python_block_of_the_readme_does_what_the_text_says(
     """Hello world pauses in its tool; approving in code and answers given beforehand both end it; a table is read, a flow asks."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.chdir(tmp_path)
-    hello, in_code, headless, table, stored, opened, flow, local = BLOCKS
+    hello, in_code, headless, table, on, stored, opened, flow, local = BLOCKS
     names: dict = {}
 
     run = await execute(hello, names)
@@ -54,7 +54,8 @@ async def test_every_python_block_of_the_readme_does_what_the_text_says(
         assert str(names["run"].calls["transfer_money"][-1].value).startswith("sent ")
 
     (tmp_path / "orders.csv").write_text("customer,cups\nAda,3\nGrace,5\nGrace,5\n")
-    await a_table(table, dict(names), monkeypatch)
+    await a_table(table, on, dict(names), monkeypatch)
+    assert "Grace does." in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert (tmp_path / "clean.csv").read_text() == "customer,cups\nAda,3\nGrace,5\n"
     await execute(stored, names)
     await names["run"].settled()
@@ -75,8 +76,8 @@ async def test_every_python_block_of_the_readme_does_what_the_text_says(
     assert isinstance(names["agent"], nb.Agent)
 
 
-async def a_table(block: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model reads the file's rows and draws them; the row that is there twice goes once a person has seen it."""
+async def a_table(block: str, on: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model reads rows and draws; the row that is there twice goes once a person saw it; one talks on and sends it."""
     call = nb.ScriptedModel.call
     model = nb.ScriptedModel(
         [
@@ -84,6 +85,7 @@ async def a_table(block: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> N
             call("save_without", rows=[2]),
             call("bar_chart", title="Cups", names=["Ada", "Grace"], heights=[3, 5]),
             "Grace does.",
+            "Ada.",
         ]
     )
     with monkeypatch.context() as patched:
@@ -97,6 +99,8 @@ async def a_table(block: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> N
     assert (await run).text == "Grace does."
     assert "Grace" in str(run.calls["query_data"][-1].output)
     assert not any(call.failed for calls in run.calls.values() for call in calls)
+    await execute(on, names)
+    assert (await names["chat"].runs[-1]).text == "Ada."
 
 
 def test_hello_world_is_under_12_lines():

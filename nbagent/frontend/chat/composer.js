@@ -16,7 +16,7 @@ import {
 } from "../dom.js";
 import { base64, fileSize, MAX_FILE, megabytes } from "../fields/file.js";
 import { ENDED } from "../header-footer.js";
-import { makeTimer, on, onChange, onClick, onInput } from "../lifetime.js";
+import { makeTimer, nextFrame, on, onChange, onClick, onInput } from "../lifetime.js";
 import { offerNames } from "./names.js";
 
 /**
@@ -276,7 +276,7 @@ export function drawComposer(card, said) {
     tell(event.receipt.errors.map(({ message }) => message).join("\n"));
   }, signal);
   fetch();
-  requestAnimationFrame(grow);
+  nextFrame(signal, grow);
 
   return {
     el,

@@ -2,7 +2,7 @@
 // One button that copies what it stands at: an answer, code, a table, arguments, a result. It takes no
 // room: it lies over the corner of what the pointer is on, and the arrow keys move it.
 
-import { focused, focusInPlace, h, makeButton, setLabel, setText, stepOf } from "./dom.js";
+import { boxOf, focused, focusInPlace, h, makeButton, setLabel, setText, stepOf } from "./dom.js";
 import { makeTimer, on, onClick } from "./lifetime.js";
 
 /** What can be copied; the innermost that the pointer is on is. */
@@ -34,7 +34,7 @@ export function offerCopies(root, card) {
     told.stop();
     name();
     button.setAttribute("data-shown", "");
-    const [box, around] = [block.getBoundingClientRect(), root.getBoundingClientRect()];
+    const [box, around] = [boxOf(block), boxOf(root)];
     button.style.top = `${Math.max(0, box.top - around.top - ABOVE)}px`;
     button.style.right = `${Math.max(0, around.right - Math.min(box.right, around.right)) + INSIDE}px`;
   };

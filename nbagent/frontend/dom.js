@@ -73,6 +73,16 @@ export function attr(el, name, value) {
 }
 
 /**
+ * Gives an element a class, or takes it away.
+ * @param {Element} el
+ * @param {string} name
+ * @param {boolean} [given]
+ */
+export function setClass(el, name, given = true) {
+  el.classList.toggle(name, given);
+}
+
+/**
  * Names an element for screen readers, where what it shows is not enough.
  * @param {Element} el
  * @param {string|null} name
@@ -148,6 +158,12 @@ export function sanitized(html) {
 export function isEqual(a, b) {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
+
+/**
+ * Where an element stands in what is seen of the page.
+ * @param {Element} el
+ */
+export const boxOf = (el) => el.getBoundingClientRect();
 
 /** What has the focus on the page. */
 export const focused = () => /** @type {HTMLElement|null} */ (document.activeElement);

@@ -1,5 +1,5 @@
 // @ts-check
-// Listeners and timers that end with the view they belong to. No other file makes any.
+// Listeners, observers and timers that end with the view they belong to. No other file makes any.
 
 /**
  * A listener that the signal takes away.
@@ -83,6 +83,18 @@ export function nextFrame(signal, act) {
   requestAnimationFrame(() => {
     if (!signal.aborted) act();
   });
+}
+
+/**
+ * Does something whenever an element has another size, until the signal is aborted.
+ * @param {AbortSignal} signal
+ * @param {Element} el
+ * @param {() => void} act
+ */
+export function onResize(signal, el, act) {
+  const sizes = new ResizeObserver(act);
+  sizes.observe(el);
+  onAbort(signal, () => sizes.disconnect());
 }
 
 /** @typedef {ReturnType<typeof makeTimer>} Timer */

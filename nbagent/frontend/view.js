@@ -4,7 +4,17 @@
 import { drawComposer } from "./chat/composer.js";
 import { stayAtEnd } from "./chat/scroll.js";
 import { offerCopies } from "./copy.js";
-import { attr, byPlace, div, focused, focusInPlace, h, setLabel, showText } from "./dom.js";
+import {
+  attr,
+  byPlace,
+  div,
+  focused,
+  focusInPlace,
+  h,
+  setClass,
+  setLabel,
+  showText,
+} from "./dom.js";
 import { keepKeysInside, PLACED, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./header-footer.js";
 import { drawCall } from "./items/call.js";
@@ -262,8 +272,8 @@ export class RunView {
     /** @type {HTMLElement|null|undefined} */
     const line = el?.querySelector(":scope > summary") ?? el;
     if (!line) return;
-    line.classList.add(PLACED);
-    on(this.#card.signal, line, "focusout", () => line.classList.remove(PLACED));
+    setClass(line, PLACED);
+    on(this.#card.signal, line, "focusout", () => setClass(line, PLACED, false));
     focusInPlace(line);
   }
 
@@ -310,7 +320,7 @@ export class RunView {
 
   /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */
   #drawChat() {
-    this.el.classList.add("nba-chat");
+    setClass(this.el, "nba-chat");
     this.#scroll = stayAtEnd(this.#items, this.#card.signal);
     this.#composer = drawComposer(this.#card, () => this.#scroll?.toEnd());
     this.#gone.after(this.#composer.el);

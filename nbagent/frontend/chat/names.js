@@ -70,15 +70,13 @@ export function offerNames({ store, signal, id }, box) {
     choose();
   });
   store.listen((event) => {
-    if (event.type !== "names" || event.names.text !== asked || asked !== begun()) return;
-    const typed = asked.slice(1);
+    if (event.type !== "names") return;
+    const { text, names: known } = event.names;
+    if (text !== asked || asked !== begun()) return;
     at = 0;
     // What is typed whole needs no completing.
-    names =
-      event.names.names.length === 1 && event.names.names[0]?.name === typed
-        ? []
-        : event.names.names;
-    if (focused() !== box) names = [];
+    const whole = known.length === 1 && known[0]?.name === asked.slice(1);
+    names = whole || focused() !== box ? [] : known;
     draw();
   }, signal);
   draw();

@@ -1,7 +1,7 @@
 // @ts-check
 // A file: read in the page, sent with the answer and never before.
 
-import { announce, div, h, showText } from "../dom.js";
+import { announce, div, h, setClass, showText } from "../dom.js";
 import { on, onChange } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { cutLongText } from "./long-text.js";
@@ -38,7 +38,7 @@ export function fileField(ctx, node, _saved, place) {
   const say = (/** @type {string} */ message, bad = false) => {
     problem = bad ? message : "";
     showText(status, message);
-    status.classList.toggle("nba-bad", bad);
+    setClass(status, "nba-bad", bad);
   };
   const told = () => announce(el);
   const pick = async () => {

@@ -1,7 +1,7 @@
 // @ts-check
 // A JSON box: for JSON itself, and at every node whose kind has no controls of its own.
 
-import { div, h, setText } from "../dom.js";
+import { div, h, setClass, setText } from "../dom.js";
 import { onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { jsonErrorAt } from "./json-error.js";
@@ -35,7 +35,7 @@ export function jsonField(ctx, node, saved, place) {
     resize(input);
     const where = input.value === "" ? null : jsonErrorAt(input.value);
     setText(status, where === null ? ctx.t("json") : ctx.t("json_broken", where));
-    status.classList.toggle("nba-bad", where !== null);
+    setClass(status, "nba-bad", where !== null);
   };
   onInput(ctx.signal, input, check);
   return controlField(

@@ -1,7 +1,7 @@
 // @ts-check
 // A list of options to pick from: radios or checkboxes, as a row, a column, or a column with a filter.
 
-import { div, h, setText, showText, span, words } from "../dom.js";
+import { div, h, setClass, setText, showText, span, words } from "../dom.js";
 import { onChange, onInput } from "../lifetime.js";
 import { lineInput } from "./inputs.js";
 
@@ -119,7 +119,7 @@ function filteredList(ctx, options, list, draw, several) {
   });
   onChange(ctx.signal, input, (event) => event.stopPropagation());
   narrow();
-  list.classList.add("nba-scroll");
+  setClass(list, "nba-scroll");
   const tellChosen = (/** @type {number[]} */ chosen) => {
     const what = chosen.map((index) => options[index]?.label).join(", ");
     setText(line, what && ctx.t("chosen", { what }));

@@ -1,7 +1,18 @@
 // @ts-check
 // Everything that is typed: text, numbers, decimals, durations, code. The typed text is the state.
 
-import { announce, attr, div, fill, h, makeButton, setLabel, setText, span } from "../dom.js";
+import {
+  announce,
+  attr,
+  div,
+  fill,
+  h,
+  makeButton,
+  setClass,
+  setLabel,
+  setText,
+  span,
+} from "../dom.js";
 import { on, onClick, onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { difference } from "./diff.js";
@@ -141,7 +152,7 @@ function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
   });
   const draw = () => {
     const value = input.value.trim() === "" ? Number.NaN : Number(input.value);
-    el.classList.toggle("nba-unset", Number.isNaN(value));
+    setClass(el, "nba-unset", Number.isNaN(value));
     if (!Number.isNaN(value)) el.value = String(value);
   };
   return { el, draw };

@@ -93,9 +93,10 @@ export function actionBar(card, signal, { press, reset, asked }) {
     /** @type {MouseEvent} */ event,
     /** @type {HTMLElement} */ el,
     /** @type {Action} */ action,
+    act = go,
   ) => {
     if (event.detail > 0 && !guard.stood(el)) setText(hint, say("moved"));
-    else go(action);
+    else act(action);
   };
   onClick(signal, panel.confirm, (event) => asking && clicked(event, panel.confirm, asking));
   onClick(signal, panel.back, () => ask(null));
@@ -125,11 +126,10 @@ export function actionBar(card, signal, { press, reset, asked }) {
     const always = rules.flatMap((rule) => (approve ? { action: approve, rule } : []));
     menu.build([...more, ...always], isApproved(), (event, el, { action, rule }) => {
       if (blocked(action) || (rule && standing?.changed)) return;
-      if (event.detail > 0 && !guard.stood(el)) setText(hint, say("moved"));
-      else {
+      clicked(event, el, action, () => {
         menu.close();
         press(action, { reason: null, remember: rule?.id ?? null });
-      }
+      });
     });
     asking = null;
     panel.el.hidden = true;

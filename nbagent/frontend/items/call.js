@@ -9,6 +9,7 @@ import {
   h,
   isEqual,
   sanitized,
+  setClass,
   setLabel,
   setText,
   showText,
@@ -118,7 +119,7 @@ function progressBar(label) {
   const update = (/** @type {import("../wire.js").Progress|null} */ progress) => {
     el.hidden = progress === null;
     const fraction = progress?.fraction ?? null;
-    el.classList.toggle("nba-unknown", fraction === null);
+    setClass(el, "nba-unknown", fraction === null);
     const percent = fraction === null ? null : Math.round(Math.min(1, Math.max(0, fraction)) * 100);
     attr(el, "aria-valuenow", percent);
     done.style.width = percent === null ? "" : `${percent}%`;

@@ -1,7 +1,7 @@
 // @ts-check
 // Errors of a refused answer: each at its field, and all of them in a summary that leads there.
 
-import { byPlace, div, fill, h, makeButton, setText, words } from "../dom.js";
+import { byPlace, div, fill, h, makeButton, setClass, setText, words } from "../dom.js";
 import { onClick } from "../lifetime.js";
 
 /**
@@ -42,7 +42,7 @@ export function errorSummary(card, signal) {
     count();
     const first = placed.map(target).find((one) => one !== null);
     // A single error that stands at its field is only said, not shown twice.
-    el.classList.toggle("nba-sr", placed.length === 1 && first !== undefined);
+    setClass(el, "nba-sr", placed.length === 1 && first !== undefined);
     if (placed.length === 0) return;
     for (const { chain } of placed) for (const field of chain) field.open?.();
     (first ?? el).focus();

@@ -282,9 +282,9 @@ export class FormView {
   /** For a person who asked to go to the question: its first control, never a button that decides. */
   enter() {
     const slot = this.#answering ? this.#instead : this.#slot;
-    const controls = [...slot.querySelectorAll("input, textarea, select")];
-    const first = controls.find((control) => control.closest("[hidden]") === null);
-    (first instanceof HTMLElement ? first : this.#title).focus();
+    /** @type {NodeListOf<HTMLElement>} */
+    const controls = slot.querySelectorAll("input, textarea, select");
+    ([...controls].find((control) => !control.closest("[hidden]")) ?? this.#title).focus();
   }
 
   /**

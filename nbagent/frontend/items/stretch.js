@@ -35,33 +35,28 @@ export function foldStretches(items) {
       item.type === "call" && /preparing|running/.test(item.state) ? toolOf(item) : [],
     ),
   );
-  /** @type {CallItem[][]} */
-  const found = [];
-  let kind = "";
+  const kindOf = (/** @type {Placed} */ item) =>
+    item.type === "call" &&
+    item.state === "done" &&
+    !item.decisions?.length &&
+    !isRich(item) &&
+    !unsettled.has(toolOf(item)) &&
+    `${item.path}\n${item.name}`;
+  /** @type {Placed[][]} */
+  const alike = [];
+  /** @type {string|false} */
+  let kind = false;
   for (const item of items) {
-    const quiet =
-      item.type === "call" &&
-      item.state === "done" &&
-      !item.decisions?.length &&
-      !isRich(item) &&
-      !unsettled.has(toolOf(item));
-    const now = quiet ? `${item.path}\n${item.name}` : "";
-    if (quiet && now === kind) found.at(-1)?.push(item);
-    else if (quiet) found.push([item]);
-    kind = now;
+    /** @type {string|false} */
+    const before = kind;
+    kind = kindOf(item);
+    if (kind && kind === before) alike.at(-1)?.push(item);
+    else alike.push([item]);
   }
-  /** @type {Map<Placed, StretchItem>} */
-  const folds = new Map();
-  for (const calls of found)
-    for (const call of calls.length < STRETCH ? [] : calls)
-      folds.set(call, { type: "stretch", key: `f:${calls[0]?.key}`, items: calls });
-  /** @type {string} */
-  let last = "";
-  return items.flatMap((item) => {
-    const fold = folds.get(item);
-    const known = fold !== undefined && fold.key === last;
-    last = fold?.key ?? "";
-    return known ? [] : [fold ?? item];
+  return alike.flatMap((part) => {
+    const calls = /** @type {CallItem[]} */ (part);
+    const key = `f:${part[0]?.key}`;
+    return calls.length < STRETCH ? part : { type: "stretch", key, items: calls };
   });
 }
 

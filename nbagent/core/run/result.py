@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from nbagent.core.base.controls import escaped
+from nbagent.core.base.errors import suggest
 from nbagent.core.base.events import (
     BodyCalled,
     Interrupted,
@@ -153,6 +154,16 @@ class Call:
         return str(self.output) if self.failed else None
 
 
+class CallsByName(dict[str, list[Call]]):
+    """The calls of each tool; a name that has none is told those that have."""
+
+    def __missing__(self, name: str) -> list[Call]:
+        called = ", ".join(map(repr, self)) or "none"
+        raise KeyError(
+            f"the run has no call of {name!r}{suggest(name, self)}; called so far: {called}"
+        )
+
+
 class Receipt:
     """What an answer gives back: await it to be sure that the store took it.
 
@@ -180,7 +191,7 @@ class Receipt:
 
 def calls_by_name(state: RunState, values: Mapping[str, Any]) -> dict[str, list[Call]]:
     """The tool calls of a run by tool name, in order; ``values`` are Python results by call id."""
-    found: dict[str, list[Call]] = {}
+    found = CallsByName()
     results = {
         part["id"]: part
         for item in state.messages

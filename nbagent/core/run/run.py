@@ -36,6 +36,25 @@ from .scripted_answers import approval_of
 from .session import Session
 
 
+class Waiting(list[PendingInterrupt]):
+    """What waits for an answer in a run of this status; where that is nothing, an index is told why."""
+
+    def __init__(self, interrupts: Iterable[PendingInterrupt], status: Status) -> None:
+        super().__init__(interrupts)
+        self._status = status
+
+    def __getitem__(self, index: Any) -> Any:
+        try:
+            return super().__getitem__(index)
+        except IndexError:
+            goes_on = self._status in ("running", "queued")
+            first = ": await run.settled() first, which returns once it asks" if goes_on else ""
+            count = "nothing more waits" if self else "nothing waits"
+            raise IndexError(
+                f"{count} for an answer in this run, which is {self._status}{first}"
+            ) from None
+
+
 class Run:
     """A run in progress, paused, or ended. Await it for its result."""
 
@@ -64,7 +83,8 @@ class Run:
     @property
     def interrupts(self) -> list[PendingInterrupt]:
         """What waits for an answer, in call order; also while other calls still run."""
-        return self._session.interrupts
+        session = self._session
+        return Waiting(session.interrupts, session.status)
 
     @property
     def messages(self) -> tuple[Message, ...]:

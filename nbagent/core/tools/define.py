@@ -15,6 +15,7 @@ from nbagent.core.base.model import Hosted
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
 from .docstring import documented
+from .files import is_table
 from .json_schema import adapter_of, input_model, usable
 from .policy import Approval, condition_misfit
 from .signature import Signature, signature_of
@@ -310,6 +311,10 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
         return _made(value, local_names, options=ToolOptions())
     if isinstance(value, Hosted):
         raise ToolError(f"{value.name!r} is hosted: only nb.Agent(tools=[…]) and generate take it")
+    if is_table(value):
+        raise ToolError(
+            f"a {type(value).__name__} is no tool: nb.notebook_tools(df) makes the tools that read one"
+        )
     if hasattr(value, "as_tool"):
         raise ToolError(f"{value!r:.100} is no tool: an agent becomes one by its as_tool()")
     if isinstance(value, ToolSource):

@@ -131,6 +131,8 @@ def said(prompt: Any) -> Said:
         hint = ""
         if isinstance(prompt, File | os.PathLike) or _drawn(prompt) is not None:
             hint = ": give a list, such as ['What is odd here?', figure]"
+        elif is_table(prompt):
+            hint = ": give the agent tools=nb.notebook_tools(df), which read it, and ask in words"
         raise UsageError(
             f"a prompt is a text that says something, or a list of texts and files, not {_named(prompt)}{hint}"
         )
@@ -570,5 +572,13 @@ def _too_large(what: str, size: int, most: int) -> UsageError:
     return UsageError(f"{what} has {in_bytes(size)}: such a file may have {in_bytes(most)}")
 
 
+def is_table(value: Any) -> bool:
+    """Whether it is used as a DataFrame is, which has no place among texts and tools."""
+    return all(hasattr(value, name) for name in ("columns", "itertuples")) and not isinstance(
+        value, type
+    )
+
+
 def _named(value: Any) -> str:
-    return f"a {type(value).__name__} ({value!r:.60})"
+    kind = f"a {type(value).__name__}"
+    return kind if is_table(value) else f"{kind} ({value!r:.60})"

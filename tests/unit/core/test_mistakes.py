@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pytest
 from pydantic import BaseModel
 
@@ -168,3 +169,39 @@ def test_an_address_without_its_scheme_is_told_where_the_model_is_made(url):
     """And not at the first request, in the words of a library below."""
     with pytest.raises(nb.errors.ModelConfigError, match=r"base_url=.*'http://'"):
         nb.OpenAIModel("m", base_url=url)
+
+
+def test_a_dataframe_in_the_place_of_a_prompt_or_a_tool_is_told_how_it_is_read():
+    """Among tools, and as what is said; the error does not print the table."""
+    sales = pd.DataFrame({"region": ["North"] * 9})
+    agent = nb.Agent(nb.ScriptedModel([]))
+    for given in (lambda: nb.Agent("demo", tools=[sales]), lambda: agent.run(sales, show=False)):
+        with pytest.raises(UsageError, match=r"a DataFrame.*nb.notebook_tools") as caught:
+            given()
+        assert "North" not in str(caught.value)
+
+
+async def test_a_question_or_a_call_that_is_not_there_is_told_what_is():
+    """``run.interrupts[0]`` before the run has settled and after it has ended; ``run.calls`` by a wrong name."""
+    agent = nb.Agent(nb.ScriptedModel([call("send", to="ada"), "Sent."]))
+
+    @agent.tool(approval=True)
+    def send(to: str) -> str:
+        """Send."""
+        return f"sent to {to}"
+
+    run = agent.run("go", attended=True, show=False)
+    with pytest.raises(IndexError, match=r"is running: await run.settled\(\) first"):
+        run.interrupts[0]
+    with pytest.raises(KeyError, match="no call of 'send'; called so far: none"):
+        run.calls["send"]
+    await run.settled()
+    with pytest.raises(IndexError, match=r"nothing more waits for an answer .* is interrupted$"):
+        run.interrupts[1]
+    run.approve(run.interrupts[-1])
+    await run
+    with pytest.raises(IndexError, match=r"nothing waits for an answer in this run, .* completed$"):
+        run.interrupts[0]
+    with pytest.raises(KeyError, match="did you mean 'send'"):
+        run.calls["sent"]
+    assert (run.interrupts, run.calls.get("sent"), len(run.calls["send"])) == ([], None, 1)

@@ -64,7 +64,7 @@ def test_the_record_of_a_nested_answer_keeps_its_shape() -> None:
     assert '<tr><td dir="auto">pear</td><td dir="auto" align="right">2</td></tr>' in html
     assert '<li><div dir="auto">x</div></li>' in html
     sent = answered(ORDER).model_dump(mode="json")["details"][0]
-    assert set(sent) == {"label", "value", "code", "changed_from", "parts", "remark"}
+    assert set(sent) == {"label", "value", "code", "changed_from", "parts", "remark", "html"}
     assert json.loads(sent["value"]) == ORDER["address"]
 
 

@@ -55,16 +55,16 @@ def answered(value: Any) -> RecordItem:
 
 
 def test_the_record_of_a_nested_answer_keeps_its_shape() -> None:
-    """An object in an object is a list of terms in one, rows are a table, and nothing is markup."""
+    """An object in an object is a list of terms in one, rows are a table (numbers at the right), nothing is markup."""
     html = drawn(answered(ORDER))
     assert (
         '<dt dir="auto">street</dt><dd><div dir="auto">&lt;b&gt;Main&lt;/b&gt;</div></dd>' in html
     )
     assert '<th scope="col" dir="auto">item</th>' in html
-    assert '<tr><td dir="auto">pear</td><td dir="auto">2</td></tr>' in html
+    assert '<tr><td dir="auto">pear</td><td dir="auto" align="right">2</td></tr>' in html
     assert '<li><div dir="auto">x</div></li>' in html
     sent = answered(ORDER).model_dump(mode="json")["details"][0]
-    assert set(sent) == {"label", "value", "code", "changed_from", "parts", "remark"}
+    assert set(sent) == {"label", "value", "code", "changed_from", "parts", "remark", "html"}
     assert json.loads(sent["value"]) == ORDER["address"]
 
 

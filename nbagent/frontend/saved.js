@@ -56,7 +56,11 @@ export function keepSaved(model, signal) {
   });
   const saving = (/** @type {unknown} */ _, /** @type {string} */ state) => {
     if (state === "started") write(() => still(/** @type {Keep} */ (kept)));
-    else write((output) => output.toJSON());
+    else {
+      const { dirty } = notebook.model;
+      write((output) => output.toJSON());
+      notebook.model.dirty = dirty; // the widget is back as it was: what is on disk is up to date
+    }
   };
   const heard = (/** @type {FromKernel} */ content) => {
     if (content.type !== "keep") return;

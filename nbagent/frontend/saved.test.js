@@ -19,6 +19,7 @@ function open(data, metadata = {}, more = {}) {
   const updateOutputs = (_start, _end, [of], origin) => {
     expect(origin).toBe("silent-change");
     page.saved = of;
+    page.notebook.model.dirty = true;
   };
   const model = new FakeModel();
   const saveState = {
@@ -56,8 +57,10 @@ test("while it is saved HTML stands where the widget does, and what is shown is 
   save("started");
   expect(page.saved.data).toEqual({ "text/html": "waits" });
   expect(page.saved.metadata).toEqual({ nbagent: { view: "m1" } });
+  page.notebook.model.dirty = false; // as Jupyter does before it tells
   save("completed");
   expect(page.saved.data).toEqual(live);
+  expect(page.notebook.model.dirty).toBe(false);
   expect(page.shown).toBe(shown);
 });
 

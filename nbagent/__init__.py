@@ -165,9 +165,9 @@ def _error_lines(error: BaseException) -> list[str]:
     return found
 
 
-def _exported(run: _Any, form: str) -> str:
-    """A run as one document to send."""
-    found: str = _import_module("nbagent.notebook.export").exported(run, form)
+def _exported(shown: _Any, form: str) -> str:
+    """A run, or a chat, as one document to send."""
+    found: str = _import_module("nbagent.notebook.export").exported(shown, form)
     return found
 
 

@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from .base.controls import escaped
@@ -20,7 +21,7 @@ from .base.messages import Message
 from .journal.journal import Journal, Store
 from .run.host import current_host
 from .run.result import Result
-from .run.run import Run, session_of
+from .run.run import Run, document, session_of
 from .run.scripted_answers import Answers
 from .run.start import Options
 from .tools.files import Prompt
@@ -207,6 +208,30 @@ class Chat:
         run = self._thread.open_run
         if run is not None:
             await run.cancel()
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """The chat as it stands as one page, as ``run.to_html`` makes it of a run.
+
+        Args:
+            path: also written there, as UTF-8.
+        """
+        return document(self, "html", path)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """The chat as it stands as Markdown, as ``run.to_markdown`` makes it of a run.
+
+        Args:
+            path: also written there, as UTF-8.
+        """
+        return document(self, "markdown", path)
+
+    def to_notebook(self, path: str | Path | None = None) -> str:
+        """The chat as it stands as a notebook, as ``run.to_notebook`` makes it of a run.
+
+        Args:
+            path: also written there, as UTF-8.
+        """
+        return document(self, "notebook", path)
 
     def view(self) -> None:
         """Show the chat here."""

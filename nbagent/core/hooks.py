@@ -40,7 +40,7 @@ def _plainly(error: BaseException) -> list[str]:
     return traceback.format_exception(error)
 
 
-def _no_export(_run: Any, form: str) -> str:
+def _no_export(_shown: Any, form: str) -> str:
     raise LookupError(f"a run as {form} needs nbagent's notebook: import nbagent")
 
 
@@ -82,7 +82,7 @@ class Hooks:
         self.error_lines: Callable[[BaseException], list[str]] = _plainly
         """An error of ours as a notebook shows it."""
         self.exported: Callable[[Any, str], str] = _no_export
-        """A run as one document: its HTML, Markdown, or notebook as JSON."""
+        """A run, or a chat, as one document: its HTML, Markdown, or notebook as JSON."""
         self.call_ended: Callable[[Any], None] = _call_ended
         """Told of the ``CallOutput`` of a body that has ended, while it still takes what is left."""
 

@@ -6,6 +6,7 @@ prepares the statement, whatever the text looks like. So no words are searched f
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from typing import Any
@@ -25,6 +26,7 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
 }
+_MISSING = re.compile(r"no such (?P<kind>table|column): (?:[^ .]*\.)?(?P<name>.+)")
 _READS = frozenset(
     {
         sqlite3.SQLITE_SELECT,
@@ -36,6 +38,20 @@ _READS = frozenset(
 
 class QueryError(UsageError):
     """A query that was refused, failed, or took too long; it changed nothing."""
+
+
+class MissingName(QueryError):
+    """A query that names a table or a column that is not there.
+
+    Args:
+        message: what SQLite says.
+        kind: which of the two.
+        name: as the query has it, without the table in front.
+    """
+
+    def __init__(self, message: str, kind: str, name: str) -> None:
+        super().__init__(message)
+        self.kind, self.name = kind, name
 
 
 def read(connection: sqlite3.Connection, sql: str, *, rows: int, seconds: float) -> Table:
@@ -56,7 +72,7 @@ def read(connection: sqlite3.Connection, sql: str, *, rows: int, seconds: float)
     try:
         return _fetched(connection, sql, rows)
     except sqlite3.DatabaseError as error:
-        raise QueryError(_why(error, seconds)) from error
+        raise _why(error, seconds) from error
     except (sqlite3.Warning, sqlite3.Error, ValueError, OverflowError) as error:
         raise QueryError(f"the query failed: {error}") from error
     finally:
@@ -91,10 +107,15 @@ def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> Table:
     return Table(columns, found[:rows], note)
 
 
-def _why(error: sqlite3.DatabaseError, seconds: float) -> str:
+def _why(error: sqlite3.DatabaseError, seconds: float) -> QueryError:
     text = str(error)
     if "not authorized" in text or "prohibited" in text or "readonly" in text:
-        return f"only reading is allowed here, and this is more: {text}"
+        return QueryError(f"only reading is allowed here, and this is more: {text}")
     if "interrupted" in text:
-        return f"the query took longer than {seconds:g} seconds and was stopped: ask for less"
-    return f"the query failed: {text}"
+        return QueryError(
+            f"the query took longer than {seconds:g} seconds and was stopped: ask for less"
+        )
+    missing = _MISSING.match(text)
+    if missing is not None:
+        return MissingName(f"the query failed: {text}", missing["kind"], missing["name"])
+    return QueryError(f"the query failed: {text}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,4 +68,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return f"{len(value):,} bytes"
     line = " ".join(str(value)[: 2 * MAX_CELL].split())
-    return line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
+    told = line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
+    # what nobody would see: an empty text is not a missing one, and "north " is not "north"
+    hidden = isinstance(value, str) and (not value or value != value.strip())
+    return json.dumps(value[:MAX_CELL], ensure_ascii=False) if hidden else told

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import sqlite3
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from nbagent.core.base.errors import UsageError, suggest
@@ -12,9 +13,13 @@ from nbagent.core.tools.define import tool
 from nbagent.core.tools.tool import Tool, ToolResult
 
 from . import databases, frames
-from .reading import QueryError, read
+from .reading import MissingName, QueryError, read
 from .table import Table
 
+MAX_NAMES = 30
+"""Columns, or tables, that are told at a time."""
+MAX_TABLES = 5
+"""Tables whose columns are told where a query names one that is not there."""
 PREVIEWED = 10
 """Rows that an approval shows of what a query would give."""
 
@@ -32,19 +37,17 @@ class Query:
             elif (found := databases.opener(value, name)) is not None:
                 self.databases[name] = found
             else:
-                raise UsageError(
-                    f"{name} is a {type(value).__name__}: notebook_tools reads DataFrames and SQLite databases"
-                )
+                raise _unreadable(name, value)
 
     def listed(self) -> Table:
         """A row for each name."""
         rows = [
-            [name, "table", f"{len(frame):,} rows", ", ".join(frames.column_names(frame)[:30])]
+            [name, "table", f"{len(frame):,} rows", _some(frames.column_names(frame))]
             for name, frame in self.frames.items()
         ]
         for name, found in self.databases.items():
             names = databases.tables(found)
-            rows.append([name, "database", f"{len(names):,} tables", ", ".join(names[:30])])
+            rows.append([name, "database", f"{len(names):,} tables", _some(names)])
         return Table(["name", "kind", "size", "what is in it"], rows)
 
     def described(self, name: str) -> Table:
@@ -67,13 +70,26 @@ class Query:
         rows = self._rows if rows is None else rows
         if not database and not self.frames and len(self.databases) == 1:
             database = next(iter(self.databases))
-        if database:
-            return databases.query(self._database(database), sql, rows=rows, seconds=self._seconds)
-        connection: sqlite3.Connection = frames.database(self.frames, sql)
         try:
-            return read(connection, sql, rows=rows, seconds=self._seconds)
-        finally:
-            connection.close()
+            if database:
+                found = self._database(database)
+                return databases.query(found, sql, rows=rows, seconds=self._seconds)
+            with closing(frames.database(self.frames, sql)) as connection:
+                return read(connection, sql, rows=rows, seconds=self._seconds)
+        except MissingName as error:
+            there = self._columns(sql, database)
+            raise QueryError(f"{error}{_there(error, there)}") from error
+
+    def _columns(self, sql: str, database: str) -> dict[str, list[str]]:
+        """The columns of each table that a query could name; where it names some of them, of those."""
+        columns: dict[str, list[str]] = {}
+        if database:
+            for table, column, *_ in databases.described(self._database(database)).rows:
+                columns.setdefault(str(table), []).append(str(column))
+        else:
+            columns = {name: frames.column_names(frame) for name, frame in self.frames.items()}
+        named = {name: each for name, each in columns.items() if name.lower() in sql.lower()}
+        return named or columns
 
     def _frame(self, name: str) -> Any:
         if name not in self.frames:
@@ -122,11 +138,47 @@ def notebook_tools(
     return [*_looking(data), _querying(data, approval=approval)]
 
 
+def _there(missing: MissingName, columns: Mapping[str, list[str]]) -> str:
+    """What a query could have meant, as the end of a sentence; names as SQL writes them."""
+    if missing.kind == "table":
+        near, there = suggest(missing.name, columns), [*map(_written, columns)]
+        return f"{near or ';'} there is {_some(there)}"
+    near = suggest(missing.name, (one for each in columns.values() for one in each))
+    tables = (f"{_written(t)} has {_some([*map(_written, c)])}" for t, c in columns.items())
+    return f"{near or ';'} {_some([*tables], joint='; ', most=MAX_TABLES)}"
+
+
+def _written(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'  # a plain word may be one of SQL's own, as order is
+
+
+def _some(names: Sequence[str], *, joint: str = ", ", most: int = MAX_NAMES) -> str:
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return joint.join([*names[:most], *more])
+
+
+def _unreadable(name: str, value: Any) -> UsageError:
+    """What to give in the place of something that is no data here."""
+    kind = type(value).__name__
+    hint = ""
+    if isinstance(value, str | os.PathLike):
+        hint = ", and a file once it is read: pd.read_csv(path), sqlite3.connect(path)"
+    elif hasattr(value, "to_frame"):
+        hint = ": give its .to_frame()"
+    elif isinstance(value, Sequence | Mapping):
+        hint = ": give each by itself, as in nb.notebook_tools(sales, costs), and rows as pd.DataFrame(…)"
+    return UsageError(
+        f"{name} is a {kind}: notebook_tools reads DataFrames and SQLite databases{hint}"
+    )
+
+
 def _name(value: Any, scope: Mapping[str, Any]) -> str:
     """What the calling code calls it; names that begin with an underscore are not meant."""
     for name, each in scope.items():
         if each is value and not name.startswith("_"):
             return name
+    if not frames.is_frame(value) and databases.opener(value, "it") is None:
+        raise _unreadable("what was given", value)
     raise UsageError(
         f"a {type(value).__name__} has no name here: give it one, as nb.notebook_tools(sales=…)"
     )

@@ -1,4 +1,4 @@
-"""A run as one document to send: HTML, Markdown, or a notebook; of any run, also one that waits.
+"""A run, or a chat, as one document to send: HTML, Markdown, or a notebook; also of one that waits.
 
 What a model or a tool said is sanitized as in the card, so that no document runs anything or loads anything.
 """
@@ -8,18 +8,21 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from nbagent.core.base.messages import text_of
+from nbagent.core.base.messages import Message, text_of
 from nbagent.core.call.body import Raised
+from nbagent.core.chat import Chat, thread_of
 from nbagent.core.run.run import Run, session_of
 
 from .render import plain, static
+from .render.reveal import reveal
 from .render.sanitize import escape
+from .view.thread import ThreadView
 from .view.view import RunView
-from .wire import Item, TextItem, View
+from .wire import Item, MessageItem, TextItem, View
 
 Format = Literal["html", "markdown", "notebook"]
 
@@ -53,20 +56,35 @@ def view_of(run: Run) -> View:
     return view.snapshot()
 
 
+def view_of_chat(chat: Chat) -> View:
+    """The thread as it stands."""
+    thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
+    for run in chat.runs:
+        view = RunView(run.id, in_thread=True)
+        for event in run.journal:
+            view.apply(event)
+        thread.begin(view)
+    return thread.snapshot()
+
+
 def traceback_of_call(run: Run, call_id: str) -> str:
     """Where the tool of this call raised; empty where this process does not know it."""
     value = session_of(run).values.get(call_id)
     return value.traceback if isinstance(value, Raised) else ""
 
 
-def exported(run: Run, form: Format) -> str:
-    """The run as it stands, as one whole document."""
-    view = view_of(run)
+def exported(shown: Run | Chat, form: Format) -> str:
+    """The run or chat as it stands, as one whole document."""
+    if isinstance(shown, Chat):
+        view, reopen = view_of_chat(shown), False
+    else:
+        view, reopen = view_of(shown), session_of(shown).is_stored
     if form == "html":
-        return _page(view, reopen=session_of(run).is_stored)
+        return _page(view, reopen=reopen)
+    cells = list(_cells(view, shown.messages, reopen=reopen))
     if form == "markdown":
-        return "\n\n".join(text for _, text in _cells(run, view)) + "\n"
-    return json.dumps(_notebook(list(_cells(run, view))), ensure_ascii=False, indent=1) + "\n"
+        return "\n\n".join(text for _, text in cells) + "\n"
+    return json.dumps(_notebook(cells), ensure_ascii=False, indent=1) + "\n"
 
 
 def _page(view: View, *, reopen: bool) -> str:
@@ -75,26 +93,37 @@ def _page(view: View, *, reopen: bool) -> str:
     return _PAGE.format(policy=_POLICY, title=escape(title), card=card)
 
 
-def _cells(run: Run, view: View) -> Iterator[tuple[Literal["markdown", "code"], str]]:
+def _cells(
+    view: View, messages: Sequence[Message], *, reopen: bool
+) -> Iterator[tuple[Literal["markdown", "code"], str]]:
     """The document in pieces; ``code`` is Python that the model wrote, which nobody has run."""
     head = view.head
-    yield "markdown", f"# {_said(head.agent)} · {_said(static.status_text(head))}"
+    yield (
+        "markdown",
+        f"# {' · '.join(map(_said, filter(None, (head.agent, static.status_text(head)))))}",
+    )
     if head.prompt:
-        yield "markdown", "\n".join(f"> {_said(line)}" for line in head.prompt.splitlines())
-    python = {code.strip() for text in _answers(run) for code in _PYTHON.findall(text)}
+        yield "markdown", _quoted(head.prompt)
+    answers = (text_of(message) for message in messages if message["role"] == "assistant")
+    python = {code.strip() for text in answers for code in _PYTHON.findall(text)}
     for item in view.items:
         yield from _pieces(item, python)
-    reopened = static.reopened(head) if session_of(run).is_stored else ""
+    reopened = static.reopened(head) if reopen else ""
     if reopened:
         said, _, code = reopened.partition("\n")
         yield "markdown", f"{said}\n\n    {code}"
 
 
-def _answers(run: Run) -> Iterator[str]:
-    return (text_of(message) for message in run.messages if message["role"] == "assistant")
+def _quoted(text: str) -> str:
+    """What a person said."""
+    return "\n".join(f"> {_said(line)}" for line in text.splitlines())
 
 
 def _pieces(item: Item, python: set[str]) -> Iterator[tuple[Literal["markdown", "code"], str]]:
+    if isinstance(item, MessageItem):
+        files = (f"[{file.alt or file.data}]" for file in item.files)
+        yield "markdown", _quoted("\n".join([item.text, *files]))
+        return
     if not isinstance(item, TextItem):
         text = plain.item_text(item)
         if text:

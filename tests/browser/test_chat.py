@@ -223,6 +223,29 @@ def test_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
+RELOADED = "spoken = agent('Heard.').chat()"
+
+
+def test_what_is_not_sent_yet_is_back_after_a_reload(opened):
+    """Text in the box, until it is sent; then the box is empty in every page."""
+    notebook = opened(RELOADED)
+    card = Card(notebook.output(1))
+    box = card.root.get_by_label("Message", exact=True)
+    expect(box).to_be_editable()
+    with notebook.sending('"drafts"'):
+        box.fill("Half a thought")
+    notebook.save()
+    notebook.reload()
+    expect(box).to_have_value("Half a thought")
+    box.press("Enter")
+    expect(card.root).to_contain_text("Heard.")
+    notebook.save()
+    notebook.reload()
+    expect(card.root).to_contain_text("Heard.")
+    expect(box).to_have_value("")
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
 KEPT = r"""
 store = nb.SQLiteStore("chat.db")
 kept = agent(*globals().get("steps", ["Noted."])).chat(id="notes", store=store)

@@ -336,7 +336,7 @@ class Run:
         Args:
             path: also written there, as UTF-8.
         """
-        return self._exported("html", path)
+        return document(self, "html", path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
         """The run as it stands as Markdown; what the model wrote is the card's HTML in it.
@@ -344,7 +344,7 @@ class Run:
         Args:
             path: also written there, as UTF-8.
         """
-        return self._exported("markdown", path)
+        return document(self, "markdown", path)
 
     def to_notebook(self, path: str | Path | None = None) -> str:
         """The run as it stands as a notebook, in JSON: Python that the model wrote is in code cells, not run.
@@ -352,13 +352,7 @@ class Run:
         Args:
             path: also written there, as UTF-8.
         """
-        return self._exported("notebook", path)
-
-    def _exported(self, form: str, path: str | Path | None) -> str:
-        text = hooks.exported(self, form)
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+        return document(self, "notebook", path)
 
     def view(self) -> None:
         """Show the run here, live."""
@@ -374,6 +368,14 @@ class Run:
 def session_of(run: Run) -> Session:
     """What the engine and the notebook hold of a run."""
     return run._session  # noqa: SLF001 - the one door to it, so that `dir(run)` is for people
+
+
+def document(shown: Any, form: str, path: str | Path | None) -> str:
+    """A run, or a chat of runs, as one document: its text, also written to ``path``."""
+    text = hooks.exported(shown, form)
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
 
 
 def _unanswered(asks: Held) -> Exception:

@@ -31,6 +31,8 @@ import { offerNames } from "./names.js";
 const MAX_FILES = 10;
 /** Milliseconds after which the person is told that the kernel has not heard it yet. */
 const LATE = 1000;
+/** Milliseconds after the last key until the draft goes up. */
+const DRAFT_AFTER = 400;
 
 /**
  * The box, and what stands around it.
@@ -59,6 +61,7 @@ export function drawComposer(card, said) {
   setLabel(attach, t("say_attach"));
   attach.title = t("say_attach");
   const late = makeTimer(signal);
+  const draftDue = makeTimer(signal);
   /** @type {Chip[]} */
   let chips = [];
   /** @type {MessageItem|null} */
@@ -69,10 +72,22 @@ export function drawComposer(card, said) {
   let head = null;
   /** @type {number|null} Which of the earlier messages stands in the box. */
   let recalled = null;
-  box.value = store.written;
 
+  const fetch = () => {
+    box.value = store.written;
+    grow();
+    draw();
+  };
   const write = (/** @type {string} */ text) => {
-    box.value = store.written = text;
+    box.value = text;
+    keep();
+  };
+  const keep = () => {
+    const drafts = box.value;
+    store.written = drafts;
+    draftDue.start(DRAFT_AFTER, () => {
+      if (!store.gone) store.send({ type: "drafts", interrupt: "", drafts });
+    });
     grow();
   };
   const grow = () => {
@@ -221,8 +236,7 @@ export function drawComposer(card, said) {
     }
   });
   onInput(signal, box, () => {
-    store.written = box.value;
-    grow();
+    keep();
     if (!errors.hidden) showText(errors, "");
     draw();
   });
@@ -255,12 +269,13 @@ export function drawComposer(card, said) {
   });
   store.listen((event) => {
     if (event.type === "gone") restore();
+    if (event.type === "written") fetch();
     if (event.type !== "receipt" || event.receipt.submission !== sent?.submission) return;
     if (event.receipt.ok) settle();
     else restore();
     tell(event.receipt.errors.map(({ message }) => message).join("\n"));
   }, signal);
-  draw();
+  fetch();
   nextFrame(signal, grow);
 
   return {

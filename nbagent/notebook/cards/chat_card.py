@@ -1,6 +1,6 @@
 """The live card of a chat: its runs one below the other, and a box to write in.
 
-What is written comes with a message of its own and goes into a run; it is in no trait.
+What is written comes with a message of its own and goes into a run; what is not sent yet is kept for a reload. It is in no trait.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import RunView
-from nbagent.notebook.wire import Complete, FieldError, Name, Names, SaidFile, Say
+from nbagent.notebook.wire import Complete, Drafts, FieldError, Name, Names, SaidFile, Say
 
 from .card import Card
 from .charts import Charts
@@ -68,6 +68,8 @@ class ChatCard(RunCard):
         self._followed: list[tuple[Run, Callable[[RunEvent], None]]] = []
         """The runs that are shown, each with what hears it."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unsent = ""
+        """What stands in the box; on the loop only."""
         self._follow_runs()
         self.threads.flush(time.monotonic())
         Card.__init__(self)
@@ -176,7 +178,17 @@ class ChatCard(RunCard):
         ]
         return found[: variables.MAX_NAMES]
 
+    def _keep_drafts(self, message: Drafts) -> None:
+        if message.interrupt:
+            super()._keep_drafts(message)
+        else:
+            self._unsent = str(message.drafts or "")[:MAX_SAID]
+
+    def _written(self) -> str:
+        return self._unsent
+
     def _said(self, message: Say) -> None:
+        self._unsent = ""
         task = self._loop.create_task(self._say(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

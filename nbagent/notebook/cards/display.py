@@ -25,16 +25,14 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
 )
-from nbagent.core.chat import Chat, thread_of
+from nbagent.core.chat import Chat
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.notebook import kernel
-from nbagent.notebook.export import view_of
+from nbagent.notebook.export import view_of, view_of_chat
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.thread import ThreadView
-from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import NoticeAction, NoticeItem
 
 from .card import Card
@@ -372,13 +370,7 @@ class ShownChat:
 
 def chat_bundle(chat: Chat, *, measured: bool = False) -> dict[str, str]:
     """The thread as it stands, as HTML and text that need no kernel; ``measured`` as in ``static_bundle``."""
-    thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
-    for run in chat.runs:
-        view = RunView(run.id, in_thread=True)
-        for event in run.journal:
-            view.apply(event)
-        thread.begin(view)
-    shown = thread.snapshot()
+    shown = view_of_chat(chat)
     html = static.render(shown, measured=measured)
     return {"text/html": html, "text/plain": plain.render(shown)}
 

@@ -75,6 +75,43 @@ async def test_one_select_joins_frames_and_another_reads_a_database(sales, shop)
     assert many.endswith("99\n(the first 100 rows; there are more)")
 
 
+HAS = '"sales" has "month", "amount", "day"'
+MISTAKES = [
+    ("SELECT amout FROM sales", "", f"no such column: amout; did you mean 'amount'? {HAS}"),
+    (
+        "SELECT unit price FROM orders",
+        "",
+        'no such column: unit; "orders" has "unit price", "order", "say ""so"""',
+    ),
+    ("SELECT s.kost FROM sales s", "", f"no such column: s.kost; {HAS}"),
+    (
+        "SELECT * FROM sale",
+        "",
+        'no such table: sale; did you mean \'sales\'? there is "sales", "orders"',
+    ),
+    ("SELECT * FROM df", "", 'no such table: df; there is "sales", "orders"'),
+    ("SELECT itm FROM orders", "shop", 'did you mean \'item\'? "orders" has "id", "item"'),
+    ("SELECT * FROM order_s", "shop", "did you mean 'orders'? there is \"orders\""),
+]
+
+
+@pytest.mark.parametrize(("sql", "database_", "said"), MISTAKES)
+async def test_a_query_that_names_what_is_not_there_is_told_what_is(
+    sql, database_, said, sales, shop
+):
+    """Names as SQL writes them, of the tables it names, else of all: the model's next try can work."""
+    orders = pd.DataFrame({"unit price": [1], "order": [2], 'say "so"': [3]})
+    tools = nb.notebook_tools(sales, shop, orders=orders)
+    assert said in await told(tools, "query_data", sql=sql, database=database_)
+
+
+async def test_what_cannot_be_seen_in_a_value_is_told():
+    """Dirt is what is looked for: an empty text is not a missing value, and a space at an end is one."""
+    dirt = pd.DataFrame({"region": ["North", "North ", "", None, " a\tb", 'say "so"']})
+    found = await told(nb.notebook_tools(dirt), "query_data", sql="SELECT region FROM dirt")
+    assert found == 'region\nNorth\n"North "\n""\n\n" a\\tb"\nsay "so"'
+
+
 HOSTILE = [
     "INSERT INTO orders VALUES (1, 'x')",
     "UPDATE orders SET item = 'x'",
@@ -144,6 +181,14 @@ def test_what_cannot_be_read_safely_is_refused_when_the_tools_are_made(sales):
     """Fail closed: no name, no enforcement, no data, nothing that is no data."""
     with pytest.raises(nb.errors.UsageError, match="has no name here"):
         nb.notebook_tools(pd.DataFrame(SALES))
+    for value, said in [
+        ("sales.csv", r"is a str: .* once it is read: pd.read_csv\(path\)"),
+        (sales["amount"], r"is a Series: .* give its \.to_frame\(\)"),
+        ([sales], r"is a list: .* give each by itself"),
+        (7, "is a int: notebook_tools reads DataFrames and SQLite databases$"),
+    ]:
+        with pytest.raises(nb.errors.UsageError, match=said):
+            nb.notebook_tools(value)
     with pytest.raises(nb.errors.UsageError, match="is a str"):
         nb.notebook_tools(password="hunter2")
     with pytest.raises(nb.errors.UsageError, match="needs data"):

@@ -83,3 +83,36 @@ async def test_python_of_the_model_is_code_and_all_else_is_text():
     assert "```python\ntotal = 1\n\nprint(total)\n```" in run.to_markdown()
     assert "nb.open_run" not in json.dumps(notebook)
     await run.cancel()
+
+
+async def test_a_chat_is_one_document_with_all_that_was_said(tmp_path):
+    """Messages, answers and calls of all its runs in their order; what is open, and no form; text is data."""
+    steps = [TEXT, [call("pay", to="Ada <b>")], "All paid."]
+    agent = nb.Agent(nb.ScriptedModel(steps), name="cl*erk")
+
+    @agent.tool(approval=True)
+    def pay(to: str) -> str:
+        """Pay."""
+        return f"paid {to}"
+
+    chat = agent.chat()
+    assert "<h1>" not in chat.to_html()
+    await chat.send("What does _it_ cost? <i>now</i>")
+    path = tmp_path / "chat.html"
+    page = chat.to_html(path)
+    assert path.read_text(encoding="utf-8") == page
+    assert "default-src 'none'" in page
+    assert not re.search(r"<script|<i>|src=.?.?http|<img|<textarea|<button", page)
+    waiting = await chat.send(["Pay it", nb.File(b"a,b", name="bill.csv")], answers=None).settled()
+    said = "> What does \\_it\\_ cost? &lt;i&gt;now&lt;/i&gt;"
+    for form in (chat.to_markdown(), chat.to_notebook()):
+        assert "Waits for an answer." in form
+    waiting.approve(waiting.interrupts[0])
+    await waiting
+    text = chat.to_markdown(tmp_path / "chat")
+    told = ["# cl\\*erk", said, "total = 1", "> Pay it", "bill", "paid Ada &lt;b&gt;", "All paid."]
+    places = [text.index(each) for each in told]
+    assert places == sorted(places)
+    notebook = nbformat.reads(chat.to_notebook(), as_version=4)
+    nbformat.validate(notebook)
+    assert [cell.cell_type for cell in notebook.cells] == ["markdown", "code", "markdown"]

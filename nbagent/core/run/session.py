@@ -37,7 +37,6 @@ from nbagent.core.engine.driver import Driver
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.journal import (
     Journal,
-    RunEvent,
     finished,
 )
 from nbagent.core.journal.memory import MemoryStore
@@ -51,6 +50,7 @@ from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
 from . import heartbeat
+from .answerer import Answerer, AnswerKeeper
 from .answers import (
     AnyResolution,
     check_in_time,
@@ -170,14 +170,14 @@ class Session:
         """Who waits for the run, and for what."""
         self._writing: tuple[Future[Any], ...] = ()
         """What waits to be written, and what comes of it."""
-        self._scripted: _ScriptedAnswers | None = None
+        self._scripted: Answerer | None = None
         _open.add(self)
         kept: KeptAnswers | None = hooks.kept_answers(spec.model)
         if not place.attended and (answers is not None or kept is not None):
-            self._scripted = _ScriptedAnswers(AnswerSource(answers), kept, self)
+            self._scripted = Answerer(AnswerSource(answers), kept, self)
             journal.subscribe(self._scripted.hear)
         if kept is not None:
-            keeper = _AnswerKeeper(kept)
+            keeper = AnswerKeeper(kept)
             for event in journal.subscribe(keeper.hear):
                 keeper.hear_of_before(event)
 
@@ -975,86 +975,6 @@ class Session:
         else:
             self._is_active = False
         self._progressed()
-
-
-class _ScriptedAnswers:
-    """Answers with ``answers=`` what a run asks while nobody is there: each question once, on its loop."""
-
-    def __init__(self, source: AnswerSource, kept: KeptAnswers | None, session: Session) -> None:
-        self.wrong: dict[str, Exception] = {}
-        """What was wrong with an answer, by interrupt id."""
-        self.undecided: set[str] = set()
-        """Interrupts that may have an answer, but were not looked at yet."""
-        self._source = source
-        self._kept = kept
-        self._session = session
-
-    def told(self) -> str:
-        """What is to be known of them where one is missing."""
-        return self._source.told() or ("" if self._kept is None else self._kept.told())
-
-    def hear(self, heard: RunEvent) -> None:
-        """Take up a question; for a journal to tell of them."""
-        if isinstance(heard, Interrupted):
-            self.look_at(heard.id)
-
-    def look_at(self, interrupt_id: str) -> None:
-        """Take up this question."""
-        self.undecided.add(interrupt_id)
-        self._session.call_soon(partial(self._look, interrupt_id))
-
-    def look_again(self) -> None:
-        """The run moves to another loop, where what was scheduled before is lost."""
-        for interrupt_id in list(self.undecided):
-            self._session.call_soon(partial(self._look, interrupt_id))
-
-    def _look(self, interrupt_id: str) -> None:
-        for interrupt in self._session.interrupts:
-            if interrupt.id == interrupt_id:
-                try:
-                    resolution, by = self._source.next(interrupt), "answers="
-                    if resolution is None and self._kept is not None:
-                        resolution, by = self._kept.answer_to(interrupt), "recording"
-                    if resolution is not None:
-                        given = self._session.resolve(interrupt_id, resolution, by=by)
-                        given.add_done_callback(partial(self._given, interrupt_id))
-                        return
-                except Exception as error:  # for whoever awaits the run, which stays paused
-                    self.wrong[interrupt_id] = error
-        self._decided(interrupt_id)
-
-    def _given(self, interrupt_id: str, given: Future[Any]) -> None:
-        error = given.exception()
-        if isinstance(error, Exception):
-            self.wrong[interrupt_id] = error
-        self._decided(interrupt_id)
-
-    def _decided(self, interrupt_id: str) -> None:
-        self.undecided.discard(interrupt_id)
-        self._session.notify()
-
-
-class _AnswerKeeper:
-    """Tells of each answer, with what was asked, to where they are kept."""
-
-    def __init__(self, kept: KeptAnswers) -> None:
-        self._kept = kept
-        self._asked: dict[str, Interrupted] = {}
-        """By id: the questions that wait."""
-
-    def hear_of_before(self, event: StoredEvent) -> None:
-        """Take in what happened before it listened: that is kept already, or was not to be."""
-        if isinstance(event, Interrupted):
-            self._asked[event.id] = event
-        elif isinstance(event, Resolved):
-            self._asked.pop(event.id, None)
-
-    def hear(self, heard: RunEvent) -> None:
-        """Tell of an answer; for a journal to tell of it."""
-        if isinstance(heard, Resolved) and heard.id in self._asked:
-            self._kept.answered(self._asked[heard.id], heard)
-        if isinstance(heard, Interrupted | Resolved):
-            self.hear_of_before(heard)
 
 
 _open: weakref.WeakSet[Session] = weakref.WeakSet()

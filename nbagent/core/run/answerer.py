@@ -1,0 +1,114 @@
+"""Who answers where nobody is there, from ``answers=`` or a recording, and who keeps what people answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Protocol
+
+from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
+from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.journal.journal import RunEvent
+
+from .answers import AnyResolution
+from .scripted_answers import AnswerSource, KeptAnswers
+
+
+class AskingRun(Protocol):
+    """What an ``Answerer`` needs of the run that it answers."""
+
+    @property
+    def interrupts(self) -> list[PendingInterrupt]:
+        """What waits for an answer."""
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        """Do something on the run's loop; from any thread."""
+
+    def resolve(
+        self, interrupt_id: str, resolution: AnyResolution, *, by: str
+    ) -> Future[StoredEvent]:
+        """Settle an interrupt; what can be refused now raises now."""
+
+    def notify(self) -> None:
+        """Tell those who wait for the run to look again."""
+
+
+class Answerer:
+    """Answers with ``answers=`` what a run asks while nobody is there: each question once, on its loop."""
+
+    def __init__(self, source: AnswerSource, kept: KeptAnswers | None, run: AskingRun) -> None:
+        self.wrong: dict[str, Exception] = {}
+        """What was wrong with an answer, by interrupt id."""
+        self.undecided: set[str] = set()
+        """Interrupts that may have an answer, but were not looked at yet."""
+        self._source = source
+        self._kept = kept
+        self._run = run
+
+    def told(self) -> str:
+        """What is to be known of them where one is missing."""
+        return self._source.told() or ("" if self._kept is None else self._kept.told())
+
+    def hear(self, heard: RunEvent) -> None:
+        """Take up a question; for a journal to tell of them."""
+        if isinstance(heard, Interrupted):
+            self.look_at(heard.id)
+
+    def look_at(self, interrupt_id: str) -> None:
+        """Take up this question."""
+        self.undecided.add(interrupt_id)
+        self._run.call_soon(partial(self._look, interrupt_id))
+
+    def look_again(self) -> None:
+        """The run moves to another loop, where what was scheduled before is lost."""
+        for interrupt_id in list(self.undecided):
+            self._run.call_soon(partial(self._look, interrupt_id))
+
+    def _look(self, interrupt_id: str) -> None:
+        for interrupt in self._run.interrupts:
+            if interrupt.id == interrupt_id:
+                try:
+                    resolution, by = self._source.next(interrupt), "answers="
+                    if resolution is None and self._kept is not None:
+                        resolution, by = self._kept.answer_to(interrupt), "recording"
+                    if resolution is not None:
+                        given = self._run.resolve(interrupt_id, resolution, by=by)
+                        given.add_done_callback(partial(self._given, interrupt_id))
+                        return
+                except Exception as error:  # for whoever awaits the run, which stays paused
+                    self.wrong[interrupt_id] = error
+        self._decided(interrupt_id)
+
+    def _given(self, interrupt_id: str, given: Future[Any]) -> None:
+        error = given.exception()
+        if isinstance(error, Exception):
+            self.wrong[interrupt_id] = error
+        self._decided(interrupt_id)
+
+    def _decided(self, interrupt_id: str) -> None:
+        self.undecided.discard(interrupt_id)
+        self._run.notify()
+
+
+class AnswerKeeper:
+    """Tells of each answer, with what was asked, to where they are kept."""
+
+    def __init__(self, kept: KeptAnswers) -> None:
+        self._kept = kept
+        self._asked: dict[str, Interrupted] = {}
+        """By id: the questions that wait."""
+
+    def hear_of_before(self, event: StoredEvent) -> None:
+        """Take in what happened before it listened: that is kept already, or was not to be."""
+        if isinstance(event, Interrupted):
+            self._asked[event.id] = event
+        elif isinstance(event, Resolved):
+            self._asked.pop(event.id, None)
+
+    def hear(self, heard: RunEvent) -> None:
+        """Tell of an answer; for a journal to tell of it."""
+        if isinstance(heard, Resolved) and heard.id in self._asked:
+            self._kept.answered(self._asked[heard.id], heard)
+        if isinstance(heard, Interrupted | Resolved):
+            self.hear_of_before(heard)

@@ -1,8 +1,9 @@
 // @ts-check
 // Calls of one tool, one after the other: one row, opened to see each.
 
-import { h, setLabel, setText, showText, words } from "../dom.js";
+import { attr, h, setLabel, setText, showText, words } from "../dom.js";
 import { duration } from "../format.js";
+import { nextFrame, on } from "../lifetime.js";
 import { isRich } from "./call.js";
 
 /**
@@ -11,14 +12,16 @@ import { isRich } from "./call.js";
  * @typedef {import("./item.js").CardContext} CardContext
  */
 /**
- * Calls of one tool, one after the other.
- * @typedef {{type: "stretch", key: string, items: CallItem[]}} StretchItem
+ * Calls of one tool, one after the other; `open` where its rows are to be seen.
+ * @typedef {{type: "stretch", key: string, items: CallItem[], open?: boolean}} StretchItem
  */
 
 /** From how many calls on they are one row; see static.py. */
 const STRETCH = 3;
 /** How many of them the row tells. */
 const TOLD = 9;
+/** Items that are drawn for the first time in one frame: a page that draws hundreds at once stands still. */
+export const AT_ONCE = 40;
 
 /** The turn that a call stands in, which its key tells, and its tool. @param {CallItem} item */
 const toolOf = ({ key, name }) => `${key.slice(0, key.lastIndexOf("."))} ${name}`;
@@ -35,8 +38,8 @@ export function foldStretches(items) {
       item.type === "call" && /preparing|running/.test(item.state) ? toolOf(item) : [],
     ),
   );
-  /** @type {CallItem[][]} */
-  const found = [];
+  /** @type {Placed[]} */
+  const placed = [];
   let kind = "";
   for (const item of items) {
     const quiet =
@@ -46,30 +49,21 @@ export function foldStretches(items) {
       !isRich(item) &&
       !unsettled.has(toolOf(item));
     const now = quiet ? `${item.path}\n${item.name}` : "";
-    if (quiet && now === kind) found.at(-1)?.push(item);
-    else if (quiet) found.push([item]);
+    const last = placed.at(-1);
+    if (quiet && now === kind && last?.type === "stretch") last.items.push(item);
+    else placed.push(quiet ? { type: "stretch", key: `f:${item.key}`, items: [item] } : item);
     kind = now;
   }
-  /** @type {Map<Placed, StretchItem>} */
-  const folds = new Map();
-  for (const calls of found)
-    for (const call of calls.length < STRETCH ? [] : calls)
-      folds.set(call, { type: "stretch", key: `f:${calls[0]?.key}`, items: calls });
-  /** @type {string} */
-  let last = "";
-  return items.flatMap((item) => {
-    const fold = folds.get(item);
-    const known = fold !== undefined && fold.key === last;
-    last = fold?.key ?? "";
-    return known ? [] : [fold ?? item];
-  });
+  return placed.flatMap((one) =>
+    one.type === "stretch" && one.items.length < STRETCH ? one.items : [one],
+  );
 }
 
 /**
- * Draws a stretch of calls; its rows come with the first update, on the page.
+ * Draws a stretch of calls. It has rows once it is open: hundreds that nobody sees are not drawn.
  * @param {StretchItem} first
  * @param {CardContext} card
- * @param {(item: CallItem) => import("./item.js").DrawnItem<CallItem>} take the row of a call: the one that is there, or a new one
+ * @param {(item: CallItem) => HTMLElement} take the row of a call as it is now: the one that is there, or a new one
  * @returns {import("./item.js").DrawnItem<StretchItem>}
  */
 export function drawStretch({ items: [one] }, card, take) {
@@ -89,30 +83,38 @@ export function drawStretch({ items: [one] }, card, take) {
   );
   setLabel(dot, store.t("state_done"));
   showText(path, one?.path ? `${one.path} ▸` : "");
-  const update = (/** @type {StretchItem} */ { items }) => {
+  /** @type {CallItem[]} */
+  let items = [];
+  /** @type {Map<Element|null, CallItem>} The rows, each as it is drawn. */
+  const rows = new Map();
+  const drawRows = () => {
+    const active = document.activeElement;
+    let fresh = 0;
+    for (const [index, item] of el.open ? items.entries() : []) {
+      const there = body.children[index] ?? null;
+      if (rows.get(there) === item) continue;
+      if (fresh++ >= AT_ONCE) {
+        nextFrame(card.signal, drawRows);
+        break;
+      }
+      const row = take(item);
+      rows.set(row, item);
+      if (row !== there) body.insertBefore(row, there);
+    }
+    if (active instanceof HTMLElement && body.contains(active) && document.activeElement !== active)
+      active.focus({ preventScroll: true });
+  };
+  on(card.signal, el, "toggle", drawRows);
+  const update = (/** @type {StretchItem} */ next) => {
+    items = next.items;
     setText(times, store.t("times", { n: items.length }));
-    setText(
-      brief,
-      items
-        .slice(0, TOLD)
-        .map((item) => item.brief)
-        .join(" · "),
-    );
+    const briefs = items.slice(0, TOLD).map((item) => item.brief);
+    setText(brief, briefs.join(" · "));
     const known = items.flatMap(({ elapsed }) => elapsed ?? []);
     const sum = known.reduce((total, each) => total + each, 0);
     setText(time, known.length ? duration(store, sum) : "");
-    const active = document.activeElement;
-    const rows = items.map((item) => take(item).el);
-    // What a person has opened stays open.
-    if (rows.some((row) => row.parentElement !== body && row.matches(":is([open], [open] *)")))
-      /** @type {HTMLDetailsElement} */ (el).open = true;
-    const kept = rows.find((row) => row.contains(active));
-    for (const [index, row] of rows.entries())
-      if (body.children[index] !== row) body.insertBefore(row, body.children[index] ?? null);
-    if (kept && active instanceof HTMLElement && document.activeElement !== active) {
-      /** @type {HTMLDetailsElement} */ (el).open = true;
-      active.focus({ preventScroll: true });
-    }
+    attr(el, "open", next.open);
+    drawRows();
   };
   return { el, update };
 }

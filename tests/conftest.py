@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from nbagent.models.openai.providers import KEYS
+
+settings.register_profile(
+    "any machine",
+    settings.default,
+    deadline=None,  # a busy machine is no bug
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("any machine")
 
 REFUSED = "http://127.0.0.1:9/v1"
 

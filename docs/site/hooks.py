@@ -216,11 +216,8 @@ def reference() -> str:
 
 
 def entry(name: str) -> str:
-    """What mkdocstrings makes a name's entry of."""
-    thing = getattr(nbagent, name)
-    path = (
-        thing.__name__
-        if ismodule(thing)
-        else f"{nbagent._LATE.get(name) or thing.__module__}.{name}"  # noqa: SLF001
-    )
+    """What mkdocstrings makes a name's entry of; what loads late is not loaded."""
+    late = nbagent._LATE.get(name)  # noqa: SLF001
+    thing = None if late else getattr(nbagent, name)
+    path = thing.__name__ if ismodule(thing) else f"{late or thing.__module__}.{name}"
     return f"::: {path}\n    options:\n      heading: nb.{name}\n      toc_label: nb.{name}\n"

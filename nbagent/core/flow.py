@@ -250,7 +250,7 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
         budget: what the agents that it calls may use together.
         idempotent: whether running it twice does what running it once does, so that it just goes on
             where its process died while it ran; without, a person is asked about it first.
-        thread: False runs a sync function on the event loop's own thread.
+        thread: False runs a sync function on the thread that cells run on, as for ``Agent.tool``.
 
     Raises:
         ToolError: the function's signature cannot be a flow.

@@ -2,7 +2,7 @@
 // One button that copies what it stands at: an answer, code, a table, arguments, a result. It takes no
 // room: it lies over the corner of what the pointer is on, and the arrow keys move it.
 
-import { h, makeButton, setLabel, setText } from "./dom.js";
+import { boxOf, focused, focusInPlace, h, makeButton, setLabel, setText, stepOf } from "./dom.js";
 import { makeTimer, on, onClick } from "./lifetime.js";
 
 /** What can be copied; the innermost that the pointer is on is. */
@@ -34,12 +34,12 @@ export function offerCopies(root, card) {
     told.stop();
     name();
     button.setAttribute("data-shown", "");
-    const [box, around] = [block.getBoundingClientRect(), root.getBoundingClientRect()];
+    const [box, around] = [boxOf(block), boxOf(root)];
     button.style.top = `${Math.max(0, box.top - around.top - ABOVE)}px`;
     button.style.right = `${Math.max(0, around.right - Math.min(box.right, around.right)) + INSIDE}px`;
   };
   const hide = () => {
-    if (document.activeElement !== button) button.removeAttribute("data-shown");
+    if (focused() !== button) button.removeAttribute("data-shown");
   };
   on(signal, root, "pointerover", (event) => {
     const over = /** @type {Element} */ (event.target);
@@ -57,7 +57,7 @@ export function offerCopies(root, card) {
   });
   on(signal, button, "blur", hide);
   on(signal, button, "keydown", (event) => {
-    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    const step = stepOf(event);
     if (step === 0) return;
     event.preventDefault();
     const all = blocksOf(root);
@@ -134,13 +134,13 @@ async function write(text, root) {
     return true;
   } catch {
     const area = h("textarea", { class: "nba-sr", "aria-hidden": "true" });
-    const before = document.activeElement;
+    const before = focused();
     area.value = text;
     root.append(area);
     area.select();
     const done = document.execCommand("copy");
     area.remove();
-    if (before instanceof HTMLElement) before.focus({ preventScroll: true });
+    focusInPlace(before);
     return done;
   }
 }

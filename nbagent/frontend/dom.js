@@ -1,5 +1,5 @@
 // @ts-check
-// Building elements. Every string becomes text; markup comes in through `sanitized` alone.
+// Building elements, and what the page knows of them. Every string becomes text; markup comes in through `sanitized` alone.
 
 /** @typedef {string|Node|null|undefined|false} Child */
 
@@ -20,6 +20,14 @@ export function h(tag, about = {}, ...children) {
   fill(el, ...children);
   return el;
 }
+
+/** @typedef {string|Attributes} About */
+
+/** @type {(about?: About, ...children: Child[]) => HTMLDivElement} */
+export const div = (about, ...children) => h("div", about, ...children);
+
+/** @type {(about?: About, ...children: Child[]) => HTMLSpanElement} */
+export const span = (about, ...children) => h("span", about, ...children);
 
 /**
  * Replaces all children of an element.
@@ -62,6 +70,16 @@ export function attr(el, name, value) {
   if (value === null || value === undefined || value === false) el.removeAttribute(name);
   else if (value === true) el.setAttribute(name, "");
   else if (el.getAttribute(name) !== String(value)) el.setAttribute(name, String(value));
+}
+
+/**
+ * Gives an element a class, or takes it away.
+ * @param {Element} el
+ * @param {string} name
+ * @param {boolean} [given]
+ */
+export function setClass(el, name, given = true) {
+  el.classList.toggle(name, given);
 }
 
 /**
@@ -139,6 +157,49 @@ export function sanitized(html) {
  */
 export function isEqual(a, b) {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
+}
+
+/**
+ * Where an element stands in what is seen of the page.
+ * @param {Element} el
+ */
+export const boxOf = (el) => el.getBoundingClientRect();
+
+/** What has the focus on the page. */
+export const focused = () => /** @type {HTMLElement|null} */ (document.activeElement);
+
+/**
+ * Gives the focus to an element without moving the page.
+ * @param {HTMLElement|null|undefined} el
+ */
+export function focusInPlace(el) {
+  el?.focus({ preventScroll: true });
+}
+
+/**
+ * Orders nodes as they stand in the page: below zero where the first comes first.
+ * @param {Node} one
+ * @param {Node} other
+ */
+export function byPlace(one, other) {
+  return one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1;
+}
+
+/**
+ * Tells those around an element of what the page itself did there, as if the person had.
+ * @param {Element} el
+ * @param {"change"|"input"} [type]
+ */
+export function announce(el, type = "change") {
+  el.dispatchEvent(new Event(type, { bubbles: true }));
+}
+
+/**
+ * The step that an arrow key asks for: down 1, up -1, any other key 0.
+ * @param {KeyboardEvent} event
+ */
+export function stepOf({ key }) {
+  return key === "ArrowDown" ? 1 : key === "ArrowUp" ? -1 : 0;
 }
 
 /** Random hex digits; works without a secure context, unlike crypto.randomUUID. */

@@ -1,6 +1,7 @@
 // @ts-check
 // Tells the kernel whether a person is in the card, and keeps the host's shortcuts out of it.
 
+import { focused } from "./dom.js";
 import { makeTimer, on } from "./lifetime.js";
 
 /** Milliseconds of quiet before the kernel is told. */
@@ -82,9 +83,9 @@ function isOfTheWindow({ key, ctrlKey, metaKey, altKey }) {
 function isBusy(root) {
   // What was not sent is in this page alone.
   if (root.querySelector(".nba-unsent")) return true;
-  const focused = document.activeElement;
+  const at = focused();
   // After an answer its row or record has the focus, which the page put there: nobody works in the card.
-  if (focused && root.contains(focused) && !focused.matches(`.nba-record, .${PLACED}`)) return true;
+  if (at && root.contains(at) && !at.matches(`.nba-record, .${PLACED}`)) return true;
   const selection = document.getSelection();
   if (!selection || selection.isCollapsed) return false;
   return [selection.anchorNode, selection.focusNode].some(

@@ -1,7 +1,7 @@
 // @ts-check
 // The frame of the card: header with prompt, status and time strip; footer with counts and Stop.
 
-import { attr, disable, fill, h, makeButton, setText, words } from "./dom.js";
+import { attr, disable, div, fill, h, makeButton, setText, span, words } from "./dom.js";
 import { groupDigits, money } from "./format.js";
 import { onClick } from "./lifetime.js";
 import { drawStrip } from "./time-strip.js";
@@ -23,10 +23,10 @@ export const ENDED = new Set(["completed", "failed", "cancelled"]);
 export function drawHeader(card) {
   const who = words("span", "nba-who");
   const prompt = words("span", "nba-prompt");
-  const pill = h("span", "nba-pill");
-  const strip = h("div", { class: "nba-strip", "aria-hidden": "true" });
+  const pill = span("nba-pill");
+  const strip = div({ class: "nba-strip", "aria-hidden": "true" });
   const el = h("header", "nba-header", who, prompt, pill, strip);
-  const whole = h("span");
+  const whole = span();
   const folded = h("details", {}, h("summary", {}, whole));
   /** @type {Head|null} */
   let head = null;
@@ -60,10 +60,10 @@ export function drawHeader(card) {
  */
 export function drawFooter(card, jump) {
   const { store, signal } = card;
-  const turns = h("span");
-  const tokens = h("span");
-  const cost = h("span");
-  const decisions = h("span");
+  const turns = span();
+  const tokens = span();
+  const cost = span();
+  const decisions = span();
   const questions = makeButton("nba-link nba-jump");
   const stop = makeButton("nba-button nba-stop");
   const retry = makeButton("nba-button nba-stop", store.t("retry"));

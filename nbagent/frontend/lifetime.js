@@ -1,5 +1,5 @@
 // @ts-check
-// Listeners and timers that end with the view they belong to. No other file makes any.
+// Listeners, observers and timers that end with the view they belong to. No other file makes any.
 
 /**
  * A listener that the signal takes away.
@@ -22,6 +22,26 @@ export function on(signal, target, type, listener, capture = false) {
  */
 export function onClick(signal, target, listener) {
   on(signal, target, "click", listener);
+}
+
+/**
+ * A listener for what is typed, key by key.
+ * @param {AbortSignal} signal
+ * @param {EventTarget} target
+ * @param {(event: Event) => void} listener
+ */
+export function onInput(signal, target, listener) {
+  on(signal, target, "input", listener);
+}
+
+/**
+ * A listener for a control's new value, once it stands.
+ * @param {AbortSignal} signal
+ * @param {EventTarget} target
+ * @param {(event: Event) => void} listener
+ */
+export function onChange(signal, target, listener) {
+  on(signal, target, "change", listener);
 }
 
 /**
@@ -63,6 +83,18 @@ export function nextFrame(signal, act) {
   requestAnimationFrame(() => {
     if (!signal.aborted) act();
   });
+}
+
+/**
+ * Does something whenever an element has another size, until the signal is aborted.
+ * @param {AbortSignal} signal
+ * @param {Element} el
+ * @param {() => void} act
+ */
+export function onResize(signal, el, act) {
+  const sizes = new ResizeObserver(act);
+  sizes.observe(el);
+  onAbort(signal, () => sizes.disconnect());
 }
 
 /** @typedef {ReturnType<typeof makeTimer>} Timer */

@@ -2,6 +2,7 @@
 // The place of the person: the buttons of a long form stay in view, and what comes where an answered form
 // was stands where its button was.
 
+import { boxOf, byPlace, focused, focusInPlace } from "./dom.js";
 import { makeTimer, on } from "./lifetime.js";
 
 /** Pixels that nobody calls a jump. */
@@ -23,9 +24,9 @@ export function keepInView(form, acts, signal) {
   const timer = makeTimer(signal);
   let lift = 0;
   const place = () => {
-    const { top, bottom } = acts.getBoundingClientRect();
+    const { top, bottom } = boxOf(acts);
     const over = bottom + lift - seenTo(form);
-    const room = top + lift - form.getBoundingClientRect().top - ABOVE;
+    const room = top + lift - boxOf(form).top - ABOVE;
     const wanted = acts.parentElement === form ? Math.max(0, Math.min(over, room)) : 0;
     if (Math.abs(wanted - lift) < 1) return;
     lift = wanted;
@@ -43,7 +44,7 @@ export function keepInView(form, acts, signal) {
  * @param {Element} el
  */
 function seenTo(el) {
-  return Math.min(scrollerOf(el).getBoundingClientRect().bottom, innerHeight);
+  return Math.min(boxOf(scrollerOf(el)).bottom, innerHeight);
 }
 
 /**
@@ -53,17 +54,17 @@ function seenTo(el) {
  * @param {HTMLElement} items
  */
 export function holdPlace(items) {
-  const active = document.activeElement;
+  const active = focused();
   const form =
     active && items.contains(active) ? active.closest(".nba-group, form.nba-form") : null;
-  const top = active?.getBoundingClientRect().top ?? 0;
+  const top = active ? boxOf(active).top : 0;
   return () => {
-    const now = document.activeElement;
+    const now = focused();
     if (!form || form.isConnected || !now || !items.contains(now)) return;
-    const by = now.getBoundingClientRect().top - top;
+    const by = boxOf(now).top - top;
     if (Math.abs(by) > SLACK) scrollerOf(now).scrollBy({ top: by, behavior: "instant" });
     const next = nextHeading(items, now);
-    next?.focus({ preventScroll: true });
+    focusInPlace(next);
     (next ?? now).scrollIntoView({ block: "nearest", behavior: "instant" });
   };
 }
@@ -74,13 +75,11 @@ export function holdPlace(items) {
  * @param {Element} from
  */
 function nextHeading(items, from) {
+  /** @type {NodeListOf<HTMLElement>} */
   const titles = items.querySelectorAll(
     ":scope > .nba-form:not([data-outside]) > .nba-asking > h4",
   );
-  const next = [...titles].find(
-    (title) => from.compareDocumentPosition(title) & Node.DOCUMENT_POSITION_FOLLOWING,
-  );
-  return next instanceof HTMLElement ? next : null;
+  return [...titles].find((title) => byPlace(from, title) < 0);
 }
 
 /**

@@ -1,10 +1,10 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { TEXTS } from "./test-support/fake-host.js";
 
 const here = import.meta.dirname;
-const sources = ["", "fields", "items"].flatMap((folder) =>
+const sources = ["", "chat", "fields", "items"].flatMap((folder) =>
   readdirSync(join(here, folder))
     .filter((name) => name.endsWith(".js") && !/\.(test|config)\.js$/.test(name))
     .map((name) => [join(folder, name), readFileSync(join(here, folder, name), "utf8")]),
@@ -34,4 +34,8 @@ test("listeners and timers are made at one place only, where each has a signal t
   const made =
     /addEventListener|setTimeout|setInterval|request\w+(Frame|Callback)|Observer\(|\.on\w+ =/;
   expect(containing(made)).toEqual(["lifetime.js"]);
+});
+
+test("the page's code stays small, since each notebook with a card loads it", () => {
+  expect(statSync(join(here, "../static/card.js")).size).toBeLessThanOrEqual(90_000);
 });

@@ -15,8 +15,8 @@ import { apply, changes } from "./reduce.js";
  */
 /**
  * What a view hears. `view`: these keys changed. `receipt`: an answer was judged. `gone`: the kernel is.
- * `names`: what may be completed.
- * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | {type: "gone"}} Event
+ * `names`: what may be completed. `written`: what stood in the box of a chat before a reload.
+ * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | {type: "gone"} | {type: "written"}} Event
  */
 
 /** How a kernel stands that has lost all it had; JupyterLab tells. */
@@ -141,9 +141,14 @@ export class Store {
    */
   #receive(content) {
     if (content.type === "snapshot") {
+      const first = this.#live === null;
       this.#live = { seq: content.seq, asked: 0 };
       this.skew = content.now - Date.now() / 1000;
       this.#adopt(content);
+      if (first && content.written && !this.written) {
+        this.written = content.written;
+        this.#tell({ type: "written" });
+      }
     } else if (content.type === "patch") {
       this.#patch(content);
     } else if (content.type === "receipt") {

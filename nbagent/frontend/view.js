@@ -4,7 +4,17 @@
 import { drawComposer } from "./chat/composer.js";
 import { stayAtEnd } from "./chat/scroll.js";
 import { offerCopies } from "./copy.js";
-import { attr, h, setLabel, showText } from "./dom.js";
+import {
+  attr,
+  byPlace,
+  div,
+  focused,
+  focusInPlace,
+  h,
+  setClass,
+  setLabel,
+  showText,
+} from "./dom.js";
 import { keepKeysInside, PLACED, reportFocus } from "./focus.js";
 import { drawFooter, drawHeader, ENDED } from "./header-footer.js";
 import { drawCall } from "./items/call.js";
@@ -47,9 +57,9 @@ export class RunView {
   /** @type {HTMLElement|null} */ #jumped = null;
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
   /** @type {Set<string>} Keys that the next frame draws. */ #due = new Set();
-  #items = h("div", "nba-items");
-  #live = h("div", { class: "nba-sr", "aria-live": "polite" });
-  #unsent = h("div", "nba-unsents");
+  #items = div("nba-items");
+  #live = div({ class: "nba-sr", "aria-live": "polite" });
+  #unsent = div("nba-unsents");
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
 
   /**
@@ -171,13 +181,12 @@ export class RunView {
    * @param {import("./items/stretch.js").StretchItem} item
    */
   #rowsOf(item) {
-    const { activeElement } = document;
     const el = /** @type {HTMLDetailsElement|undefined} */ (this.#shown.get(item.key)?.drawn.el);
     item.open =
       el?.open ||
       item.items.some(({ key }) => {
         const row = this.#shown.get(key)?.drawn.el;
-        return row && !el?.contains(row) && (row.matches("[open]") || row.contains(activeElement));
+        return row && !el?.contains(row) && (row.matches("[open]") || row.contains(focused()));
       });
     return item.open ? item.items : [];
   }
@@ -247,7 +256,7 @@ export class RunView {
    * @param {Shown} shown
    */
   #leave({ type, drawn }) {
-    const active = document.activeElement;
+    const active = focused();
     const inside = drawn.el.contains(active);
     drawn.remove?.();
     if (type === "group" && inside) return [type];
@@ -276,9 +285,9 @@ export class RunView {
     /** @type {HTMLElement|null|undefined} */
     const line = el?.querySelector(":scope > summary") ?? el;
     if (!line) return;
-    line.classList.add(PLACED);
-    on(this.#card.signal, line, "focusout", () => line.classList.remove(PLACED));
-    line.focus({ preventScroll: true });
+    setClass(line, PLACED);
+    on(this.#card.signal, line, "focusout", () => setClass(line, PLACED, false));
+    focusInPlace(line);
   }
 
   /**
@@ -324,7 +333,7 @@ export class RunView {
 
   /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */
   #drawChat() {
-    this.el.classList.add("nba-chat");
+    setClass(this.el, "nba-chat");
     this.#scroll = stayAtEnd(this.#items, this.#card.signal);
     this.#composer = drawComposer(this.#card, () => this.#scroll?.toEnd());
     this.#gone.after(this.#composer.el);
@@ -346,9 +355,7 @@ export class RunView {
     const forms = [...this.#shown.values()].flatMap(({ drawn }) =>
       drawn.enter && !drawn.el.matches("[data-outside]") ? [drawn] : [],
     );
-    const inOrder = forms.sort((a, b) =>
-      a.el.compareDocumentPosition(b.el) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1,
-    );
+    const inOrder = forms.sort((a, b) => byPlace(a.el, b.el));
     const next = inOrder[inOrder.findIndex((form) => form.el === this.#jumped) + 1] ?? inOrder[0];
     if (!next) return;
     this.#jumped = next.el;

@@ -117,7 +117,7 @@
 /** @typedef {{op: "head", head: Head}} SetHead */
 /** @typedef {Put|Remove|Raw|Block|Print|SetHead} Op */
 
-/** @typedef {{type: "snapshot", seq: number, view: View, now: number, texts: Record<string, string>}} Snapshot */
+/** @typedef {{type: "snapshot", seq: number, view: View, now: number, texts: Record<string, string>, written: string}} Snapshot */
 /** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
 /** @typedef {{field: string|null, message: string}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
@@ -137,7 +137,7 @@
  * @property {string|null} reason
  * @property {string|null} remember
  */
-/** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft, instead?: boolean}} Drafts */
+/** @typedef {{type: "drafts", interrupt: string, drafts: import("./fields/spec.js").Draft|string, instead?: boolean}} Drafts */
 /** @typedef {{type: "press", notice: string, action: NoticeAction["name"]}} Press */
 /** @typedef {{type: "stop"}} Stop */
 /** @typedef {{type: "retry"}} Retry */

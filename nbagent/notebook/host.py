@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from nbagent.core.base.errors import RunError
-from nbagent.core.call.threads import private_loop
+from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.chat import Chat, thread_of
 from nbagent.core.run.run import Run, session_of
 
@@ -132,7 +132,9 @@ class NotebookHost:
             raise
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
-        """Between cells, or while one waits for a run."""
+        """On the kernel's main thread: between cells, or while one waits for a run."""
+        if running_loop() is kernel.kernel_loop():
+            return work()
         return await asyncio.wrap_future(kernel.on_main(partial(copy_context().run, work)))
 
     def present(self, value: Any, /) -> dict[str, Any] | None:

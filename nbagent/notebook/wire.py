@@ -354,6 +354,8 @@ class Snapshot(_Wire):
     """The kernel's Unix time, so that the front end's clock need not be right."""
     texts: dict[str, str] = Field(default_factory=dict)
     """The strings that the front end shows by itself, as far as the page has not got them otherwise."""
+    written: str = ""
+    """What stands unsent in the box of a chat, for a reload; sent to pages alone, never in the trait."""
 
 
 class Patch(_Wire):
@@ -437,6 +439,7 @@ class Drafts(_Wire):
 
     type: Literal["drafts"] = "drafts"
     interrupt: str
+    """Empty for the box of a chat, whose draft is its text."""
     drafts: Any
     instead: bool = False
     """Whether they are of ``FormItem.instead``."""

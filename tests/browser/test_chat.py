@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -54,7 +55,7 @@ def opened(server, open_lab):
     return opened
 
 
-def test_a_chat_is_written_read_and_said_anew_in_its_card(opened):
+def test_a_chat_is_written_read_and_said_anew_in_its_card(opened, server):
     """By keyboard alone: Enter sends, the thread grows, a question is answered in it, a message is edited."""
     notebook = opened(CHAT)
     card = Card(notebook.output(1))
@@ -92,6 +93,20 @@ def test_a_chat_is_written_read_and_said_anew_in_its_card(opened):
     expect(card.root).to_contain_text("Paid, and noted.")
     notebook.shot("chat-done", card.root)
     say_anew(notebook, card, box)
+    check_saved(notebook, server)
+
+
+def check_saved(notebook, server):
+    """The notebook keeps the whole thread as it stands, and the card lives on."""
+    notebook.save()
+    path = server.root / "chat.ipynb"
+    (output,) = json.loads(path.read_text())["cells"][1]["outputs"]
+    assert set(output["data"]) == {"text/html", "text/plain"}
+    html, text = ("".join(output["data"][mime]) for mime in ("text/html", "text/plain"))
+    for said in ("Which region lost money?", "And the North?", "Another answer."):
+        assert said in html
+        assert said in text
+    assert "Paid, and noted" not in html
 
 
 def say_anew(notebook, card, box):
@@ -205,6 +220,29 @@ def test_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
     expect(card.root.locator(".nba-message")).to_have_count(31)
     notebook.page.wait_for_function(f"el => ({rest})(el) < 60", arg=items.element_handle())
     notebook.shot("chat-long", card.root)
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+RELOADED = "spoken = agent('Heard.').chat()"
+
+
+def test_what_is_not_sent_yet_is_back_after_a_reload(opened):
+    """Text in the box, until it is sent; then the box is empty in every page."""
+    notebook = opened(RELOADED)
+    card = Card(notebook.output(1))
+    box = card.root.get_by_label("Message", exact=True)
+    expect(box).to_be_editable()
+    with notebook.sending('"drafts"'):
+        box.fill("Half a thought")
+    notebook.save()
+    notebook.reload()
+    expect(box).to_have_value("Half a thought")
+    box.press("Enter")
+    expect(card.root).to_contain_text("Heard.")
+    notebook.save()
+    notebook.reload()
+    expect(card.root).to_contain_text("Heard.")
+    expect(box).to_have_value("")
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 

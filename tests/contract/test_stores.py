@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -93,9 +93,7 @@ def built(model: type[BaseModel]) -> st.SearchStrategy[Any]:
 
 KINDS = typing.get_args(StoredEvent)
 ANY_EVENT = st.one_of(*map(built, KINDS))
-FEW = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FEW = settings(max_examples=25)
 
 
 def said(text: str) -> StoredEvent:

@@ -136,3 +136,60 @@ def test_c145_run_all_where_nobody_is_there_goes_through_or_says_what_is_asked(a
             asked = ("error", "HumanInputRequired")
             assert ends == [("ok", ""), ("ok", ""), asked, asked], kernel.errors()
             assert "waits for the run before" in done[2].displays[-1]["text/plain"]
+
+
+CONNECTED = """
+import sqlite3
+import nbagent as nb
+kept = sqlite3.connect(":memory:")
+call = nb.ScriptedModel.call
+seen = []
+
+def banker():
+    made = nb.Agent(nb.ScriptedModel([call("count"), "counted"]))
+
+    @made.tool(thread=False)
+    def count() -> int:
+        seen.extend(kept.execute("select 41 + 1").fetchone())
+        return seen[-1]
+
+    return made
+
+def asking(**options):
+    made = nb.Agent(nb.ScriptedModel([call("delegate"), "all"]))
+
+    @made.tool(thread=options.pop("thread", True))
+    def delegate() -> str:
+        return banker().run_sync("go", **options).text
+
+    return made
+"""
+WAITS = (
+    "await banker().run('go')",
+    "await banker().run('go', background=True)",
+    "banker().run_sync('go')",
+    "%load_ext nbagent\nmade = banker()\n%agent made go",
+    "await asking().run('go')",
+    "await asking(thread=False, nested=False).run('go')",
+    "store = nb.MemoryStore()\n"
+    "made = banker()\n"
+    "made.policy = [nb.review('count')]\n"
+    "run = made.run('go', store=store)\n"
+    "await run.settled()\n"
+    "again = await nb.open_run(run.id, agent=made, store=store, answers={'count': True})\n"
+    "await again",
+)
+ALONE = ("banker().run('go').wait()", "banker().run('go')")
+"""Where nobody is there: elsewhere the run lives on the loop that such a cell blocks, or outlives the cell."""
+
+
+@pytest.mark.parametrize("attended", [True, False])
+@pytest.mark.parametrize("version", ["6.29.5", NEWEST])
+def test_c229_a_tool_bound_to_the_main_thread_runs_there_however_a_cell_waits(version, attended):
+    """A cell's own ``sqlite3`` connection works in a ``thread=False`` tool, with a person there or not."""
+    with front_end(version) as kernel:
+        kernel.must_run(CONNECTED)
+        for cell in WAITS[:-1] if attended else WAITS + ALONE:
+            done = kernel.run(cell, allow_stdin=attended)
+            assert done.status == "ok", (cell, kernel.errors())
+            assert kernel.must_run("print(seen.pop() if seen else None)") == "42\n", cell

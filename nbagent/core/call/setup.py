@@ -35,7 +35,7 @@ class Hooks(NamedTuple):
     present: Presenter = _nobody
     """Makes of a result what is shown of it, where that is richer than text."""
     on_main: OnMain | None = None
-    """Does work on the main thread, for bodies with ``thread=False``; None does it on the run's loop."""
+    """Does the work of bodies with ``thread=False`` where it belongs; None does it on the run's loop."""
 
 
 class BodyRuns(Protocol):

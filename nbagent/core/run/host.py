@@ -44,7 +44,7 @@ class Host(Protocol):
         """Wait in synchronous code; ``Run.wait`` stops the run where Ctrl+C stops the wait."""
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
-        """Do this on the main thread, in the caller's context, once that has time for it."""
+        """Do this where objects of the person's code are at home, in the caller's context."""
 
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A mime bundle of a value that shows richer than its JSON, or None."""
@@ -57,8 +57,6 @@ class Place(NamedTuple):
     attended: bool
     loop: asyncio.AbstractEventLoop | None = None
     """None for the caller's running loop, or the private one where none runs."""
-    background: bool = False
-    """Whether the main thread may be busy while the run goes on."""
 
 
 class ScriptHost:

@@ -6,13 +6,98 @@ import asyncio
 from collections.abc import Generator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any
 
-from nbagent.core.base.events import StoredEvent
-from nbagent.core.base.messages import Json, Message, Part, calls_of, results_of
+from nbagent.core.base.controls import escaped
+from nbagent.core.base.events import (
+    BodyCalled,
+    Interrupted,
+    MessageQueued,
+    ModelResponded,
+    OutputRefused,
+    Resolved,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunQueued,
+    RunRetried,
+    RunStarted,
+    StepFinished,
+    StoredEvent,
+    ToolFinished,
+    ToolStarted,
+)
+from nbagent.core.base.messages import Json, Message, Part, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Usage
 from nbagent.core.call.body import Raised
 from nbagent.core.state.state import CallState, RunState
+
+
+class Events(list[StoredEvent]):
+    """The events of a run. As a value of a cell they are a table, printed a line each."""
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Number, type and the gist of each, the same whenever the run is the same."""
+        names: dict[str, str] = {}
+        rows: list[tuple[str, str, str]] = []
+        for number, event in enumerate(self):
+            for call in event.calls if isinstance(event, ModelResponded) else ():
+                names[call.id] = call.name
+            if isinstance(event, BodyCalled):
+                names[event.call_id] = event.name
+            depth = "▸ " * len(event.scope)
+            rows.append((str(number), event.type, escaped(depth + _gist(event, names))))
+        return rows
+
+    def __repr__(self) -> str:
+        if not self:
+            return "no events"
+        return "\n".join(f"{number:>4}  {kind:<15} {gist}" for number, kind, gist in self.rows())
+
+    def _repr_html_(self) -> str:
+        head = "<tr><th></th><th align='left'>event</th><th align='left'></th></tr>"
+        rows = (
+            f"<tr><td>{n}</td><td align='left'>{kind}</td><td align='left'>{escape(gist)}</td></tr>"
+            for n, kind, gist in self.rows()
+        )
+        return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, PLR0911 - one line each
+    """What an event tells, in a few words."""
+    tool = names.get(getattr(event, "call_id", ""), "")
+    match event:
+        case RunStarted(agent=agent, messages=messages):
+            return f"{agent} {shortened(text_of(messages[-1])) if messages else ''}"
+        case RunQueued(agent=agent, text=text):
+            return f"{agent} {shortened(text)}"
+        case ModelResponded(text=text, calls=calls):
+            called = ", ".join(f"{each.name} {shortened(dumps(each.input))}" for each in calls)
+            return " ".join(filter(None, (shortened(text) if text else "", called)))
+        case ToolStarted(attempt=attempt):
+            return tool if attempt == 1 else f"{tool}, attempt {attempt}"
+        case BodyCalled(input=given):
+            return f"{tool} {shortened(dumps(given))}"
+        case StepFinished(name=name, error=error):
+            return f"{tool} {shortened(name)}{', failed' if error else ''}"
+        case ToolFinished(output=output, error=failed):
+            told = output if isinstance(output, str) else dumps(output)
+            return f"{tool}{' failed' if failed else ''} {shortened(told)}"
+        case Interrupted(tool_name=name, kind=kind):
+            return f"{name} waits: {kind}"
+        case Resolved(resolution=resolution, by=by):
+            return f"{tool} {resolution.type}, by {by}"
+        case MessageQueued(text=text, by=by):
+            return f"{shortened(text)}, by {by}"
+        case OutputRefused(errors=errors):
+            return shortened(errors)
+        case RunCompleted(text=text):
+            return shortened(text)
+        case RunFailed(error=error, message=message):
+            return f"{error}: {shortened(message)}"
+        case RunRetried(by=by) | RunCancelled(by=by):
+            return f"by {by}"
 
 
 @dataclass(frozen=True, slots=True)

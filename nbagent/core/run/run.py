@@ -31,7 +31,7 @@ from .answers import AnyResolution, id_of, interrupts_of, settles
 from .before import Held
 from .describe import asks, bounded, result_of, unanswered
 from .growing import Growing
-from .result import Call, Receipt, Result, calls_by_name
+from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
 
@@ -87,9 +87,9 @@ class Run:
         return calls_by_name(self._session.state, self._session.values)
 
     @property
-    def journal(self) -> list[StoredEvent]:
-        """The run's events so far."""
-        return self._session.journal.read()
+    def journal(self) -> Events:
+        """The run's events so far: a list that prints a line each, and is a table in a notebook."""
+        return Events(self._session.journal.read())
 
     @property
     def result(self) -> Result:

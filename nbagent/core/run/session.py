@@ -113,7 +113,6 @@ class Session:
         "_was_interrupted",
         "_writing",
         "attended",
-        "background",
         "before",
         "behind",
         "error",
@@ -137,7 +136,6 @@ class Session:
         self.journal = journal
         self.host = place.host
         self.attended = place.attended
-        self.background = place.background
         self.loop = place.loop or running_loop() or private_loop()
         """The event loop the run lives on."""
         self.error: BaseException | None = None
@@ -393,7 +391,7 @@ class Session:
         if at is None and isinstance(state.outcome, RunFailed):
             events += self._unwritten(state, state.outcome)
         journal = Journal(spec.new_id(), self.journal.store)
-        place = Place(self.host, self.attended, self.loop, self.background)
+        place = Place(self.host, self.attended, self.loop)
         made = Session(spec, journal, place, values=self.values)
         if self.before is not None and isinstance(self.before.held, Session):
             made._line_up(self.before.held)
@@ -532,8 +530,7 @@ class Session:
         if self._is_stopping:
             return
         self._is_active, self.error = True, None
-        on_main = self.host.on_main if self.background else None
-        hooks = Hooks(self._paused, self._progressed, self.host.present, on_main)
+        hooks = Hooks(self._paused, self._progressed, self.host.present, self.host.on_main)
         self._driver = Driver(self.spec, self.journal, live=True, hooks=hooks)
         self._driver.values = self.values
         name = f"nbagent run {self.run_id}"

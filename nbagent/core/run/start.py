@@ -181,7 +181,7 @@ def _prepared(
     is_apart = blocking or options.background
     loop = private_loop() if is_apart else host.loop(attended=attended)
     journal = Journal(options.id or new_id(), options.store)
-    place = Place(host, attended, loop, options.background)
+    place = Place(host, attended, loop)
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
 

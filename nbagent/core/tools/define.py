@@ -88,8 +88,8 @@ class ToolMaker:
                 (one that raises asks). Rules of the agent's policy come first.
             editable: whether the form of that question may change the input: True, or names of inputs.
             final: whether the tool's answer ends the run.
-            thread: False runs a sync body on the event loop's own thread, for objects bound to it; that of
-                a run in the background on the main thread, once no cell runs there.
+            thread: False runs a sync body on the thread that cells run on, while none computes there, for
+                objects bound to it; where there are no cells, on the run's loop.
             idempotent: whether running it twice does what running it once does, so that it may be run
                 again after a failure (by ``nb.Retry``), or after its process died while it ran.
             preview: a function of the typed input, sync or async, that shows what running would do:

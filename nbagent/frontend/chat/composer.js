@@ -1,10 +1,22 @@
 // @ts-check
 // The box of a chat: a message, its files, and what is offered while it is written.
 
-import { attr, disable, fill, h, makeButton, randomId, setLabel, showText } from "../dom.js";
+import {
+  attr,
+  disable,
+  div,
+  fill,
+  h,
+  makeButton,
+  randomId,
+  setLabel,
+  showText,
+  span,
+  stepOf,
+} from "../dom.js";
 import { base64, fileSize, MAX_FILE, megabytes } from "../fields/file.js";
 import { ENDED } from "../header-footer.js";
-import { makeTimer, on, onClick } from "../lifetime.js";
+import { makeTimer, nextFrame, on, onChange, onClick, onInput } from "../lifetime.js";
 import { offerNames } from "./names.js";
 
 /**
@@ -19,6 +31,8 @@ import { offerNames } from "./names.js";
 const MAX_FILES = 10;
 /** Milliseconds after which the person is told that the kernel has not heard it yet. */
 const LATE = 1000;
+/** Milliseconds after the last key until the draft goes up. */
+const DRAFT_AFTER = 400;
 
 /**
  * The box, and what stands around it.
@@ -32,21 +46,22 @@ export function drawComposer(card, said) {
   const send = makeButton("nba-button nba-go", t("say_send"));
   const attach = makeButton("nba-button nba-attach", "+");
   const pick = h("input", { type: "file", multiple: true, hidden: true, tabindex: -1 });
-  const chipList = h("div", { class: "nba-chips", hidden: true });
-  const editing = h("div", { class: "nba-editing nba-help", hidden: true });
+  const chipList = div({ class: "nba-chips", hidden: true });
+  const editing = div({ class: "nba-editing nba-help", hidden: true });
   const cancel = makeButton("nba-link", t("cancel"));
-  const errors = h("div", { class: "nba-err", role: "alert", hidden: true });
-  const status = h("div", { class: "nba-help nba-status", role: "status", hidden: true });
-  const hint = h("div", "nba-help", t("say_hint"));
+  const errors = div({ class: "nba-err", role: "alert", hidden: true });
+  const status = div({ class: "nba-help nba-status", role: "status", hidden: true });
+  const hint = div("nba-help", t("say_hint"));
   const names = offerNames(card, box);
-  const row = h("div", "nba-box", attach, box, send);
-  const below = h("div", "nba-below", hint, status, errors);
-  const el = h("div", "nba-composer", editing, chipList, names.el, row, pick, below);
+  const row = div("nba-box", attach, box, send);
+  const below = div("nba-below", hint, status, errors);
+  const el = div("nba-composer", editing, chipList, names.el, row, pick, below);
   fill(editing, t("say_edits"), " ", cancel);
   setLabel(box, t("say"));
   setLabel(attach, t("say_attach"));
   attach.title = t("say_attach");
   const late = makeTimer(signal);
+  const draftDue = makeTimer(signal);
   /** @type {Chip[]} */
   let chips = [];
   /** @type {MessageItem|null} */
@@ -57,10 +72,22 @@ export function drawComposer(card, said) {
   let head = null;
   /** @type {number|null} Which of the earlier messages stands in the box. */
   let recalled = null;
-  box.value = store.written;
 
+  const fetch = () => {
+    box.value = store.written;
+    grow();
+    draw();
+  };
   const write = (/** @type {string} */ text) => {
-    box.value = store.written = text;
+    box.value = text;
+    keep();
+  };
+  const keep = () => {
+    const drafts = box.value;
+    store.written = drafts;
+    draftDue.start(DRAFT_AFTER, () => {
+      if (!store.gone) store.send({ type: "drafts", interrupt: "", drafts });
+    });
     grow();
   };
   const grow = () => {
@@ -101,12 +128,11 @@ export function drawComposer(card, said) {
     });
     const shown = chip.file?.media_type.startsWith("image/");
     const src = shown && `data:${chip.file?.media_type};base64,${chip.file?.data}`;
-    return h(
-      "span",
+    return span(
       "nba-chip",
       src && h("img", { src, alt: "" }),
-      h("span", { dir: "auto" }, chip.name),
-      h("span", "nba-soft", chip.about),
+      span({ dir: "auto" }, chip.name),
+      span("nba-soft", chip.about),
       drop,
     );
   };
@@ -204,13 +230,13 @@ export function drawComposer(card, said) {
       submit();
     } else if (event.key === "Escape" && edited) {
       reset();
-    } else if (plain && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
-      if (recall(event.key === "ArrowUp" ? -1 : 1)) event.preventDefault();
+    } else {
+      const step = stepOf(event);
+      if (plain && step && recall(step)) event.preventDefault();
     }
   });
-  on(signal, box, "input", () => {
-    store.written = box.value;
-    grow();
+  onInput(signal, box, () => {
+    keep();
     if (!errors.hidden) showText(errors, "");
     draw();
   });
@@ -230,7 +256,7 @@ export function drawComposer(card, said) {
     attr(el, "data-over", null);
     void add([...(event.dataTransfer?.files ?? [])]);
   });
-  on(signal, pick, "change", () => {
+  onChange(signal, pick, () => {
     void add([...(pick.files ?? [])]);
     pick.value = "";
     box.focus();
@@ -243,13 +269,14 @@ export function drawComposer(card, said) {
   });
   store.listen((event) => {
     if (event.type === "gone") restore();
+    if (event.type === "written") fetch();
     if (event.type !== "receipt" || event.receipt.submission !== sent?.submission) return;
     if (event.receipt.ok) settle();
     else restore();
     tell(event.receipt.errors.map(({ message }) => message).join("\n"));
   }, signal);
-  draw();
-  requestAnimationFrame(grow);
+  fetch();
+  nextFrame(signal, grow);
 
   return {
     el,

@@ -1,8 +1,8 @@
 // @ts-check
 // The box of a chat, without a browser: what it sends, keeps and gives back.
 
-import { expect, test } from "vitest";
-import { HEAD, open, press, TEXTS, type } from "../test-support/fake-host.js";
+import { expect, test, vi } from "vitest";
+import { HEAD, open, press, snapshot, TEXTS, type } from "../test-support/fake-host.js";
 
 const chat = { ...HEAD, chat: true, status: "completed", prompt: "" };
 const said = (/** @type {string} */ key, /** @type {string} */ text) => ({
@@ -85,4 +85,22 @@ test("a kernel that goes gives back what it did not take, and the box says so", 
   press(box, "Enter");
   model.fire("comm_live_update");
   expect([box.value, box.readOnly, box.placeholder]).toEqual(["lost?", true, TEXTS.say_nobody]);
+});
+
+test("what is not sent yet goes up, and is back after a reload", async () => {
+  vi.useFakeTimers();
+  const { model, box } = opened();
+  type(box, "half a");
+  type(box, "half a thought");
+  vi.advanceTimersByTime(1000);
+  expect(model.said("drafts")).toEqual([
+    { type: "drafts", interrupt: "", drafts: "half a thought" },
+  ]);
+  vi.useRealTimers();
+  const again = opened(); // the trait, in which nothing typed stands
+  again.model.tell({ ...snapshot([], { head: chat, seq: 9 }), written: "too late" });
+  expect(again.box.value).toBe("");
+  const reloaded = open([said("t1:m1", "first")], chat, "half a thought");
+  const kept = /** @type {HTMLTextAreaElement} */ (reloaded.$(".nba-write"));
+  expect(kept.value).toBe("half a thought");
 });

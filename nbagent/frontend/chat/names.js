@@ -1,8 +1,8 @@
 // @ts-check
 // Names that are offered while a message is written: variables behind @, tools behind /.
 
-import { attr, expand, fill, h, setLabel } from "../dom.js";
-import { on } from "../lifetime.js";
+import { announce, attr, expand, fill, focused, h, setLabel, span, stepOf } from "../dom.js";
+import { on, onInput } from "../lifetime.js";
 
 /** What stands before the caret and may be completed. */
 const BEGUN = /(?:^|[\s(])(@[\p{L}\p{N}_]*)$|^(\/[\w.:-]*)$/u;
@@ -39,8 +39,8 @@ export function offerNames({ store, signal, id }, box) {
       h(
         "li",
         { role: "option", id: `${listId}-${index}`, "aria-selected": String(index === at) },
-        h("span", "nba-mono", name),
-        h("span", "nba-help", about),
+        span("nba-mono", name),
+        span("nba-help", about),
       ),
     );
     fill(el, ...rows);
@@ -53,14 +53,14 @@ export function offerNames({ store, signal, id }, box) {
     const from = caret - begun().length + 1;
     box.setRangeText(`${name} `, from, caret, "end");
     close();
-    box.dispatchEvent(new Event("input", { bubbles: true }));
+    announce(box, "input");
   };
   const look = () => {
     asked = begun();
     if (asked) store.send({ type: "complete", text: asked });
     else if (names.length) close();
   };
-  on(signal, box, "input", look);
+  onInput(signal, box, look);
   on(signal, box, "blur", close);
   on(signal, el, "mousedown", (event) => {
     event.preventDefault(); // the box keeps the focus
@@ -70,15 +70,13 @@ export function offerNames({ store, signal, id }, box) {
     choose();
   });
   store.listen((event) => {
-    if (event.type !== "names" || event.names.text !== asked || asked !== begun()) return;
-    const typed = asked.slice(1);
+    if (event.type !== "names") return;
+    const { text, names: known } = event.names;
+    if (text !== asked || asked !== begun()) return;
     at = 0;
     // What is typed whole needs no completing.
-    names =
-      event.names.names.length === 1 && event.names.names[0]?.name === typed
-        ? []
-        : event.names.names;
-    if (document.activeElement !== box) names = [];
+    const whole = known.length === 1 && known[0]?.name === asked.slice(1);
+    names = whole || focused() !== box ? [] : known;
     draw();
   }, signal);
   draw();
@@ -92,8 +90,9 @@ export function offerNames({ store, signal, id }, box) {
      */
     key(event) {
       if (!names.length) return false;
-      if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-        at = (at + (event.key === "ArrowDown" ? 1 : names.length - 1)) % names.length;
+      const step = stepOf(event);
+      if (step) {
+        at = (at + step + names.length) % names.length;
         draw();
       } else if ((event.key === "Enter" && !event.shiftKey) || event.key === "Tab") choose();
       else if (event.key === "Escape") close();

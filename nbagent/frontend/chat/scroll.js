@@ -2,7 +2,7 @@
 // A long thread scrolls within its card, and stays at its end unless the person scrolled up.
 
 import { attr } from "../dom.js";
-import { on } from "../lifetime.js";
+import { on, onResize } from "../lifetime.js";
 
 /** Pixels from the end that still count as being there. */
 const NEAR = 40;
@@ -30,8 +30,6 @@ export function stayAtEnd(el, signal) {
     top = el.scrollTop;
   });
   on(signal, el, "load", follow, true); // pictures
-  const grown = new ResizeObserver(follow);
-  grown.observe(el);
-  on(signal, signal, "abort", () => grown.disconnect());
+  onResize(signal, el, follow);
   return { follow, toEnd };
 }

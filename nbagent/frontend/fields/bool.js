@@ -1,7 +1,7 @@
 // @ts-check
 // Yes or no: a checkbox where there is a value to start from, else radios with none chosen.
 
-import { h } from "../dom.js";
+import { div, h } from "../dom.js";
 import { radioControl, selectControl } from "./choice.js";
 import { controlField } from "./control-field.js";
 
@@ -60,7 +60,7 @@ function pickOne(control, node) {
 function checkbox() {
   const input = h("input", { type: "checkbox" });
   return {
-    el: h("div", "nba-check", input),
+    el: div("nba-check", input),
     inputs: [input],
     read: () => ({ bool: input.checked }),
     show: (draft) => {

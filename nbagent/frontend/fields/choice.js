@@ -1,8 +1,8 @@
 // @ts-check
 // One of several: a row of buttons where it is the whole question, radios, a list; with a write-in.
 
-import { attr, h } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import { attr, div, h, span } from "../dom.js";
+import { on, onChange, onClick } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { dropdown, lineInput } from "./inputs.js";
 import { optionList } from "./options.js";
@@ -57,12 +57,12 @@ export function selectControl(ctx, options, other = false) {
   ]);
   const input = other ? writtenInput(ctx) : null;
   if (input)
-    on(ctx.signal, el, "change", () => {
+    onChange(ctx.signal, el, () => {
       input.hidden = el.value !== OTHER;
       if (!input.hidden) input.focus();
     });
   return {
-    el: h("div", "nba-control", el, input),
+    el: div("nba-control", el, input),
     inputs: [el],
     read: () => {
       if (el.value === OTHER) return input?.value ? { other: input.value } : null;
@@ -102,15 +102,15 @@ export function radioControl(ctx, node, whole) {
     let pointed = false;
     on(ctx.signal, list.list, "keydown", () => (pointed = false));
     on(ctx.signal, other.el, "pointerdown", () => (pointed = true));
-    on(ctx.signal, other.radio, "change", () => other.open(true));
+    onChange(ctx.signal, other.radio, () => other.open(true));
     // Who points at "Other…" means to write; who comes by arrow key may be on the way past it.
     onClick(ctx.signal, other.radio, () => pointed && other.input.focus());
-    on(ctx.signal, list.list, "change", (event) => {
+    onChange(ctx.signal, list.list, (event) => {
       if (event.target !== other.radio && event.target !== other.input) other.open(false);
     });
   }
   return {
-    el: h("div", "nba-control", list.el, other?.input),
+    el: div("nba-control", list.el, other?.input),
     inputs: [...list.inputs, ...(other ? [other.radio] : [])],
     group: true,
     clearable: true,
@@ -137,7 +137,7 @@ export function radioControl(ctx, node, whole) {
  */
 function writeIn(ctx, group) {
   const radio = h("input", { type: "radio", name: group });
-  const el = h("label", "nba-option", radio, h("span", {}, ctx.t("other")));
+  const el = h("label", "nba-option", radio, span({}, ctx.t("other")));
   const input = writtenInput(ctx);
   const open = (/** @type {boolean} */ shown) => attr(input, "hidden", !shown);
   return { el, radio, input, open };

@@ -1,8 +1,8 @@
 // @ts-check
 // What stands around fields that belong together: a fieldset that folds, "no value", undo, errors.
 
-import { attr, expand, h, makeButton, setLabel, setText, words } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import { attr, div, expand, h, makeButton, setClass, setLabel, setText, words } from "../dom.js";
+import { onChange, onClick } from "../lifetime.js";
 import { errorLine, helpOf } from "./help.js";
 import { changeMark, noneBox, remarks } from "./marks.js";
 import { hasContent, isProposed } from "./spec.js";
@@ -51,18 +51,17 @@ export function containerField(ctx, node, saved, place, makeInside) {
   // Of a call that is approved it is what the model was told.
   const help = root && ctx.approval ? [] : helpOf(ctx, node);
   const about = help.length > 0 && words("div", "nba-help", ...help);
-  const body = h("div", { class: "nba-inside", id: ctx.id() });
+  const body = div({ class: "nba-inside", id: ctx.id() });
   const shown = !root && !place.bare;
   const folds = shown && place.depth >= FOLDS;
   const fold = folds ? makeButton("nba-fold") : null;
   const legend = shown ? words("legend", "", fold) : null;
-  const el = h("fieldset", "nba-box", legend);
-  if (!root) el.classList.add("nba-field", "nba-wide");
-  if (shown && node.kind === "object") el.classList.add("nba-nested");
+  const el = h("fieldset", root ? "nba-box" : "nba-box nba-field nba-wide", legend);
+  if (shown && node.kind === "object") setClass(el, "nba-nested");
   if (shown) el.append(...remarks(ctx, node, !hasContent(node)));
   el.append(mark.el);
   if (none) el.append(none.el);
-  if (leave) el.append(drop, h("div", "nba-help nba-left-out", ctx.t("left_out")));
+  if (leave) el.append(drop, div("nba-help nba-left-out", ctx.t("left_out")));
   if (about) el.append(about);
   el.append(body, error.el);
 
@@ -73,8 +72,8 @@ export function containerField(ctx, node, saved, place, makeInside) {
   const draw = () => {
     const now = out || (none?.input.checked ? !started : inside.moved?.() === true);
     mark.show(now ? (hasContent(node) || started || ctx.approval ? "changed" : "clear") : "");
-    el.classList.toggle("nba-changed", now);
-    el.classList.toggle("nba-out", out);
+    setClass(el, "nba-changed", now);
+    setClass(el, "nba-out", out);
     body.hidden = out || none?.input.checked === true || !open;
     if (fold) expand(fold, open);
     if (fold) attr(fold, "aria-controls", body.id);
@@ -112,7 +111,7 @@ export function containerField(ctx, node, saved, place, makeInside) {
     return inside.read(sent, started);
   };
   if (none) none.input.checked = saved === null ? started : saved.null === true;
-  if (none) on(ctx.signal, none.input, "change", own.touched);
+  if (none) onChange(ctx.signal, none.input, own.touched);
   onClick(ctx.signal, drop, () => {
     out = true;
     own.touched();
@@ -137,7 +136,7 @@ export function containerField(ctx, node, saved, place, makeInside) {
     reset,
     fail: (messages) => {
       error.show(messages);
-      el.classList.toggle("nba-bad", messages.length > 0);
+      setClass(el, "nba-bad", messages.length > 0);
       const said = messages.length > 0 ? error.el.id : null;
       for (const one of [el, ...(inside.inputs ?? [])]) attr(one, "aria-describedby", said);
     },

@@ -1,8 +1,8 @@
 // @ts-check
 // What stands around every control: label, "changed · undo", "no value", help and error.
 
-import { attr, fill, h, setLabel, setText, words } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import { attr, fill, h, setClass, setLabel, setText, words } from "../dom.js";
+import { onChange, onClick, onInput } from "../lifetime.js";
 import { errorLine, helpOf } from "./help.js";
 import { changeMark, noneBox, remarks } from "./marks.js";
 import { sameDraft } from "./spec.js";
@@ -39,8 +39,8 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
   const about = words("div", { class: "nba-help", id: ctx.id() });
   const label = bare ? null : h(group ? "legend" : "label", { dir: "auto" });
   const el = h(group ? "fieldset" : "div", { class: "nba-field" }, label);
-  if (control.wide || group) el.classList.add("nba-wide");
-  else if ((node.help?.length ?? 0) > ROOM) el.classList.add("nba-roomy");
+  if (control.wide || group) setClass(el, "nba-wide");
+  else if ((node.help?.length ?? 0) > ROOM) setClass(el, "nba-roomy");
   if (!bare) el.append(...remarks(ctx, node, initial === null));
   // Without a label there is no line above the control that the mark could stand in.
   const below = bare && place.depth > 0;
@@ -82,8 +82,8 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
     const marked = now !== null && (initial !== null || ctx.approval);
     const clear = now !== null && !marked && control.clearable === true && !node.required;
     mark.show(marked ? "changed" : clear ? "clear" : "");
-    el.classList.toggle("nba-changed", marked);
-    el.classList.toggle("nba-null", none?.input.checked === true);
+    setClass(el, "nba-changed", marked);
+    setClass(el, "nba-null", none?.input.checked === true);
     const out = now?.cleared && node.default_text;
     fill(about, ...(out ? [t("default_is", { value: node.default_text ?? "" })] : help));
     about.hidden = !about.firstChild;
@@ -99,7 +99,7 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
   let doubted = "";
   const fail = (/** @type {string[]} */ messages) => {
     error.show(messages);
-    el.classList.toggle("nba-bad", messages.length > 0);
+    setClass(el, "nba-bad", messages.length > 0);
     describe();
   };
   const describe = () => {
@@ -121,8 +121,8 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
     draw();
     ctx.touched();
   };
-  on(signal, el, "input", used);
-  on(signal, el, "change", used);
+  onInput(signal, el, used);
+  onChange(signal, el, used);
   onClick(signal, mark.button, (event) => {
     show(initial);
     (control.inputs[0] ?? el).focus();

@@ -1,8 +1,8 @@
 // @ts-check
 // Dates and times, with an offset that is always shown: nothing is converted, and a naive time stays one.
 
-import { h, setLabel } from "../dom.js";
-import { on } from "../lifetime.js";
+import { div, h, setLabel } from "../dom.js";
+import { onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 
 /**
@@ -53,9 +53,9 @@ export function dateTimeField(ctx, node, saved, place) {
   /** @type {{draft: Draft, value: string, offset: string}} What was shown last, and as what. */
   let last = { draft: null, value: "", offset: usual };
   const draw = () => zone?.draw(format === "date-time" ? input.value : "");
-  on(ctx.signal, input, "input", draw);
+  onInput(ctx.signal, input, draw);
   const control = {
-    el: h("div", "nba-control nba-moment", input, zone?.el),
+    el: div("nba-control nba-moment", input, zone?.el),
     inputs: [input, ...(zone ? [zone.el] : [])],
     wide: zone !== null,
     read: () => {

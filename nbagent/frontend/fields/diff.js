@@ -1,7 +1,7 @@
 // @ts-check
 // What an edit changed, line by line. ../notebook/render/static.py finds the same lines.
 
-import { h } from "../dom.js";
+import { div, h } from "../dom.js";
 
 /** Pairs of lines that are compared; beyond, what differs is taken as a whole. */
 const MAX_PAIRS = 250_000;
@@ -30,10 +30,10 @@ export function difference(before, after, around = AROUND) {
   const words = changedWords(lines);
   const near = lines.map((_, at) => isNearChange(lines, at, around));
   return lines.flatMap(([mark, line], at) => {
-    if (!near[at]) return near[at - 1] || at === 0 ? [h("div", "nba-gap", "⋯")] : [];
+    if (!near[at]) return near[at - 1] || at === 0 ? [div("nba-gap", "⋯")] : [];
     const parts = words.get(at) ?? [line];
-    if (mark === " ") return [h("div", {}, line)];
-    return [h("div", {}, h(mark === "-" ? "del" : "ins", {}, ...parts))];
+    if (mark === " ") return [div({}, line)];
+    return [div({}, h(mark === "-" ? "del" : "ins", {}, ...parts))];
   });
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 // Rows that can be added, removed and moved: lists, and with another look tables and maps.
 
-import { disable, h, makeButton, setLabel } from "../dom.js";
+import { disable, div, makeButton, setLabel, span } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
 import { addedContext } from "./field.js";
 
@@ -54,8 +54,8 @@ export function editableRows(ctx, node, saved, look) {
   const start = first.length;
   const adds = makeButton("nba-button nba-small", t("add"));
   const empty = makeButton("nba-link", t("use_empty_list"));
-  const said = h("span", "nba-soft", t("empty_list"));
-  const bar = h("div", "nba-addbar", adds, empty, said);
+  const said = span("nba-soft", t("empty_list"));
+  const bar = div("nba-addbar", adds, empty, said);
   /** @type {Row[]} */
   let rows = [];
   /** Whether no rows at all is what the person wants. */

@@ -1,7 +1,7 @@
 // @ts-check
 // What is only shown: facts of the metadata, read-only and constant nodes.
 
-import { h, sanitized, words } from "../dom.js";
+import { div, h, sanitized, words } from "../dom.js";
 import { difference } from "./diff.js";
 import { cutLongText } from "./long-text.js";
 
@@ -39,12 +39,12 @@ export function factValue({
   remark = "",
   html,
 }) {
-  if (html) return h("div", "nba-wide nba-say", sanitized(html));
+  if (html) return div("nba-wide nba-say", sanitized(html));
   const now = pieces.map((each, n) => (n % 2 ? h("mark", { title: remark }, each) : each));
   const shown = now.length > 0 ? now : [value];
   const parts = before === null ? shown : difference(before, value);
   const odd = remark && words("small", "nba-odd", remark);
-  return code ? h("div", "nba-mono", ...parts, odd) : words("div", "", ...parts, odd);
+  return code ? div("nba-mono", ...parts, odd) : words("div", "", ...parts, odd);
 }
 
 /**
@@ -70,11 +70,23 @@ export function nodeText(node, ctx) {
 }
 
 /**
+ * A fact as the page itself makes it.
+ * @param {string} label
+ * @param {string} value
+ * @param {boolean} [code]
+ * @param {string|null} [before]
+ * @returns {Fact}
+ */
+export function makeFact(label, value, code = false, before = null) {
+  return { label, value, code, changed_from: before };
+}
+
+/**
  * A node that nobody can change, as a fact.
  * @param {SpecNode} node
  * @param {Context} ctx
  * @returns {Fact}
  */
 export function nodeFact(node, ctx) {
-  return { label: node.label, value: nodeText(node, ctx), code: true, changed_from: null };
+  return makeFact(node.label, nodeText(node, ctx), true);
 }

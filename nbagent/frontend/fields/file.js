@@ -1,8 +1,8 @@
 // @ts-check
 // A file: read in the page, sent with the answer and never before.
 
-import { h, showText } from "../dom.js";
-import { on } from "../lifetime.js";
+import { announce, div, h, setClass, showText } from "../dom.js";
+import { on, onChange } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { cutLongText } from "./long-text.js";
 
@@ -27,9 +27,9 @@ export function fileField(ctx, node, _saved, place) {
   const { t } = ctx;
   const initial = node.initial ?? null;
   const input = h("input", { type: "file" });
-  const status = h("div", { class: "nba-status", role: "status" });
+  const status = div({ class: "nba-status", role: "status" });
   const there = initial?.text ?? "";
-  const before = there === "" ? null : h("div", "nba-mono", there);
+  const before = there === "" ? null : div("nba-mono", there);
   const more = before && cutLongText(ctx, before, there);
   /** @type {Draft} */
   let draft = initial;
@@ -38,9 +38,9 @@ export function fileField(ctx, node, _saved, place) {
   const say = (/** @type {string} */ message, bad = false) => {
     problem = bad ? message : "";
     showText(status, message);
-    status.classList.toggle("nba-bad", bad);
+    setClass(status, "nba-bad", bad);
   };
-  const told = () => el.dispatchEvent(new Event("change", { bubbles: true }));
+  const told = () => announce(el);
   const pick = async () => {
     const [file] = input.files ?? [];
     const pick = ++picks;
@@ -58,8 +58,8 @@ export function fileField(ctx, node, _saved, place) {
     }
     told();
   };
-  on(ctx.signal, input, "change", () => void pick());
-  const el = h("div", "nba-control", before, more, input, status);
+  onChange(ctx.signal, input, () => void pick());
+  const el = div("nba-control", before, more, input, status);
   /** @type {import("./field.js").Control} */
   const control = {
     el,

@@ -1,7 +1,7 @@
 // @ts-check
 // The lines under a control: what it is for, its limits, what is wrong.
 
-import { h, showText } from "../dom.js";
+import { div, h, showText } from "../dom.js";
 
 /**
  * @typedef {import("./spec.js").SpecNode} SpecNode
@@ -37,7 +37,7 @@ export function helpOf(ctx, node) {
   const start = cut > 0 ? said.slice(0, cut) : said;
   const line = withCode([start, ...limits].filter(Boolean).join(" · "));
   if (cut <= 0) return line;
-  const rest = h("div", {}, ...withCode(said.slice(cut).trim()));
+  const rest = div({}, ...withCode(said.slice(cut).trim()));
   return [...line, h("details", {}, h("summary", {}, ctx.t("read_on")), rest)];
 }
 
@@ -46,7 +46,7 @@ export function helpOf(ctx, node) {
  * @param {Context} ctx
  */
 export function errorLine(ctx) {
-  const el = h("div", { class: "nba-err", id: ctx.id(), hidden: true });
+  const el = div({ class: "nba-err", id: ctx.id(), hidden: true });
   return {
     el,
     /** @param {string[]} messages */

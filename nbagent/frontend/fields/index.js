@@ -1,7 +1,7 @@
 // @ts-check
 // Which file draws which kind of node. A kind that is not here is a JSON box.
 
-import { h } from "../dom.js";
+import { div } from "../dom.js";
 import { boolField } from "./bool.js";
 import { choiceField } from "./choice.js";
 import { dateTimeField, fitsDateTime } from "./date-time.js";
@@ -95,7 +95,7 @@ function makerFor(node, saved) {
 function fixedField(ctx, node, place) {
   const error = errorLine(ctx);
   const fact = nodeFact(place.bare ? { ...node, label: "" } : node, ctx);
-  const el = h("div", "nba-field nba-wide", factList([fact], ctx), error.el);
+  const el = div("nba-field nba-wide", factList([fact], ctx), error.el);
   return {
     node,
     el,

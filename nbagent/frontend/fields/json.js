@@ -1,8 +1,8 @@
 // @ts-check
 // A JSON box: for JSON itself, and at every node whose kind has no controls of its own.
 
-import { h, setText } from "../dom.js";
-import { on } from "../lifetime.js";
+import { div, h, setClass, setText } from "../dom.js";
+import { onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { jsonErrorAt } from "./json-error.js";
 import { cutLongText } from "./long-text.js";
@@ -29,21 +29,21 @@ export function jsonField(ctx, node, saved, place) {
   const start = node.initial_json?.text ?? node.initial?.text;
   const initial = node.initial?.null ? node.initial : start === undefined ? null : wrap(start);
   const input = h("textarea", { class: "nba-code", spellcheck: "false", dir: "ltr" });
-  const status = h("div", "nba-status");
+  const status = div("nba-status");
   const more = cutLongText(ctx, input, unwrap(initial));
   const check = () => {
     resize(input);
     const where = input.value === "" ? null : jsonErrorAt(input.value);
     setText(status, where === null ? ctx.t("json") : ctx.t("json_broken", where));
-    status.classList.toggle("nba-bad", where !== null);
+    setClass(status, "nba-bad", where !== null);
   };
-  on(ctx.signal, input, "input", check);
+  onInput(ctx.signal, input, check);
   return controlField(
     ctx,
     node,
     place,
     {
-      el: h("div", "nba-control", input, more, status),
+      el: div("nba-control", input, more, status),
       inputs: [input],
       wide: true,
       read: () => (input.value === "" ? null : wrap(input.value)),

@@ -1,7 +1,7 @@
 // @ts-check
 // A shape that repeats one around it: a button opens one more level of it.
 
-import { fill, h, makeButton } from "../dom.js";
+import { div, fill, makeButton } from "../dom.js";
 import { onClick } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { addedContext } from "./field.js";
@@ -24,7 +24,7 @@ import { addedContext } from "./field.js";
 export function lazyField(ctx, node, saved, place) {
   const like = findNode(ctx.root, node.of ?? "");
   return containerField(ctx, node, saved, place, (own) => {
-    const slot = h("div", "nba-branch");
+    const slot = div("nba-branch");
     const adds = makeButton("nba-button nba-small");
     const drops = makeButton("nba-button nba-small");
     /** @type {Field|null} */
@@ -62,7 +62,7 @@ export function lazyField(ctx, node, saved, place) {
     if (saved?.open) open(saved.draft ?? null);
     else draw();
     return {
-      els: [slot, h("div", "nba-addbar", adds, drops)],
+      els: [slot, div("nba-addbar", adds, drops)],
       inputs: [adds],
       read: (sent) => (field ? { open: true, draft: field.draft(sent) } : null),
       reset: close,

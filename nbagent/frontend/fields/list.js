@@ -1,7 +1,7 @@
 // @ts-check
 // A list: rows of one kind, in an order that can be changed.
 
-import { h } from "../dom.js";
+import { h, span } from "../dom.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
 
@@ -33,7 +33,7 @@ export function listField(ctx, node, saved, place) {
     const make = ({ from, draft, node: template, ctx: around }) => {
       const bare = !NAMED.has(template.kind);
       const field = own.make(around, template, draft, { ...inner, bare, name: " " });
-      const tools = h("span", "nba-tools");
+      const tools = span("nba-tools");
       const el = h("li", { class: bare ? "nba-line-row" : "nba-block-row" }, field.el, tools);
       const number = (/** @type {number} */ n) =>
         field.rename(bare && called ? own.t("row_of", { name: called, n }) : own.t("row", { n }));

@@ -1,7 +1,7 @@
 // @ts-check
 // Long text is shown whole or asks to be: an approval waits until the person saw all of it.
 
-import { expand, makeButton, setText } from "../dom.js";
+import { expand, makeButton, setClass, setText } from "../dom.js";
 import { onClick } from "../lifetime.js";
 
 /** Lines that are shown at once. */
@@ -51,8 +51,8 @@ export function cutLongText(ctx, box, value, room = { whole: WHOLE }) {
   const release = ctx.hold(box);
   const button = makeButton("nba-link");
   const draw = (/** @type {boolean} */ open) => {
-    box.classList.toggle("nba-cut", !open);
-    box.classList.toggle("nba-whole", open);
+    setClass(box, "nba-cut", !open);
+    setClass(box, "nba-whole", open);
     expand(button, open);
     setText(button, open ? ctx.t("show_less") : ctx.t("show_all", { n }));
   };

@@ -1,8 +1,8 @@
 // @ts-check
 // Names with values: rows of a name, a value and a button that removes them.
 
-import { h, setLabel } from "../dom.js";
-import { on } from "../lifetime.js";
+import { div, h, setLabel, span } from "../dom.js";
+import { onChange, onInput } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
 import { dropdown } from "./inputs.js";
@@ -27,7 +27,7 @@ const SHORT = 12;
 export function mapField(ctx, node, saved, place) {
   const entries = node.entries ?? [];
   return containerField(ctx, node, saved, place, (own) => {
-    const list = h("div", "nba-map");
+    const list = div("nba-map");
     const rows = editableRows(own, node, saved, {
       el: list,
       list,
@@ -38,16 +38,16 @@ export function mapField(ctx, node, saved, place) {
         const shown = name.value; // a control may normalize
         const inner = { depth: place.depth + 1, bare: true, name: " " };
         const field = own.make(around, template, draft, inner);
-        const tools = h("span", "nba-tools");
-        const el = h("div", "nba-entry", name, field.el, tools);
+        const tools = span("nba-tools");
+        const el = div("nba-entry", name, field.el, tools);
         let n = 0;
         const called = () => {
           setLabel(name, own.t("name_of", { n }));
           field.rename(name.value || own.t("value_of", { n }));
         };
-        on(own.signal, name, "input", called);
-        on(own.signal, name, "change", own.touched);
-        on(own.signal, name, "input", own.touched);
+        onInput(own.signal, name, called);
+        onChange(own.signal, name, own.touched);
+        onInput(own.signal, name, own.touched);
         const number = (/** @type {number} */ next) => {
           n = next;
           called();

@@ -1,7 +1,7 @@
 // @ts-check
 // What stands beside the label of a field: "optional", "changed · undo", "no value".
 
-import { h, makeButton, setLabel, setText } from "../dom.js";
+import { h, makeButton, setLabel, setText, span } from "../dom.js";
 
 /**
  * @typedef {import("./spec.js").SpecNode} SpecNode
@@ -18,7 +18,7 @@ export function remarks(ctx, node, nothing) {
   const keys = [];
   if (!node.required && !node.has_default && nothing) keys.push(ctx.t("optional"));
   if (node.deprecated) keys.push(ctx.t("deprecated"));
-  return keys.map((word) => h("span", "nba-soft", word));
+  return keys.map((word) => span("nba-soft", word));
 }
 
 /**
@@ -26,9 +26,9 @@ export function remarks(ctx, node, nothing) {
  * @param {Context} ctx
  */
 export function changeMark(ctx) {
-  const word = h("span");
+  const word = span();
   const button = makeButton("nba-link");
-  const el = h("span", { class: "nba-mark", hidden: true }, word, button);
+  const el = span({ class: "nba-mark", hidden: true }, word, button);
   let name = "";
   let shown = "";
   const draw = () => {

@@ -1,8 +1,8 @@
 // @ts-check
 // Several of several: checkboxes with all and none, and lines of one's own.
 
-import { h, makeButton } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import { announce, div, makeButton } from "../dom.js";
+import { onChange, onClick, onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { lineInput } from "./inputs.js";
 import { optionList } from "./options.js";
@@ -29,15 +29,15 @@ export function multiField(ctx, node, saved, place) {
   });
   const others = node.other ? writeIns(ctx) : null;
   let used = false;
-  const bar = h("div", "nba-allnone");
-  const el = h("div", "nba-control", list.el, others?.el, bar);
+  const bar = div("nba-allnone");
+  const el = div("nba-control", list.el, others?.el, bar);
   const button = (/** @type {string} */ label, /** @type {number[]} */ indices) => {
     const made = makeButton("nba-link", label);
     onClick(ctx.signal, made, () => {
       used = true;
       list.pick(indices);
       if (indices.length === 0) others?.write([]);
-      el.dispatchEvent(new Event("change", { bubbles: true }));
+      announce(el);
     });
     return made;
   };
@@ -45,8 +45,8 @@ export function multiField(ctx, node, saved, place) {
   const use = () => {
     used = true;
   };
-  on(ctx.signal, el, "input", use);
-  on(ctx.signal, el, "change", use);
+  onInput(ctx.signal, el, use);
+  onChange(ctx.signal, el, use);
   const control = {
     el,
     inputs: [...list.inputs, ...(others?.inputs ?? [])],
@@ -84,7 +84,7 @@ function inOrder(draft) {
  * @param {Context} ctx
  */
 function writeIns(ctx) {
-  const el = h("div", "nba-others");
+  const el = div("nba-others");
   /** @type {HTMLInputElement[]} */
   const inputs = [];
   const add = () => {
@@ -97,7 +97,7 @@ function writeIns(ctx) {
     if (inputs.at(-1)?.value !== "") add();
   };
   add();
-  on(ctx.signal, el, "input", grow);
+  onInput(ctx.signal, el, grow);
   return {
     el,
     inputs,

@@ -1,7 +1,7 @@
 // @ts-check
 // An object: its fields in order, the read-only ones gathered as facts, and names beyond them.
 
-import { h } from "../dom.js";
+import { div } from "../dom.js";
 import { containerField } from "./container-field.js";
 import { factList, nodeFact } from "./facts.js";
 import { draftsByKey } from "./field.js";
@@ -24,7 +24,7 @@ import { stepTo } from "./spec.js";
  */
 export function objectField(ctx, node, saved, place) {
   return containerField(ctx, node, saved, place, (own) => {
-    const grid = h("div", "nba-grid");
+    const grid = div("nba-grid");
     const inner = { depth: place.depth + 1 };
     const fields = children(own, node, saved, inner, grid);
     const more = node.more && !node.read_only ? further(own, node.more, saved, inner) : null;

@@ -1,8 +1,8 @@
 // @ts-check
 // A list of options to pick from: radios or checkboxes, as a row, a column, or a column with a filter.
 
-import { h, setText, showText, words } from "../dom.js";
-import { on } from "../lifetime.js";
+import { div, h, setClass, setText, showText, span, words } from "../dom.js";
+import { onChange, onInput } from "../lifetime.js";
 import { lineInput } from "./inputs.js";
 
 /** Options drawn at once; beyond, the filter narrows. */
@@ -30,7 +30,7 @@ export function optionList(ctx, options, { type, row, digits }) {
   const group = ctx.id();
   const chosen = new Set(/** @type {number[]} */ ([]));
   const helps = options.some((option) => option.help);
-  const list = h("div", `nba-options ${row && !helps ? "nba-row" : "nba-column"}`);
+  const list = div(`nba-options ${row && !helps ? "nba-row" : "nba-column"}`);
   const inputs = options.slice(0, DRAWN).map((_, index) => {
     const input = h("input", { type, name: group, value: index });
     input.dataset["option"] = String(index);
@@ -40,10 +40,10 @@ export function optionList(ctx, options, { type, row, digits }) {
   let drawn = [];
   const rows = inputs.map((input, index) => {
     const label = words("span", "nba-option-label");
-    const help = h("span", "nba-help");
+    const help = span("nba-help");
     const key = digits && index < 9 && h("kbd", { "aria-hidden": "true" }, String(index + 1));
     return {
-      el: h("label", "nba-option", input, h("span", {}, label, help), key),
+      el: h("label", "nba-option", input, span({}, label, help), key),
       label,
       help,
     };
@@ -62,7 +62,7 @@ export function optionList(ctx, options, { type, row, digits }) {
     });
   };
   for (const part of rows) list.append(part.el);
-  on(ctx.signal, list, "change", (event) => {
+  onChange(ctx.signal, list, (event) => {
     const at = inputs.indexOf(/** @type {HTMLInputElement} */ (event.target));
     const index = drawn[at];
     if (type === "radio") chosen.clear();
@@ -101,7 +101,7 @@ export function optionList(ctx, options, { type, row, digits }) {
  */
 function filteredList(ctx, options, list, draw, several) {
   const line = words("div", "nba-help");
-  const count = h("span", { class: "nba-soft", "aria-live": "polite" });
+  const count = span({ class: "nba-soft", "aria-live": "polite" });
   const input = lineInput(ctx.t("filter"));
   input.className = "nba-filter";
   let order = options.map((_, index) => index);
@@ -113,19 +113,19 @@ function filteredList(ctx, options, list, draw, several) {
     draw(hits);
     setText(count, ctx.t("filter_count", { n: hits.length, m: options.length }));
   };
-  on(ctx.signal, input, "input", (event) => {
+  onInput(ctx.signal, input, (event) => {
     event.stopPropagation(); // a filter is no answer
     narrow();
   });
-  on(ctx.signal, input, "change", (event) => event.stopPropagation());
+  onChange(ctx.signal, input, (event) => event.stopPropagation());
   narrow();
-  list.classList.add("nba-scroll");
+  setClass(list, "nba-scroll");
   const tellChosen = (/** @type {number[]} */ chosen) => {
     const what = chosen.map((index) => options[index]?.label).join(", ");
     setText(line, what && ctx.t("chosen", { what }));
   };
   return {
-    el: h("div", "nba-filtered", h("div", "nba-filterbar", input, count), list, several && line),
+    el: div("nba-filtered", div("nba-filterbar", input, count), list, several && line),
     tellChosen,
     /** @param {number[]} first the options that stand first */
     start(first) {

@@ -1,7 +1,7 @@
 // @ts-check
 // A table: one row per object, one column per field.
 
-import { h, words } from "../dom.js";
+import { div, h, words } from "../dom.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
 import { nodeText } from "./facts.js";
@@ -40,7 +40,7 @@ export function tableField(ctx, node, saved, place) {
         "th",
         { scope: "col", role: "columnheader", "data-kind": column.kind },
         column.label,
-        column.help && h("div", "nba-help", ...withCode(column.help)),
+        column.help && div("nba-help", ...withCode(column.help)),
       ),
     );
     const tools = h("td", { role: "cell", class: "nba-tools" });

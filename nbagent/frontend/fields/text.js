@@ -1,8 +1,19 @@
 // @ts-check
 // Everything that is typed: text, numbers, decimals, durations, code. The typed text is the state.
 
-import { attr, fill, h, makeButton, setLabel, setText } from "../dom.js";
-import { on, onClick } from "../lifetime.js";
+import {
+  announce,
+  attr,
+  div,
+  fill,
+  h,
+  makeButton,
+  setClass,
+  setLabel,
+  setText,
+  span,
+} from "../dom.js";
+import { on, onClick, onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { difference } from "./diff.js";
 import { cutLongText, lineCount } from "./long-text.js";
@@ -69,12 +80,11 @@ function typed(ctx, node, input, initial) {
     slide?.draw();
     changes?.draw(input.value);
   };
-  on(ctx.signal, input, "input", draw);
+  onInput(ctx.signal, input, draw);
   return {
-    el: h(
-      "div",
+    el: div(
       "nba-control",
-      slide ? h("div", "nba-slider", slide.el, input) : input,
+      slide ? div("nba-slider", slide.el, input) : input,
       block && cutLongText(ctx, input, start),
       caret,
       changes?.el,
@@ -108,7 +118,7 @@ function typed(ctx, node, input, initial) {
 function emptyText(ctx, node, input) {
   const plain = node.kind === "text" && !node.format && !node.secret;
   const button = makeButton("nba-link", ctx.t("use_empty"));
-  const el = h("div", { class: "nba-emptied", hidden: true }, button);
+  const el = div({ class: "nba-emptied", hidden: true }, button);
   const usual = placeholder(ctx, node);
   let asked = false;
   const set = (/** @type {boolean} */ on) => {
@@ -116,14 +126,14 @@ function emptyText(ctx, node, input) {
     el.hidden = true;
     input.placeholder = on ? ctx.t("empty_text") : usual;
   };
-  on(ctx.signal, input, "input", () => {
+  onInput(ctx.signal, input, () => {
     set(false);
     el.hidden = !plain || input.value !== "";
   });
   onClick(ctx.signal, button, () => {
     set(true);
     input.focus();
-    input.dispatchEvent(new Event("change", { bubbles: true }));
+    announce(input);
   });
   return { el, set, asked: () => asked };
 }
@@ -136,13 +146,13 @@ function emptyText(ctx, node, input) {
  */
 function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
   const el = h("input", { type: "range", min, max, step });
-  on(ctx.signal, el, "input", () => {
+  onInput(ctx.signal, el, () => {
     input.value = el.value;
     draw();
   });
   const draw = () => {
     const value = input.value.trim() === "" ? Number.NaN : Number(input.value);
-    el.classList.toggle("nba-unset", Number.isNaN(value));
+    setClass(el, "nba-unset", Number.isNaN(value));
     if (!Number.isNaN(value)) el.value = String(value);
   };
   return { el, draw };
@@ -154,8 +164,8 @@ function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
  * @param {string} start
  */
 function changeView(ctx, start) {
-  const box = h("div", "nba-mono");
-  const el = h("div", { class: "nba-diff", hidden: true }, box);
+  const box = div("nba-mono");
+  const el = div({ class: "nba-diff", hidden: true }, box);
   attr(el, "role", "group");
   setLabel(el, ctx.t("changed"));
   const draw = (/** @type {string} */ value) => {
@@ -256,8 +266,8 @@ function language(node) {
  * @param {string} language
  */
 function caretLine(ctx, input, language) {
-  const where = h("span");
-  const el = h("div", "nba-status", language && h("span", {}, language), where);
+  const where = span();
+  const el = div("nba-status", language && span({}, language), where);
   const draw = () => {
     const before = input.value.slice(0, input.selectionEnd ?? 0).split("\n");
     const column = (before.at(-1) ?? "").length + 1;

@@ -1,7 +1,7 @@
 // @ts-check
 // A tuple: so many parts, each of its own kind.
 
-import { h } from "../dom.js";
+import { div } from "../dom.js";
 import { containerField } from "./container-field.js";
 
 /**
@@ -25,7 +25,7 @@ export function tupleField(ctx, node, saved, place) {
       return own.make(own, part, saved?.parts?.[index] ?? null, { depth: place.depth + 1, name });
     });
     return {
-      els: [h("div", "nba-grid", ...fields.map((field) => field.el))],
+      els: [div("nba-grid", ...fields.map((field) => field.el))],
       read: (sent, whole) => {
         const parts = fields.map((field) => field.draft(sent));
         return whole || parts.some((part) => part !== null) ? { parts } : null;

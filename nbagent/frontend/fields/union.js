@@ -1,8 +1,8 @@
 // @ts-check
 // One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
 
-import { h, setLabel, words } from "../dom.js";
-import { on } from "../lifetime.js";
+import { div, h, setLabel, words } from "../dom.js";
+import { onChange } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { addedContext } from "./field.js";
 import { dropdown } from "./inputs.js";
@@ -29,7 +29,7 @@ export function unionField(ctx, node, saved, place) {
   const branches = node.branches ?? [];
   const start = node.branch ?? null;
   return containerField(ctx, node, saved, place, (own) => {
-    const slot = h("div", "nba-branch");
+    const slot = div("nba-branch");
     /** @type {Map<number, Field>} The shapes that were looked at, each with what was typed. */
     const made = new Map();
     let name = "";
@@ -116,7 +116,7 @@ function shapeSelect(ctx, labels, pick) {
     labels.map((label, index) => [index, label]),
   );
   const picked = () => pick(el.value === "" ? null : Number(el.value));
-  on(ctx.signal, el, "change", picked);
+  onChange(ctx.signal, el, picked);
   return {
     el,
     inputs: [el],
@@ -138,13 +138,13 @@ function shapeRadios(ctx, labels, pick) {
   const group = ctx.id();
   const inputs = labels.map((_, index) => {
     const input = h("input", { type: "radio", name: group, value: index });
-    on(ctx.signal, input, "change", () => pick(index));
+    onChange(ctx.signal, input, () => pick(index));
     return input;
   });
   const options = labels.map((label, index) =>
     h("label", {}, inputs[index], words("span", "", label)),
   );
-  const el = h("div", { class: "nba-shapes", role: "radiogroup" }, ...options);
+  const el = div({ class: "nba-shapes", role: "radiogroup" }, ...options);
   return {
     el,
     inputs,

@@ -1,9 +1,22 @@
 // @ts-check
 // The buttons of a form, the reason a refusal may carry, the menu of further ways, and the line at the right.
 
-import { attr, disable, expand, fill, h, makeButton, setLabel, setText, words } from "../dom.js";
+import {
+  attr,
+  disable,
+  div,
+  expand,
+  fill,
+  focused,
+  h,
+  makeButton,
+  setLabel,
+  setText,
+  span,
+  words,
+} from "../dom.js";
 import { countdown } from "../format.js";
-import { on, onClick } from "../lifetime.js";
+import { on, onClick, onInput } from "../lifetime.js";
 import { pressGuard } from "./press-guard.js";
 
 /**
@@ -33,14 +46,14 @@ import { pressGuard } from "./press-guard.js";
  */
 export function actionBar(card, signal, { press, reset, asked }) {
   const say = card.store.t;
-  const buttons = h("div", "nba-buttons");
-  const keys = h("span", "nba-keys");
-  const end = h("span", {});
-  const right = h("span", "nba-right", keys, end);
+  const buttons = div("nba-buttons");
+  const keys = span("nba-keys");
+  const end = span({});
+  const right = span("nba-right", keys, end);
   const undo = makeButton("nba-link", say("undo_all"));
   const menu = moreMenu(card, signal);
-  const acts = h("div", "nba-acts", buttons, undo, right, menu.button);
-  const hint = h("div", { class: "nba-hint", role: "status" });
+  const acts = div("nba-acts", buttons, undo, right, menu.button);
+  const hint = div({ class: "nba-hint", role: "status" });
   const panel = reasonPanel(card, signal);
   /** @type {{action: Action, el: HTMLButtonElement}[]} */
   let made = [];
@@ -80,9 +93,10 @@ export function actionBar(card, signal, { press, reset, asked }) {
     /** @type {MouseEvent} */ event,
     /** @type {HTMLElement} */ el,
     /** @type {Action} */ action,
+    act = go,
   ) => {
     if (event.detail > 0 && !guard.stood(el)) setText(hint, say("moved"));
-    else go(action);
+    else act(action);
   };
   onClick(signal, panel.confirm, (event) => asking && clicked(event, panel.confirm, asking));
   onClick(signal, panel.back, () => ask(null));
@@ -112,11 +126,10 @@ export function actionBar(card, signal, { press, reset, asked }) {
     const always = rules.flatMap((rule) => (approve ? { action: approve, rule } : []));
     menu.build([...more, ...always], isApproved(), (event, el, { action, rule }) => {
       if (blocked(action) || (rule && standing?.changed)) return;
-      if (event.detail > 0 && !guard.stood(el)) setText(hint, say("moved"));
-      else {
+      clicked(event, el, action, () => {
         menu.close();
         press(action, { reason: null, remember: rule?.id ?? null });
-      }
+      });
     });
     asking = null;
     panel.el.hidden = true;
@@ -190,14 +203,13 @@ function reasonPanel(card, signal) {
   const input = words("textarea", { rows: 2, id: card.id() });
   const confirm = makeButton("nba-button nba-end");
   const back = makeButton("nba-button", card.store.t("back"));
-  const el = h(
-    "div",
+  const el = div(
     { class: "nba-reason", hidden: true },
     h("label", { for: input.id }, card.store.t("reason")),
     input,
-    h("div", "nba-buttons", confirm, back),
+    div("nba-buttons", confirm, back),
   );
-  on(signal, input, "input", (event) => event.stopPropagation());
+  onInput(signal, input, (event) => event.stopPropagation());
   return {
     el,
     confirm,
@@ -231,7 +243,7 @@ const STEPS = new Map([
  * @param {AbortSignal} signal
  */
 function moreMenu(card, signal) {
-  const panel = h("div", { class: "nba-menu", id: card.id(), role: "menu", hidden: true });
+  const panel = div({ class: "nba-menu", id: card.id(), role: "menu", hidden: true });
   const button = makeButton("nba-button nba-more", "⋯");
   attr(button, "aria-controls", panel.id);
   attr(button, "aria-haspopup", "menu");
@@ -254,7 +266,7 @@ function moreMenu(card, signal) {
     const all = shown();
     if (step === undefined || all.length === 0) return;
     event.preventDefault();
-    const at = all.indexOf(/** @type {any} */ (document.activeElement)) + step;
+    const at = all.indexOf(/** @type {any} */ (focused())) + step;
     all.at(Number.isFinite(at) ? at % all.length : step < 0 ? 0 : -1)?.focus();
   });
   on(signal, panel, "focusout", ({ relatedTarget }) => {

@@ -3,14 +3,17 @@
 
 import {
   attr,
+  div,
   fill,
   growText,
   h,
   isEqual,
   sanitized,
+  setClass,
   setLabel,
   setText,
   showText,
+  span,
   words,
 } from "../dom.js";
 import { factList } from "../fields/facts.js";
@@ -38,13 +41,9 @@ const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
  */
 export function drawCall(first, card) {
   const { store } = card;
-  const dot = h("span", { class: "nba-dot", role: "img" });
-  const path = words("span", "nba-path");
-  const name = words("span", "nba-name");
-  const brief = words("span", "nba-brief");
-  const decided = h("span", "nba-decided");
-  const state = h("span", "nba-state");
-  const time = h("span", "nba-time");
+  const { dot, path, name, brief, time, tell } = rowParts(card);
+  const decided = span("nba-decided");
+  const state = span("nba-state");
   const bar = progressBar(store.t("progress"));
   const body = callBody(card, first.key);
   const summary = h("summary", {}, dot, path, name, brief, decided, state, time, bar.el);
@@ -66,9 +65,7 @@ export function drawCall(first, card) {
     const old = item;
     item = next;
     attr(el, "data-state", item.state);
-    setLabel(dot, store.t(`state_${item.state}`));
-    showText(path, item.path && `${item.path} ▸`);
-    setText(name, item.name);
+    tell(item);
     const going = item.state === "running" && item.progress?.text;
     setText(brief, going || item.brief);
     const last = item.decisions?.at(-1);
@@ -89,6 +86,22 @@ export function drawCall(first, card) {
 }
 
 /**
+ * What each row of calls begins and ends with.
+ * @param {CardContext} card
+ */
+export function rowParts({ store }) {
+  const dot = span({ class: "nba-dot", role: "img" });
+  const path = words("span", "nba-path");
+  const name = words("span", "nba-name");
+  const tell = (/** @type {CallItem} */ item) => {
+    setLabel(dot, store.t(`state_${item.state}`));
+    showText(path, item.path && `${item.path} ▸`);
+    setText(name, item.name);
+  };
+  return { dot, path, name, tell, brief: words("span", "nba-brief"), time: span("nba-time") };
+}
+
+/**
  * Whether a call has a table or a picture, which its row is opened for.
  * @param {CallItem} item
  */
@@ -102,11 +115,11 @@ export function isRich(item) {
  */
 function progressBar(label) {
   const done = h("i");
-  const el = h("span", { class: "nba-bar", role: "progressbar", "aria-label": label }, done);
+  const el = span({ class: "nba-bar", role: "progressbar", "aria-label": label }, done);
   const update = (/** @type {import("../wire.js").Progress|null} */ progress) => {
     el.hidden = progress === null;
     const fraction = progress?.fraction ?? null;
-    el.classList.toggle("nba-unknown", fraction === null);
+    setClass(el, "nba-unknown", fraction === null);
     const percent = fraction === null ? null : Math.round(Math.min(1, Math.max(0, fraction)) * 100);
     attr(el, "aria-valuenow", percent);
     done.style.width = percent === null ? "" : `${percent}%`;
@@ -121,7 +134,7 @@ function progressBar(label) {
  */
 function callBody(card, key) {
   const { store } = card;
-  const input = h("div", "nba-input");
+  const input = div("nba-input");
   const note = words("div", "nba-help");
   const printed = words("pre", "nba-printed");
   const more = h("summary");
@@ -131,10 +144,10 @@ function callBody(card, key) {
   const rest = fold("printed", more, others);
   const trace = words("pre", "nba-printed");
   const traced = fold("traceback", h("summary", {}, store.t("traceback")), trace);
-  const records = h("div", "nba-decisions");
-  const outputs = h("div", "nba-outputs");
+  const records = div("nba-decisions");
+  const outputs = div("nba-outputs");
   const result = words("pre", "nba-result");
-  const el = h("div", "nba-body", input, records, note, printed, rest, outputs, result, traced);
+  const el = div("nba-body", input, records, note, printed, rest, outputs, result, traced);
   const print = (/** @type {string} */ text_) => {
     const lines = text_.replace(/\n$/, "").split("\n");
     rest.hidden = lines.length < FOLDED_FROM;
@@ -165,7 +178,7 @@ function callBody(card, key) {
  */
 export function drawRich(output) {
   if (/html|links/.test(output.kind)) {
-    const el = h("div", "nba-rich nba-say");
+    const el = div("nba-rich nba-say");
     el.append(sanitized(output.data));
     return el;
   }

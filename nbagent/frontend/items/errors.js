@@ -1,7 +1,7 @@
 // @ts-check
 // Errors of a refused answer: each at its field, and all of them in a summary that leads there.
 
-import { fill, h, makeButton, setText, words } from "../dom.js";
+import { byPlace, div, fill, h, makeButton, setClass, setText, words } from "../dom.js";
 import { onClick } from "../lifetime.js";
 
 /**
@@ -21,24 +21,19 @@ import { onClick } from "../lifetime.js";
  * @param {AbortSignal} signal
  */
 export function errorSummary(card, signal) {
-  const said = h("div", { class: "nba-sr", role: "status" });
+  const said = div({ class: "nba-sr", role: "status" });
   /** @type {Placed[]} */
   let shown = [];
   const title = h("p");
   const list = h("ul");
-  const el = h(
-    "div",
-    { class: "nba-errors", role: "alert", tabindex: "-1", hidden: true },
-    title,
-    list,
-  );
+  const el = div({ class: "nba-errors", role: "alert", tabindex: "-1", hidden: true }, title, list);
   /**
    * Shows the errors as they stand in the page, and the first wrong control takes the focus. No errors clears all.
    * @param {Placed[]} found
    * @param {Field|null} root
    */
   const show = (found, root) => {
-    const placed = [...found].sort((a, b) => byPlace(target(a), target(b)));
+    const placed = [...found].sort((a, b) => inPage(target(a), target(b)));
     for (const field of root ? fieldsWithin(root) : [])
       field.fail(placed.filter((one) => one.chain.at(-1) === field).map((one) => one.message));
     fill(list, ...placed.map((one) => summaryLine(one, signal)));
@@ -47,7 +42,7 @@ export function errorSummary(card, signal) {
     count();
     const first = placed.map(target).find((one) => one !== null);
     // A single error that stands at its field is only said, not shown twice.
-    el.classList.toggle("nba-sr", placed.length === 1 && first !== undefined);
+    setClass(el, "nba-sr", placed.length === 1 && first !== undefined);
     if (placed.length === 0) return;
     for (const { chain } of placed) for (const field of chain) field.open?.();
     (first ?? el).focus();
@@ -98,9 +93,9 @@ function target({ chain }) {
  * @param {Node|null} one
  * @param {Node|null} other
  */
-function byPlace(one, other) {
+function inPage(one, other) {
   if (!one || !other || one === other) return Number(one === null) - Number(other === null);
-  return one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1;
+  return byPlace(one, other);
 }
 
 /**

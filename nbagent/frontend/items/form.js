@@ -1,8 +1,8 @@
 // @ts-check
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
-import { attr, fill, h, isEqual, randomId, setText, showText, words } from "../dom.js";
-import { factList, nodeText } from "../fields/facts.js";
+import { attr, div, fill, h, isEqual, randomId, setText, showText, words } from "../dom.js";
+import { factList, makeFact, nodeText } from "../fields/facts.js";
 import { makeField } from "../fields/index.js";
 import { freeze } from "../fields/inputs.js";
 import { unseenTexts } from "../fields/long-text.js";
@@ -59,12 +59,12 @@ export class FormView {
   #path = words("div", "nba-path");
   #title = words("h4", { class: "nba-title", tabindex: "-1" });
   #note = words("p", "nba-note");
-  #facts = h("div", "nba-facts");
+  #facts = div("nba-facts");
   #named = words("div", "nba-named");
-  #slot = h("div", "nba-fields");
+  #slot = div("nba-fields");
   #naming = words("div", "nba-named");
-  #instead = h("div", { class: "nba-fields nba-instead", hidden: true });
-  #preview = h("div", { class: "nba-outputs nba-preview", hidden: true });
+  #instead = div({ class: "nba-fields nba-instead", hidden: true });
+  #preview = div({ class: "nba-outputs nba-preview", hidden: true });
   #gone = h("p", { class: "nba-gone", role: "alert", hidden: true });
   #life;
   #draftsDue;
@@ -99,7 +99,7 @@ export class FormView {
         autocomplete: "off",
         "aria-labelledby": this.#title.id,
       },
-      h("div", "nba-asking", this.#path, this.#title, this.#note),
+      div("nba-asking", this.#path, this.#title, this.#note),
       this.#facts,
       this.summary.el,
       this.summary.said,
@@ -181,10 +181,10 @@ export class FormView {
       if (draft === null) return [];
       const now = { ...field.node, initial: draft, initial_json: draft.json ?? null };
       const value = nodeText(/** @type {typeof field.node} */ (now), { t });
-      return value ? [typedFact(field.name() || field.node.label, value)] : [];
+      return value ? [makeFact(field.name() || field.node.label, value)] : [];
     });
     const { reason } = this.bar;
-    return reason ? [...typed, typedFact(t("reason_typed"), reason)] : typed;
+    return reason ? [...typed, makeFact(t("reason_typed"), reason)] : typed;
   }
 
   /** Counts down. */
@@ -282,9 +282,9 @@ export class FormView {
   /** For a person who asked to go to the question: its first control, never a button that decides. */
   enter() {
     const slot = this.#answering ? this.#instead : this.#slot;
-    const controls = [...slot.querySelectorAll("input, textarea, select")];
-    const first = controls.find((control) => control.closest("[hidden]") === null);
-    (first instanceof HTMLElement ? first : this.#title).focus();
+    /** @type {NodeListOf<HTMLElement>} */
+    const controls = slot.querySelectorAll("input, textarea, select");
+    ([...controls].find((control) => !control.closest("[hidden]")) ?? this.#title).focus();
   }
 
   /**
@@ -367,8 +367,8 @@ export class FormView {
     ];
     const shown = [...preview.map(drawRich), ...told].filter(Boolean);
     const about = { class: "nba-view", role: "group", "aria-label": t("preview") };
-    const view = h("div", { ...about, tabindex: preview.length ? 0 : null }, ...shown);
-    const heading = h("div", { class: "nba-named", "aria-hidden": "true" }, t("preview"));
+    const view = div({ ...about, tabindex: preview.length ? 0 : null }, ...shown);
+    const heading = div({ class: "nba-named", "aria-hidden": "true" }, t("preview"));
     fill(this.#preview, ...(shown.length > 0 ? [heading, view] : []));
     this.#preview.hidden = shown.length === 0;
     attr(this.el, "data-doubt", Boolean(error));
@@ -532,15 +532,6 @@ export class FormView {
     if (!ok) this.owner?.refused?.(errors, sent.forAll);
     this.fail(ok ? [] : errors);
   }
-}
-
-/**
- * @param {string} label
- * @param {string} value
- * @returns {import("../wire.js").Fact}
- */
-function typedFact(label, value) {
-  return { label, value, code: false, changed_from: null };
 }
 
 /**

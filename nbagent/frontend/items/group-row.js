@@ -1,9 +1,21 @@
 // @ts-check
 // One question in a table of those alike: its values in cells, its buttons, and its own form beneath.
 
-import { attr, expand, fill, h, isEqual, makeButton, setLabel, setText } from "../dom.js";
+import {
+  attr,
+  div,
+  expand,
+  fill,
+  focused,
+  focusInPlace,
+  h,
+  isEqual,
+  makeButton,
+  setLabel,
+  setText,
+} from "../dom.js";
 import { difference } from "../fields/diff.js";
-import { factList, factValue, nodeText } from "../fields/facts.js";
+import { factList, factValue, makeFact, nodeText } from "../fields/facts.js";
 import { cutLongText, unseenTexts } from "../fields/long-text.js";
 import { on, onClick } from "../lifetime.js";
 import { drawRecord } from "./record.js";
@@ -44,10 +56,10 @@ export function drawRow(first, card, table) {
   const { acts } = form.bar;
   const head = h("th", { scope: "row", role: "rowheader" });
   const toggle = makeButton("nba-button nba-small");
-  const buttons = h("div", "nba-decide", toggle);
+  const buttons = div("nba-decide", toggle);
   const deciding = h("td", { class: "nba-deciding", role: "cell" }, buttons);
   const el = h("tr", { role: "row" }, head, deciding);
-  const changed = h("div", "nba-facts");
+  const changed = div("nba-facts");
   const inside = h("td", { role: "cell" }, changed);
   const under = h("tr", { role: "row", class: "nba-under" }, inside);
   /** @type {FormItem|RecordItem} */
@@ -95,7 +107,7 @@ export function drawRow(first, card, table) {
       const fact = changes.find(({ label }) => label === name);
       if (fact) left.delete(fact);
       const parts = fact && difference(fact.changed_from ?? "–", fact.value, 1);
-      fill(box, ...(parts ? [h("div", "nba-mono", ...parts)] : cell(name)));
+      fill(box, ...(parts ? [div("nba-mono", ...parts)] : cell(name)));
     }
     fill(changed, factList([...left]));
   };
@@ -143,11 +155,11 @@ export function drawRow(first, card, table) {
       }
       mark(next.details.filter((fact) => fact.changed_from !== null));
       const line = drawRecord(next, card).el;
-      const here = [el, under].some((part) => part.contains(document.activeElement));
+      const here = [el, under].some((part) => part.contains(focused()));
       form.remove();
       under.hidden = true;
       fill(deciding, line);
-      if (here) line.focus({ preventScroll: true });
+      if (here) focusInPlace(line);
     },
     /**
      * @param {number} number
@@ -176,11 +188,11 @@ export function drawRow(first, card, table) {
     /** Takes the form over once the row is on the page; who types in it goes on. */
     adopt() {
       if (fold !== "apart") return;
-      const active = document.activeElement;
+      const active = focused();
       const typing = active instanceof HTMLElement && form.el.contains(active) ? active : null;
       inside.append(form.el);
       unfold(typing !== null);
-      typing?.focus({ preventScroll: true });
+      focusInPlace(typing);
     },
     /**
      * Answers as part of an answer for all.
@@ -201,7 +213,7 @@ export function drawRow(first, card, table) {
  * @returns {Map<string, Fact>}
  */
 function valuesOf(item, t) {
-  const title = { label: t("question"), value: item.title, code: false, changed_from: null };
+  const title = makeFact(t("question"), item.title);
   /** @type {Map<string, Fact>} */
   const values = new Map([[TITLE, title]]);
   for (const fact of [...item.input, ...item.facts]) {
@@ -224,10 +236,5 @@ function changeOf(node, draft, values, t) {
   const now = /** @type {typeof node} */ ({ ...node, initial: draft, initial_json: draft.json });
   const told = node.secret ? "" : nodeText(now, /** @type {any} */ ({ t }));
   const before = values.get(node.key)?.value ?? "–";
-  return {
-    label: node.key || node.label,
-    value: told || t("changed"),
-    code: true,
-    changed_from: before,
-  };
+  return makeFact(node.key || node.label, told || t("changed"), true, before);
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // Questions that are alike, as one table: a row for each, and one answer for all that are open.
 
-import { fill, h, setText, words } from "../dom.js";
+import { div, fill, focused, focusInPlace, h, setText, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
 import { unseenTexts } from "../fields/long-text.js";
 import { drawAnswerAll } from "./group-answer-all.js";
@@ -31,7 +31,7 @@ export function drawGroup(group, card) {
   const path = one.path && words("div", "nba-path", one.path);
   const title = words("h4", { class: "nba-title", id: card.id(), tabindex: "-1" });
   const note = words("p", "nba-note");
-  const facts = h("div", "nba-facts");
+  const facts = div("nba-facts");
   const caption = h("caption", "nba-sr");
   const heads = h("tr", { role: "row" });
   const body = h("tbody", { role: "rowgroup" });
@@ -41,7 +41,7 @@ export function drawGroup(group, card) {
   const rows = new Map();
   const waiting = () => [...rows.values()].filter((row) => row.open);
   const foot = drawAnswerAll(one, card, waiting);
-  const asking = h("div", "nba-asking", path, title, note);
+  const asking = div("nba-asking", path, title, note);
   const about = { class: "nba-form nba-group", "aria-labelledby": title.id };
   const el = h("section", about, asking, facts, table, foot.form.el);
   const unseen = unseenTexts(facts, () => {
@@ -115,7 +115,7 @@ export function drawGroup(group, card) {
   };
   /** What is the same in all rows stands above them, once. @param {import("../wire.js").Fact[]} shared */
   const share = (shared) => {
-    const label = h("div", "nba-help", t("same_in_all"));
+    const label = div("nba-help", t("same_in_all"));
     const list = factList(shared, { t, hold: unseen.hold, signal: card.signal });
     fill(facts, list && label, list);
     facts.hidden = !list;
@@ -128,7 +128,7 @@ export function drawGroup(group, card) {
     for (const part of [title, caption]) setText(part, heading);
     foot.draw(open);
     const last = foot.form.el;
-    if (last.hidden && last.contains(document.activeElement)) title.focus({ preventScroll: true });
+    if (last.hidden && last.contains(focused())) focusInPlace(title);
   };
   return {
     el,

@@ -1,7 +1,7 @@
 // @ts-check
 // A message that a person sent to the run, and the files of its prompt.
 
-import { fill, h, makeButton, setLabel, showText, words } from "../dom.js";
+import { div, fill, h, makeButton, setLabel, showText, words } from "../dom.js";
 import { onClick } from "../lifetime.js";
 import { drawRich } from "./call.js";
 
@@ -16,9 +16,9 @@ import { drawRich } from "./call.js";
  */
 export function drawMessage(first, card) {
   const said = words("div", "nba-text");
-  const files = h("div", "nba-files");
+  const files = div("nba-files");
   const note = words("div", "nba-help");
-  const el = h("div", "nba-message", said, files, note);
+  const el = div("nba-message", said, files, note);
   let now = first;
   if (first.editable) {
     const edit = makeButton("nba-link nba-edit", "✎");

@@ -1,7 +1,7 @@
 // @ts-check
 // A notice: a word from nbagent itself, with buttons where something can be done.
 
-import { attr, disable, fill, h, makeButton, setText, words } from "../dom.js";
+import { attr, disable, div, fill, focused, makeButton, setText, span, words } from "../dom.js";
 import { duration } from "../format.js";
 import { onClick } from "../lifetime.js";
 
@@ -17,12 +17,12 @@ import { onClick } from "../lifetime.js";
  * @returns {import("./item.js").DrawnItem<NoticeItem>}
  */
 export function drawNotice(first, { store, signal }) {
-  const told = h("span");
+  const told = span();
   // Said once, not every second.
-  const left = h("span", { class: "nba-left", "aria-hidden": "true" });
+  const left = span({ class: "nba-left", "aria-hidden": "true" });
   const said = words("div", { class: "nba-text", role: "status", tabindex: "-1" }, told, left);
-  const buttons = h("div", "nba-buttons");
-  const el = h("div", "nba-notice", said, buttons);
+  const buttons = div("nba-buttons");
+  const el = div("nba-notice", said, buttons);
   let item = first;
   const press = (/** @type {Event} */ { target }) => {
     const button = target instanceof Element ? target.closest("button") : null;
@@ -42,7 +42,7 @@ export function drawNotice(first, { store, signal }) {
     setText(told, item.text);
     tick();
     if (same) return;
-    const inside = buttons.contains(document.activeElement);
+    const inside = buttons.contains(focused());
     const made = item.actions.map(({ label }) => makeButton("nba-button", label));
     fill(buttons, ...made);
     buttons.hidden = made.length === 0;

@@ -1,6 +1,7 @@
 // @ts-check
 // A button that appeared or moved under the pointer a moment ago ignores the press.
 
+import { boxOf } from "../dom.js";
 import { every } from "../lifetime.js";
 
 /** Milliseconds a button must have stood still. */
@@ -54,7 +55,7 @@ export function pressGuard(elements, clock, signal) {
  * @returns {Place}
  */
 function placeOf(el) {
-  const { x, y } = el.getBoundingClientRect();
+  const { x, y } = boxOf(el);
   const page = { x, y };
   for (let up = el.parentElement; up; up = up.parentElement) {
     page.x += up.scrollLeft;

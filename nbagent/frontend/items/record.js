@@ -1,7 +1,7 @@
 // @ts-check
 // A decision that was made, in one line.
 
-import { attr, fill, h, words } from "../dom.js";
+import { attr, div, fill, h, span, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
 import { duration } from "../format.js";
 
@@ -18,7 +18,7 @@ import { duration } from "../format.js";
 export function afterTime({ store }, { after }) {
   const told =
     (after ?? 0) >= 1 && after !== null && store.t("after", { t: duration(store, after, true) });
-  return h("span", "nba-time", told);
+  return span("nba-time", told);
 }
 
 /**
@@ -28,7 +28,7 @@ export function afterTime({ store }, { after }) {
  * @returns {import("./item.js").DrawnItem<RecordItem>}
  */
 export function drawRecord(first, card) {
-  const el = h("div", { class: "nba-record", tabindex: "-1" });
+  const el = div({ class: "nba-record", tabindex: "-1" });
   const update = (/** @type {RecordItem} */ item) => {
     const line = [
       words("b", "", item.title),
@@ -39,9 +39,7 @@ export function drawRecord(first, card) {
     const details = factList(item.details);
     fill(
       el,
-      details
-        ? h("details", {}, h("summary", {}, ...line), details)
-        : h("div", "nba-line", ...line),
+      details ? h("details", {}, h("summary", {}, ...line), details) : div("nba-line", ...line),
     );
   };
   update(first);

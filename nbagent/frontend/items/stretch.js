@@ -1,10 +1,10 @@
 // @ts-check
 // Calls of one tool, one after the other: one row, opened to see each.
 
-import { attr, h, setLabel, setText, showText, words } from "../dom.js";
+import { attr, div, focused, focusInPlace, h, setText, span } from "../dom.js";
 import { duration } from "../format.js";
 import { nextFrame, on } from "../lifetime.js";
-import { isRich } from "./call.js";
+import { isRich, rowParts } from "./call.js";
 
 /**
  * @typedef {import("../wire.js").CallItem} CallItem
@@ -38,25 +38,29 @@ export function foldStretches(items) {
       item.type === "call" && /preparing|running/.test(item.state) ? toolOf(item) : [],
     ),
   );
-  /** @type {Placed[]} */
-  const placed = [];
-  let kind = "";
+  const kindOf = (/** @type {Placed} */ item) =>
+    item.type === "call" &&
+    item.state === "done" &&
+    !item.decisions?.length &&
+    !isRich(item) &&
+    !unsettled.has(toolOf(item)) &&
+    `${item.path}\n${item.name}`;
+  /** @type {Placed[][]} */
+  const alike = [];
+  /** @type {string|false} */
+  let kind = false;
   for (const item of items) {
-    const quiet =
-      item.type === "call" &&
-      item.state === "done" &&
-      !item.decisions?.length &&
-      !isRich(item) &&
-      !unsettled.has(toolOf(item));
-    const now = quiet ? `${item.path}\n${item.name}` : "";
-    const last = placed.at(-1);
-    if (quiet && now === kind && last?.type === "stretch") last.items.push(item);
-    else placed.push(quiet ? { type: "stretch", key: `f:${item.key}`, items: [item] } : item);
-    kind = now;
+    /** @type {string|false} */
+    const before = kind;
+    kind = kindOf(item);
+    if (kind && kind === before) alike.at(-1)?.push(item);
+    else alike.push([item]);
   }
-  return placed.flatMap((one) =>
-    one.type === "stretch" && one.items.length < STRETCH ? one.items : [one],
-  );
+  return alike.flatMap((part) => {
+    const calls = /** @type {CallItem[]} */ (part);
+    const key = `f:${part[0]?.key}`;
+    return calls.length < STRETCH ? part : { type: "stretch", key, items: calls };
+  });
 }
 
 /**
@@ -68,27 +72,22 @@ export function foldStretches(items) {
  */
 export function drawStretch({ items: [one] }, card, take) {
   const { store } = card;
-  const dot = h("span", { class: "nba-dot", role: "img" });
-  const path = words("span", "nba-path");
-  const times = h("span", "nba-times");
-  const brief = words("span", "nba-brief");
-  const time = h("span", "nba-time");
-  const name = words("span", "nba-name", one?.name);
-  const body = h("div", "nba-body");
+  const { dot, path, name, brief, time, tell } = rowParts(card);
+  const times = span("nba-times");
+  const body = div("nba-body");
   const el = h(
     "details",
     { class: "nba-call nba-stretch", "data-state": "done" },
     h("summary", {}, dot, path, name, times, brief, time),
     body,
   );
-  setLabel(dot, store.t("state_done"));
-  showText(path, one?.path ? `${one.path} ▸` : "");
+  if (one) tell(one);
   /** @type {CallItem[]} */
   let items = [];
   /** @type {Map<Element|null, CallItem>} The rows, each as it is drawn. */
   const rows = new Map();
   const drawRows = () => {
-    const active = document.activeElement;
+    const active = focused();
     let fresh = 0;
     for (const [index, item] of el.open ? items.entries() : []) {
       const there = body.children[index] ?? null;
@@ -101,8 +100,7 @@ export function drawStretch({ items: [one] }, card, take) {
       rows.set(row, item);
       if (row !== there) body.insertBefore(row, there);
     }
-    if (active instanceof HTMLElement && body.contains(active) && document.activeElement !== active)
-      active.focus({ preventScroll: true });
+    if (body.contains(active) && focused() !== active) focusInPlace(active);
   };
   on(card.signal, el, "toggle", drawRows);
   const update = (/** @type {StretchItem} */ next) => {

@@ -1,7 +1,7 @@
 // @ts-check
 // What the model says: sanitized blocks, with an end that is still open.
 
-import { fill, growText, h, sanitized, words } from "../dom.js";
+import { fill, growText, h, sanitized, span, words } from "../dom.js";
 
 /** Elements whose text can go on, at their end or in their last child. */
 const GOES_ON = new Set("P LI UL OL BLOCKQUOTE H4 H5 H6 PRE TABLE THEAD TBODY TR TD TH".split(" "));
@@ -13,8 +13,8 @@ const GOES_ON = new Set("P LI UL OL BLOCKQUOTE H4 H5 H6 PRE TABLE THEAD TBODY TR
  */
 export function drawText(first) {
   const el = words("div", "nba-say");
-  const raw = h("span", "nba-raw");
-  const rest = h("span", "nba-raw");
+  const raw = span("nba-raw");
+  const rest = span("nba-raw");
   const loose = h("p", {}, rest);
   /** @type {string[]} */
   let blocks = [];

@@ -1,7 +1,7 @@
 // @ts-check
 // What was typed into a question that was settled elsewhere: shown to be copied, until it is put away.
 
-import { h, makeButton, setText, words } from "../dom.js";
+import { div, makeButton, setText, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
 import { onClick } from "../lifetime.js";
 
@@ -14,12 +14,11 @@ import { onClick } from "../lifetime.js";
 export function drawUnsent(title, typed, { store, signal }) {
   const away = makeButton("nba-button", store.t("put_away"));
   const told = words("div", { class: "nba-text", role: "status" });
-  const el = h(
-    "div",
+  const el = div(
     { class: "nba-notice nba-unsent", "data-tone": "warn" },
     told,
     factList(typed),
-    h("div", "nba-buttons", away),
+    div("nba-buttons", away),
   );
   setText(told, store.t("not_sent", { title }));
   onClick(signal, away, () => {

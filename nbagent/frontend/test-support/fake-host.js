@@ -158,8 +158,9 @@ afterEach(() => {
  * A card on a page, with these items drawn, until the test is over.
  * @param {object[]} items
  * @param {object} [head]
+ * @param {string} [written] what the kernel kept of the box of a chat
  */
-export function open(items, head = HEAD) {
+export function open(items, head = HEAD, written = "") {
   const model = new FakeModel();
   const controller = new AbortController();
   opened.push(controller);
@@ -169,7 +170,7 @@ export function open(items, head = HEAD) {
   const el = document.createElement("div");
   document.body.replaceChildren(el);
   widget.render({ model, el, signal });
-  model.tell(snapshot(items, { head }));
+  model.tell({ ...snapshot(items, { head }), written });
   let seq = 1;
   return {
     model,

@@ -201,6 +201,10 @@ class Card(anywidget.AnyWidget):
         """Take a message; a card without a box for it has none."""
         self._receipt(message.submission, "", [FieldError(field=None, message=TEXTS["no_chat"])])
 
+    def _written(self) -> str:
+        """What stands unsent in the box to write in; a card without one has nothing."""
+        return ""
+
     def _complete(self, message: Complete) -> None:
         """Tell the names that are asked for; a card without a box to write in has none."""
 
@@ -213,14 +217,18 @@ class Card(anywidget.AnyWidget):
 
     def greet(self) -> None:
         """Send the whole view, with every sentence."""
-        if self.comm is not None:
-            whole = self._snapshot().model_copy(update={"texts": self._texts()})
-            self.send(whole.model_dump(mode="json"))
+        self._show(texts=self._texts())
 
     def keep(self, view: str, bundle: dict[str, str], *, ended: bool) -> None:
         """Tell the pages what a saved notebook keeps of the card; ``view`` is the displayed widget's id."""
         if self.comm is not None:
             self.send(Keep(view=view, bundle=bundle, ended=ended).model_dump(mode="json"))
+
+    def _show(self, **more: Any) -> None:
+        """Send the snapshot, and what only a page gets."""
+        if self.comm is not None:
+            whole = self._snapshot().model_copy(update={"written": self._written(), **more})
+            self.send(whole.model_dump(mode="json"))
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
@@ -260,8 +268,7 @@ class Card(anywidget.AnyWidget):
         match message:
             case Hello():
                 self.greetings += 1
-                if self.comm is not None:
-                    self.send(self._snapshot().model_dump(mode="json"))
+                self._show()
             case Answer():
                 self._taken(message, self._take_answer(message))
             case Drafts():

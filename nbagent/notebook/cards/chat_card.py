@@ -1,6 +1,6 @@
 """The live card of a chat: its runs one below the other, and a box to write in.
 
-What is written comes with a message of its own and goes into a run; it is in no trait.
+What is written comes with a message of its own and goes into a run; what is not sent yet is kept for a reload. It is in no trait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from nbagent.core.base.errors import NbagentError, UsageError
-from nbagent.core.base.events import RunStarted
+from nbagent.core.base.events import Event, RunStarted
 from nbagent.core.base.files import files_of
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.call.threads import run_in_thread
@@ -30,7 +30,7 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import RunView
-from nbagent.notebook.wire import Complete, FieldError, Name, Names, SaidFile, Say
+from nbagent.notebook.wire import Complete, Drafts, FieldError, Name, Names, SaidFile, Say
 
 from .card import Card
 from .charts import Charts
@@ -61,11 +61,15 @@ class ChatCard(RunCard):
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
         self.pressed = lambda _key, _action: None
+        self.moved: Callable[[Event | None], None] = lambda _event: None
+        """Told of each stored event, and with None that other runs are shown."""
         self._lock = threading.RLock()
         self._charts = Charts()
         self._followed: list[tuple[Run, Callable[[RunEvent], None]]] = []
         """The runs that are shown, each with what hears it."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unsent = ""
+        """What stands in the box; on the loop only."""
         self._follow_runs()
         self.threads.flush(time.monotonic())
         Card.__init__(self)
@@ -110,6 +114,7 @@ class ChatCard(RunCard):
                 self._follow(run)
             if self._flush_at is None:
                 self._plan()
+        self.moved(None)
 
     def _follow(self, run: Run) -> None:
         session = session_of(run)
@@ -119,7 +124,7 @@ class ChatCard(RunCard):
             traceback_of=partial(traceback_of_call, run),
             in_thread=True,
         )
-        heard = partial(self._hear, session, view)
+        heard = partial(self._hear_and_tell, session, view)
         events = run.subscribe(heard)
         for event in events:
             view.apply(event)
@@ -128,6 +133,11 @@ class ChatCard(RunCard):
         self._followed.append((run, heard))
         for event in events if goes_on(run) else ():
             self._follow_question(session, event)
+
+    def _hear_and_tell(self, session: Session, view: RunView, heard: RunEvent) -> None:
+        self._hear(session, view, heard)
+        if isinstance(heard, Event):
+            self.moved(heard)
 
     def _draw_charts(self) -> None:
         """The charts of the runs that are shown now."""
@@ -168,7 +178,17 @@ class ChatCard(RunCard):
         ]
         return found[: variables.MAX_NAMES]
 
+    def _keep_drafts(self, message: Drafts) -> None:
+        if message.interrupt:
+            super()._keep_drafts(message)
+        else:
+            self._unsent = str(message.drafts or "")[:MAX_SAID]
+
+    def _written(self) -> str:
+        return self._unsent
+
     def _said(self, message: Say) -> None:
+        self._unsent = ""
         task = self._loop.create_task(self._say(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

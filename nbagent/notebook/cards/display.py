@@ -235,11 +235,10 @@ class Shown:
         live = self.live
         if live is None or not isinstance(heard, Event):
             return
-        ended = isinstance(heard, RunCompleted | RunFailed | RunCancelled) and not heard.scope
         if isinstance(heard, RunFailed) and not heard.scope:
             self._failed_at = time.monotonic()
-        live.keep(soon=ended or isinstance(heard, Interrupted | Resolved))
-        if ended:
+        live.keep(soon=_is_turn(heard))
+        if _is_end(heard):
             live.settle(settled=self._settled)
 
     def _settled(self) -> None:
@@ -346,12 +345,22 @@ class Earlier:
         return TEXTS["earlier_executes"].format(tool=tools) if tools else TEXTS["earlier_goes_on"]
 
 
+def _is_end(event: Event) -> bool:
+    return isinstance(event, RunCompleted | RunFailed | RunCancelled) and not event.scope
+
+
+def _is_turn(event: Event) -> bool:
+    """Whether a notebook that is saved right after it should have it."""
+    return _is_end(event) or isinstance(event, Interrupted | Resolved)
+
+
 class ShownChat:
     """One chat on the page: live as long as its kernel, as somebody may go on writing in it."""
 
     def __init__(self, chat: Chat) -> None:
-        self._live = Live(ChatCard(chat), lambda _live: chat_bundle(chat))
-        self._chat = chat
+        card = ChatCard(chat)
+        self._live = Live(card, lambda _live: chat_bundle(chat, measured=True))
+        card.moved = lambda event: self._live.keep(soon=event is None or _is_turn(event))
         self._executions: list[str | None] = []
 
     def show(self, execution: str | None) -> None:
@@ -361,8 +370,8 @@ class ShownChat:
             self._live.show()
 
 
-def chat_bundle(chat: Chat) -> dict[str, str]:
-    """The thread as it stands, as HTML and text that need no kernel."""
+def chat_bundle(chat: Chat, *, measured: bool = False) -> dict[str, str]:
+    """The thread as it stands, as HTML and text that need no kernel; ``measured`` as in ``static_bundle``."""
     thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
     for run in chat.runs:
         view = RunView(run.id, in_thread=True)
@@ -370,7 +379,8 @@ def chat_bundle(chat: Chat) -> dict[str, str]:
             view.apply(event)
         thread.begin(view)
     shown = thread.snapshot()
-    return {"text/html": static.render(shown), "text/plain": plain.render(shown)}
+    html = static.render(shown, measured=measured)
+    return {"text/html": html, "text/plain": plain.render(shown)}
 
 
 def publish_chat(chat: Chat) -> None:

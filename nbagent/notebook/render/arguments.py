@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from nbagent.notebook.texts import TEXTS
@@ -46,7 +47,8 @@ _SQL = re.compile(
 
 def drawn(listed: list[Fact], values: Mapping[str, Any]) -> list[Fact]:
     """The facts of an input; what is read better as code or as a tree has that as HTML too."""
-    known = {facts.shown(str(name), facts.MAX_BRIEF): value for name, value in values.items()}
+    some = islice(values.items(), facts.MAX_NAMES)
+    known = {facts.shown(str(name), facts.MAX_BRIEF): value for name, value in some}
     return [_drawn(fact, known.get(fact.label)) for fact in listed]
 
 

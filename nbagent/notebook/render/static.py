@@ -62,6 +62,7 @@ MAX_WORD_LINES = 40
 AROUND = 3
 """Lines that are alike and shown before and after a change. The live card has the same numbers."""
 _BLANK = " \t"
+_TAG = re.compile(r"<[^>]*>")
 _WORDS = re.compile(r"([ \t]+|[!-/:-@\[-^`{-~])")
 """Words are what stands between blanks and marks."""
 
@@ -151,6 +152,21 @@ def _row(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html
     return _el(tag, attributes, *apart)
 
 
+def _unstyled(text: str) -> Html:
+    """What is read where no style is kept, as GitHub shows notebooks and Jupyter those that are not trusted."""
+    return _el("span", {"class": "nba-sr"}, text)
+
+
+def _dotted(*children: _Child) -> list[_Child]:
+    """These, with a dot between those that say something where no style is kept."""
+    told = [child for child in children if child]
+    says = [bool(_TAG.sub("", child)) for child in told]
+    dots = (
+        _unstyled("·") if is_told and any(says[:at]) else None for at, is_told in enumerate(says)
+    )
+    return [part for pair in zip(dots, told, strict=True) for part in pair]
+
+
 def _auto(tag: str, name: str, *children: _Child) -> Html | None:
     """An element of this class whose text sets its own direction; None without content."""
     return _el(tag, {"class": name, "dir": "auto"}, *children) if any(children) else None
@@ -164,11 +180,11 @@ def _header(head: Head, how: _How) -> Html:
     return _row(
         "header",
         {"class": "nba-header"},
-        _el("span", {"class": "nba-who", "dir": "auto"}, head.agent),
-        _el("span", {"class": "nba-sr"}, ":"),  # for where no style is kept
-        _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
-        _el("span", {"class": "nba-sr"}, "·"),
-        _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
+        _el("strong", {"class": "nba-who", "dir": "auto"}, head.agent),
+        *_dotted(
+            _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
+            _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
+        ),
         _strip(head) if how.measured and head.spans else None,
     )
 
@@ -214,9 +230,8 @@ def _footer(head: Head, how: _How) -> Html:
     measures = [amounts.count("tokens", head.tokens), cost] if how.measured else []
     turns = amounts.count("turns", head.turns if head.max_turns else 0)
     parts = [turns, *measures, amounts.count("decisions", head.decisions)]
-    return _row(
-        "footer", {"class": "nba-footer"}, *(_el("span", {}, part) for part in parts if part)
-    )
+    spans = (_el("span", {}, part) for part in parts if part)
+    return _row("footer", {"class": "nba-footer"}, *_dotted(*spans))
 
 
 def _is_open(item: Item, how: _How) -> bool:
@@ -274,10 +289,16 @@ def _drawn(items: list[Item], how: _How) -> Html:
         {},
         _el("span", {"class": "nba-dot", "role": "img", "aria-label": TEXTS["state_done"]}),
         _auto("span", "nba-path", first.path and f"{first.path} ▸"),
-        _el("span", {"class": "nba-name", "dir": "auto"}, first.name),
-        _el("span", {"class": "nba-times"}, TEXTS["times"].format(n=len(calls))),
-        _el("span", {"class": "nba-brief", "dir": "auto"}, " · ".join(c.brief for c in calls[:9])),
-        _el("span", {"class": "nba-time"}, how.time(_together(calls))),
+        _el("strong", {"class": "nba-name", "dir": "auto"}, first.name),
+        *_dotted(
+            _el("span", {"class": "nba-times"}, TEXTS["times"].format(n=len(calls))),
+            _el(
+                "span",
+                {"class": "nba-brief", "dir": "auto"},
+                " · ".join(c.brief for c in calls[:9]),
+            ),
+            _el("span", {"class": "nba-time"}, how.time(_together(calls))),
+        ),
     )
     body = _el("div", {"class": "nba-body"}, *(_item(item, how) for item in items))
     is_open = key in (how.opened or ())
@@ -319,7 +340,10 @@ def _notice(item: NoticeItem) -> Html:
 def _message(item: MessageItem) -> Html:
     files = _el("div", {"class": "nba-files"}, *map(_file, item.files)) if item.files else None
     text = _auto("div", "nba-text", item.text)
-    return _el("div", {"class": "nba-message"}, text, files, _auto("div", "nba-help", item.note))
+    who = _el("strong", {"class": "nba-sr"}, TEXTS["you"])
+    return _el(
+        "div", {"class": "nba-message"}, who, text, files, _auto("div", "nba-help", item.note)
+    )
 
 
 def _file(output: Rich) -> Html:
@@ -354,11 +378,13 @@ def _call(item: CallItem, how: _How) -> Html:
         {},
         _el("span", {"class": "nba-dot", "role": "img", "aria-label": state}),
         _auto("span", "nba-path", item.path and f"{item.path} ▸"),
-        _el("span", {"class": "nba-name", "dir": "auto"}, item.name),
-        _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
-        _decision(item.decisions[-1], how) if item.decisions else None,
-        _el("span", {"class": "nba-state"}, state_word(item)),
-        _el("span", {"class": "nba-time"}, how.time(item.elapsed)),
+        _el("strong", {"class": "nba-name", "dir": "auto"}, item.name),
+        *_dotted(
+            _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
+            _decision(item.decisions[-1], how) if item.decisions else None,
+            _el("span", {"class": "nba-state"}, state_word(item)),
+            _el("span", {"class": "nba-time"}, how.time(item.elapsed)),
+        ),
     )
     records = [*item.decisions[:-1], *(last for last in item.decisions[-1:] if last.details)]
     outputs = [_rich(output) for output in item.outputs]
@@ -438,7 +464,13 @@ def _fact(fact: Fact) -> tuple[Html, Html]:
     marked = (_el("mark", {"title": fact.remark}, part) for part in fact.parts[1::2])
     pieces = [each for pair in zip_longest(fact.parts[::2], marked) for each in pair]
     remark = _el("small", {"class": "nba-odd", "dir": "auto"}, fact.remark) if fact.remark else None
-    return term, _el("dd", {}, _el("div", how, *(pieces or [fact.value]), remark))
+    return term, _el("dd", {}, _el("div", how, *(pieces or _lines(fact.value)), remark))
+
+
+def _lines(text: str) -> list[str | Html]:
+    """A text whose lines stay where no style is kept."""
+    first, *others = text.split("\n")
+    return [first, *(part for line in others for part in (Html("<br>"), line))]
 
 
 def nested(value: Any, level: int = 0) -> Html:
@@ -562,7 +594,7 @@ def _end_of_run(lines: list[Line], mark: str, start: int) -> int:
 def _record(item: RecordItem, how: _How) -> Html:
     line = (
         _el("b", {"dir": "auto"}, item.title),
-        _el("span", {"class": "nba-sr"}, ": "),  # the style sheet has a dot there
+        _unstyled(": "),  # the style sheet has a dot there
         _el("span", {"class": "nba-decision", "dir": "auto"}, item.decision),
         _after(item, how),
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nbagent as nb
@@ -180,9 +180,7 @@ def test_a_damaged_page_hides_no_run_that_it_is_not_of(path: Path) -> None:
 
 
 @given(data=st.data())
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150)
 def test_no_damage_comes_up_as_another_error(path: Path, sound: bytes, data: st.DataObject) -> None:
     """Whatever bytes are lost or changed, most of all in the header and the table of tables."""
     broken = bytearray(sound)

@@ -11,7 +11,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from pydantic import BaseModel
 
 import nbagent as nb
@@ -244,7 +244,6 @@ values = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(value=values)
 def test_what_is_storable_is_read_as_it_is(value: Any) -> None:
     """A value is kept unchanged, but for text that is no Unicode, or it is refused with a reason."""
@@ -258,7 +257,6 @@ def test_what_is_storable_is_read_as_it_is(value: Any) -> None:
     assert read.output == stored
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(value=values, text=st.text(st.characters(), max_size=9))
 def test_any_event_that_is_kept_can_be_read(value: Any, text: str) -> None:
     """The last check before the store, whatever the doors before it let through."""

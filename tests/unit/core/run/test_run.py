@@ -737,3 +737,42 @@ async def test_ctrl_c_stops_what_is_driven_here_and_no_more_than_the_waiting_els
     assert session.status == ("running" if owner == "another" else "cancelled")
     session._is_active, session.journal.driver = True, this_process()
     await asyncio.wrap_future(session.stop(by="code"))
+
+
+async def test_a_journal_prints_a_line_for_each_event_and_is_a_table_in_a_notebook():
+    """What happened can be read; nothing in it is markup, and nothing differs from run to run."""
+
+    async def a_journal() -> Any:
+        agent = nb.Agent(nb.ScriptedModel([call("send", to="<b>ada"), call("boom"), "done"]))
+        agent.tool(approval=True)(send)
+        agent.tool(boom)
+        run = agent.run("Tell\nher", answers={"send": nb.Restart()}, show=False)
+        await run
+        return run.journal
+
+    def send(to: str) -> str:
+        return f"sent to {to}"
+
+    def boom() -> None:
+        raise ValueError("no")
+
+    journal = await a_journal()
+    assert [type(event) for event in journal] == [type(event) for event in list(journal)]
+    assert repr(journal).splitlines() == [
+        "   0  run_started     agent 'Tell her'",
+        """   1  model_responded send '{"to":"<b>ada"}'""",
+        "   2  interrupted     send waits: approval",
+        "   3  resolved        send restart, by answers=",
+        "   4  tool_started    send",
+        "   5  tool_finished   send 'sent to <b>ada'",
+        "   6  model_responded boom '{}'",
+        "   7  tool_started    boom",
+        "   8  tool_finished   boom failed 'The tool boom failed: ValueError: no'",
+        "   9  model_responded 'done'",
+        "  10  run_completed   'done'",
+    ]
+    assert repr(journal) == repr(await a_journal())
+    html = journal._repr_html_()
+    assert html.count("<tr>") == 12
+    assert "sent to &lt;b&gt;ada" in html
+    assert "<b>" not in html

@@ -328,7 +328,7 @@ def records() -> list[dict[str, Any]]:
     return asyncio.run(honest())
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(data=st.data())
 async def test_p1_a_record_that_was_changed_in_any_way_runs_nothing_that_is_denied(records, data):
     """Nor, where no person is said to have approved, what is to be asked about; with every answer tried."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nbagent.models.demo.sample import NoSample, fits, sample
@@ -100,7 +100,6 @@ def validate(schema: Any, value: Any) -> None:
     jsonschema.Draft202012Validator(schema, format_checker=checker).validate(value)
 
 
-@settings(deadline=None)
 @given(SCHEMAS)
 def test_a_sample_fits_its_schema(schema: Any) -> None:
     """Every schema built here can be satisfied, so each has a sample, and it is valid."""
@@ -135,7 +134,6 @@ ANYWHERE = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(ANYWHERE)
 def test_a_schema_from_anywhere_gives_a_valid_sample_or_none(schema: dict[str, Any]) -> None:
     """Broken patterns, loops and references to elsewhere end in NoSample, never in a wrong value."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseFunctionToolCall
@@ -214,7 +214,6 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no bug
 @given(chats())
 def test_any_history_goes_in_and_out_unchanged(history):
     """And through JSON in between."""

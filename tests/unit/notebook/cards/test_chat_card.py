@@ -110,6 +110,28 @@ async def test_c225_names_are_offered_and_never_values(box, monkeypatch):
     assert "@k" not in json.dumps(made.card.get_state()["snapshot"])
 
 
+async def test_c225_what_is_not_sent_is_back_after_a_reload_and_in_no_trait(box):
+    """A page that greets gets it, bounded, until it is said."""
+    made = box("Heard.")
+
+    def kept():
+        made.card._handle({"type": "hello"})
+        return made.sent[-1]["written"]
+
+    def type_(text):
+        made.card._handle({"type": "drafts", "interrupt": "", "drafts": text})
+
+    made.card.comm = made.card.comm or object()
+    await until(lambda: kept() == "")
+    type_("half a thought")
+    await until(lambda: kept() == "half a thought")
+    assert "half a thought" not in json.dumps(made.card.get_state()["snapshot"])
+    type_("x" * 200_000)
+    await until(lambda: kept() == "x" * 100_000)
+    assert await made.say("whole") == ""
+    assert kept() == ""
+
+
 async def test_c220_stop_ends_the_run_and_the_chat_goes_on(box):
     """A message after that is answered by another run."""
     made = box([nb.ScriptedModel.call("ask")], "On we go.")

@@ -192,7 +192,7 @@ FRAGMENTS = [
 ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
 def test_no_mixture_of_hostile_pieces_gets_through(text):
     """Pieces that are harmless alone are harmless together, through Markdown and as HTML."""

@@ -124,7 +124,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(PIECES, st.booleans(), st.booleans()), max_size=40))
 def test_streaming_in_any_chunking_ends_with_the_same_html(steps):
     """However text arrives and whenever it is drawn, the end is the rendering of the whole."""
@@ -140,7 +140,7 @@ def test_streaming_in_any_chunking_ends_with_the_same_html(steps):
     assert (stream.tail, stream.raw) == ("", "")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(PIECES, st.booleans()), max_size=40))
 def test_finished_blocks_are_never_taken_back(steps):
     """A page gets each finished block once: later text only adds, unless a link is defined later."""

@@ -278,7 +278,7 @@ QUESTIONS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(QUESTIONS),
     JUNK | st.sampled_from(["approve", "submit", "answer", "reject"]),

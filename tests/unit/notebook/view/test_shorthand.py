@@ -66,7 +66,7 @@ def started():
     return view, page
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(PIECES, st.sampled_from([0, 0.06, 0.3])), max_size=40))
 def test_a_page_has_what_the_kernel_has_after_every_patch(steps):
     """However text arrives and whenever it is sent."""

@@ -34,7 +34,7 @@ from tests.unit.notebook.page import Page, Story
 STORIES = st.integers(0, 10**9).map(lambda seed: Story(random.Random(seed)).make())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STORIES, st.integers(0, 10**9))
 def test_a_page_that_got_every_patch_shows_the_whole_view(story, seed):
     """After each flush the patched page equals the snapshot, but for progress, which may lag."""
@@ -60,7 +60,7 @@ def without_progress(view):
     ] + [view.head]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STORIES, st.integers(0, 10**9))
 def test_replaying_the_journal_ends_in_the_view_that_was_seen_live(story, seed):
     """Deltas leave no trace that stored events do not tell: saved runs read as they were."""
@@ -293,7 +293,7 @@ PIECES += [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from(PIECES), max_size=40), st.integers(0, 10**9))
 def test_at_whatever_pace_a_text_comes_the_page_has_what_the_kernel_has(pieces, seed):
     """Slow, fast and in bursts: after each flush they agree, and the end is the text as rendered."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nbagent.core.base.model import Finished, ToolCallDelta
@@ -57,7 +57,6 @@ def kept(parser: ChatParser) -> Any:
     return finished.provider
 
 
-@settings(deadline=None)
 @given(fields=FIELDS, size=st.integers(1, 5))
 def test_fields_are_the_same_streamed_and_whole(fields: dict[str, Any], size: int) -> None:
     """Texts joined, numbered items brought together, labels said once, the rest as it came."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nbagent.core.base.model import (
@@ -64,7 +64,6 @@ LINES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\
 CUTS = st.lists(st.integers(0, 10_000), max_size=30)
 
 
-@settings(deadline=None)
 @given(
     events=st.lists(st.lists(LINES, min_size=1, max_size=3), max_size=6),
     newline=st.sampled_from(["\n", "\r\n", "\r"]),
@@ -86,7 +85,6 @@ def test_events_are_the_same_in_any_chunking(
     assert found == ["\n".join(lines).encode() for lines in own]
 
 
-@settings(deadline=None)
 @given(
     texts=st.lists(st.text(max_size=8), max_size=8),
     arguments=st.lists(st.dictionaries(st.text(max_size=4), st.integers(), max_size=3), max_size=3),

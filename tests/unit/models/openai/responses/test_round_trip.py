@@ -88,7 +88,7 @@ def kept(parser: ResponsesParser, pieces: list[Any]) -> Message:
     return Message(json.loads(json.dumps(state.messages[-1])))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(RESPONSES, st.sampled_from([1, 7, 1_000_000]), st.booleans())
 def test_what_came_goes_back_as_it_was(items: Any, size: int, whole: bool) -> None:
     """All but ids, and reasoning that nothing followed: texts and inputs are taken from the message."""

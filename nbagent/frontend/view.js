@@ -25,7 +25,7 @@ import { drawMessage } from "./items/message.js";
 import { drawNotice } from "./items/notice.js";
 import { drawReasoning } from "./items/reasoning.js";
 import { drawRecord } from "./items/record.js";
-import { drawStretch, foldStretches } from "./items/stretch.js";
+import { AT_ONCE, drawStretch, foldStretches } from "./items/stretch.js";
 import { drawText } from "./items/text.js";
 import { drawUnsent } from "./items/unsent.js";
 import { every, nextFrame, on } from "./lifetime.js";
@@ -42,8 +42,6 @@ import { HEAD } from "./reduce.js";
 
 /** Milliseconds in which what lies below a table, or rows that become one, comes up. */
 const GLIDE = 180;
-/** Items that are drawn for the first time in one frame: a page that draws hundreds at once stands still. */
-const AT_ONCE = 40;
 
 export class RunView {
   /** @type {import("./store.js").Store} */ #store;
@@ -112,9 +110,9 @@ export class RunView {
     const items = foldStretches(groupAlike(view.items, this.#tables));
     const folds = items.some((item) => item.type === "stretch" && !this.#shown.has(item.key));
     const height = tables || folds ? this.#items.offsetHeight : 0;
-    // A form that moves into a table is still there until the table takes it over, a row in a stretch too.
+    // A form that moves into a table is still there until the table takes it over, a row in an open stretch too.
     const kept = items.flatMap((item) =>
-      [item, ...(item.type === "stretch" ? item.items : forms(item))].map(({ key }) => key),
+      [item, ...(item.type === "stretch" ? this.#rowsOf(item) : forms(item))].map(({ key }) => key),
     );
     const answered = this.#drop(new Set(kept));
     /** @type {Placed[]} */
@@ -172,10 +170,25 @@ export class RunView {
    * @param {import("./wire.js").CallItem} item
    */
   #row(item) {
-    const known = this.#shown.get(item.key);
-    if (known) known.drawn.update(item);
-    else this.#make(item);
-    return /** @type {Shown} */ (known ?? this.#shown.get(item.key)).drawn;
+    const known = this.#shown.get(item.key)?.drawn;
+    known?.update(item);
+    return (known ?? this.#make(item)).el;
+  }
+
+  /**
+   * The calls that have rows in a stretch: all once it is open, as it is where a person has opened one that
+   * stood alone, or works in it; else none.
+   * @param {import("./items/stretch.js").StretchItem} item
+   */
+  #rowsOf(item) {
+    const el = /** @type {HTMLDetailsElement|undefined} */ (this.#shown.get(item.key)?.drawn.el);
+    item.open =
+      el?.open ||
+      item.items.some(({ key }) => {
+        const row = this.#shown.get(key)?.drawn.el;
+        return row && !el?.contains(row) && (row.matches("[open]") || row.contains(focused()));
+      });
+    return item.open ? item.items : [];
   }
 
   /**
@@ -380,7 +393,7 @@ function forms(item) {
  * Draws an item by its type.
  * @param {Placed} item
  * @param {CardContext} card
- * @param {(item: import("./wire.js").CallItem) => DrawnItem} row the row of a call in a stretch
+ * @param {(item: import("./wire.js").CallItem) => HTMLElement} row the row of a call in a stretch
  * @returns {DrawnItem}
  */
 function drawItem(item, card, row) {

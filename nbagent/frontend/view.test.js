@@ -317,6 +317,57 @@ test("hundreds of items are drawn some in a frame, in their order, with all that
   await vi.waitFor(() => expect(said()).toEqual(whole));
 });
 
+const looks = (count, state = "done") =>
+  Array.from({ length: count }, (_, n) => ({
+    ...call,
+    ...{
+      key: `0.c${n}`,
+      name: "look",
+      path: "",
+      brief: `n ${n}`,
+      state,
+      outputs: [],
+      decisions: [],
+    },
+  }));
+
+test("a stretch has rows once it is open, some in a frame, and those of now", async () => {
+  const { el, patch } = open(looks(100));
+  const stretch = el.querySelector(".nba-stretch");
+  const rows = () =>
+    [...stretch.querySelectorAll(".nba-body .nba-brief")].map((one) => one.textContent);
+  const whole = looks(100).map(({ brief }) => brief);
+  expect(rows()).toEqual([]);
+  expect(stretch.textContent).toContain("100");
+  stretch.open = true;
+  expect(rows()).toEqual(whole.slice(0, 40));
+  patch({ op: "put", index: 7, item: { ...looks(100)[7], brief: "changed" } });
+  whole[7] = "changed";
+  await vi.waitFor(() => expect(rows()).toEqual(whole));
+  stretch.open = false;
+  patch({ op: "put", index: 100, item: { ...looks(101)[100] } });
+  expect(rows()).toEqual([]);
+  expect(stretch.textContent).toContain("101");
+});
+
+test("rows that become one are gone, and open where a person has opened one or works in it", () => {
+  for (const act of [
+    () => {},
+    (row) => (row.open = true),
+    (row) => row.querySelector("summary").focus(),
+  ]) {
+    const { el, patch } = open([...looks(3), ...looks(4, "running").slice(3)]);
+    const row = el.querySelectorAll(".nba-call")[1];
+    act(row);
+    const isWanted = row.open || row.contains(document.activeElement);
+    patch({ op: "put", index: 3, item: looks(4)[3] });
+    const stretch = el.querySelector(".nba-stretch");
+    expect([stretch.open, stretch.contains(row)]).toEqual([isWanted, isWanted]);
+    expect(el.querySelectorAll(".nba-items .nba-call")).toHaveLength(isWanted ? 5 : 1);
+    if (isWanted) expect(row.open || row.contains(document.activeElement)).toBe(true);
+  }
+});
+
 test("two views of one run draw the same, and each has ids of its own", () => {
   const { el, model, widget, patch } = open([form({ kind: "text" }), call]);
   const second = document.createElement("div");

@@ -53,12 +53,17 @@ run = runs[0]
 """,
 }
 WATCH = """() => {
-  const seen = (window.seen = { tasks: [], shift: 0 });
+  const seen = (window.seen = { tasks: [], shift: 0, moved: {} });
+  const name = ({ node }) => node?.closest?.(".nbagent") ? `card ${node.className}`
+    : node?.closest?.(".jp-Cell") ? "a cell below" : "something else";
   window.watching?.forEach((one) => one.disconnect());
   const tasks = new PerformanceObserver((list) =>
     list.getEntries().forEach(({ startTime, duration }) => seen.tasks.push([startTime, duration])));
   const shifts = new PerformanceObserver((list) =>
-    list.getEntries().forEach(({ value }) => { seen.shift += value; }));
+    list.getEntries().forEach(({ value, sources }) => {
+      seen.shift += value;
+      for (const kind of new Set(sources.map(name))) seen.moved[kind] = (seen.moved[kind] ?? 0) + value;
+    }));
   tasks.observe({ type: "longtask" });
   shifts.observe({ type: "layout-shift" });
   window.watching = [tasks, shifts];

@@ -1,8 +1,9 @@
 // @ts-check
 // Calls of one tool, one after the other: one row, opened to see each.
 
-import { div, focused, focusInPlace, h, setText, span } from "../dom.js";
+import { attr, div, focused, focusInPlace, h, setText, span } from "../dom.js";
 import { duration } from "../format.js";
+import { nextFrame, on } from "../lifetime.js";
 import { isRich, rowParts } from "./call.js";
 
 /**
@@ -11,14 +12,16 @@ import { isRich, rowParts } from "./call.js";
  * @typedef {import("./item.js").CardContext} CardContext
  */
 /**
- * Calls of one tool, one after the other.
- * @typedef {{type: "stretch", key: string, items: CallItem[]}} StretchItem
+ * Calls of one tool, one after the other; `open` where its rows are to be seen.
+ * @typedef {{type: "stretch", key: string, items: CallItem[], open?: boolean}} StretchItem
  */
 
 /** From how many calls on they are one row; see static.py. */
 const STRETCH = 3;
 /** How many of them the row tells. */
 const TOLD = 9;
+/** Items that are drawn for the first time in one frame: a page that draws hundreds at once stands still. */
+export const AT_ONCE = 40;
 
 /** The turn that a call stands in, which its key tells, and its tool. @param {CallItem} item */
 const toolOf = ({ key, name }) => `${key.slice(0, key.lastIndexOf("."))} ${name}`;
@@ -61,10 +64,10 @@ export function foldStretches(items) {
 }
 
 /**
- * Draws a stretch of calls; its rows come with the first update, on the page.
+ * Draws a stretch of calls. It has rows once it is open: hundreds that nobody sees are not drawn.
  * @param {StretchItem} first
  * @param {CardContext} card
- * @param {(item: CallItem) => import("./item.js").DrawnItem<CallItem>} take the row of a call: the one that is there, or a new one
+ * @param {(item: CallItem) => HTMLElement} take the row of a call as it is now: the one that is there, or a new one
  * @returns {import("./item.js").DrawnItem<StretchItem>}
  */
 export function drawStretch({ items: [one] }, card, take) {
@@ -79,30 +82,37 @@ export function drawStretch({ items: [one] }, card, take) {
     body,
   );
   if (one) tell(one);
-  const update = (/** @type {StretchItem} */ { items }) => {
+  /** @type {CallItem[]} */
+  let items = [];
+  /** @type {Map<Element|null, CallItem>} The rows, each as it is drawn. */
+  const rows = new Map();
+  const drawRows = () => {
+    const active = focused();
+    let fresh = 0;
+    for (const [index, item] of el.open ? items.entries() : []) {
+      const there = body.children[index] ?? null;
+      if (rows.get(there) === item) continue;
+      if (fresh++ >= AT_ONCE) {
+        nextFrame(card.signal, drawRows);
+        break;
+      }
+      const row = take(item);
+      rows.set(row, item);
+      if (row !== there) body.insertBefore(row, there);
+    }
+    if (body.contains(active) && focused() !== active) focusInPlace(active);
+  };
+  on(card.signal, el, "toggle", drawRows);
+  const update = (/** @type {StretchItem} */ next) => {
+    items = next.items;
     setText(times, store.t("times", { n: items.length }));
-    setText(
-      brief,
-      items
-        .slice(0, TOLD)
-        .map((item) => item.brief)
-        .join(" · "),
-    );
+    const briefs = items.slice(0, TOLD).map((item) => item.brief);
+    setText(brief, briefs.join(" · "));
     const known = items.flatMap(({ elapsed }) => elapsed ?? []);
     const sum = known.reduce((total, each) => total + each, 0);
     setText(time, known.length ? duration(store, sum) : "");
-    const active = focused();
-    const rows = items.map((item) => take(item).el);
-    // What a person has opened stays open.
-    if (rows.some((row) => row.parentElement !== body && row.matches(":is([open], [open] *)")))
-      /** @type {HTMLDetailsElement} */ (el).open = true;
-    const kept = rows.find((row) => row.contains(active));
-    for (const [index, row] of rows.entries())
-      if (body.children[index] !== row) body.insertBefore(row, body.children[index] ?? null);
-    if (kept && focused() !== active) {
-      /** @type {HTMLDetailsElement} */ (el).open = true;
-      focusInPlace(active);
-    }
+    attr(el, "open", next.open);
+    drawRows();
   };
   return { el, update };
 }

@@ -168,6 +168,8 @@ def encodable(text: str) -> str:
 
     What turns the direction of the text after it is shown by its code, as ``⟨U+202E⟩``.
     """
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

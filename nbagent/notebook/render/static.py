@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby, islice, zip_longest
 from typing import Any, Literal, TypeAlias, assert_never
 
@@ -75,6 +76,7 @@ class Html(str):
 
 
 _Child: TypeAlias = str | Html | None
+_APART = Html(" ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +135,20 @@ def _card(head: Head, classes: str, *drawn: _Child) -> Html:
 
 def _el(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
     """An element; attributes of None are left out, children that are not ``Html`` are escaped."""
-    known = (f' {name}="{escape(v)}"' for name, v in attributes.items() if v is not None)
-    inner = (c if isinstance(c, Html) else escape(c) for c in children if c)
-    return Html(f"<{tag}{''.join(known)}>{''.join(inner)}</{tag}>")
+    inner = [c if isinstance(c, Html) else escape(c) for c in children if c]
+    return Html(f"{_opening(tag, *attributes.items())}{''.join(inner)}</{tag}>")
+
+
+@lru_cache(maxsize=256)
+def _opening(tag: str, *attributes: tuple[str, str | None]) -> str:
+    """Kept, as a long run has the same few hundreds of times."""
+    known = [f' {name}="{escape(v)}"' for name, v in attributes if v is not None]
+    return f"<{tag}{''.join(known)}>"
 
 
 def _row(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
     """An element whose children stand in a row, and apart where no style is kept."""
-    apart = (part for child in children if child for part in (child, Html(" ")))
+    apart = [part for child in children if child for part in (child, _APART)]
     return _el(tag, attributes, *apart)
 
 

@@ -134,7 +134,7 @@ def test_nothing_of_a_preview_reaches_outside_its_box(page, name):
     shown = [Rich(kind="html", data=rich.table(case)) for case in CASES[name]]
     for piece in shown:
         page.show(question([piece]))
-        block = page.page.locator(".nba-preview > *")
+        block = page.page.locator(".nba-preview > .nba-view > *")
         assert painted_outside(page.page, block) == 0, piece.data[:300]
 
 

@@ -13,7 +13,7 @@ import keyword
 import re
 import reprlib
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
@@ -258,10 +258,11 @@ def _read_in(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
             return tuple(_read_in(each, names) for each in parts)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
             return -number
-    raise ValueError("only names, attributes, keys and slices can stand here")
+        case _:
+            raise ValueError("only names, attributes, keys and slices can stand here")
 
 
-_AS = {"r": repr, "s": str, "a": ascii}
+_AS: dict[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
 
 
 def _formatted(value: Any, how: str) -> str:

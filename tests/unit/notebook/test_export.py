@@ -128,5 +128,7 @@ def _markdown(notebook):
 @pytest.mark.parametrize("empty", ["\n \n", "\r\r", "\n\t\n", "\r\n\r\n", "\n\x0b\n", "\n\n\n"])
 def test_a_block_stays_one_block_whatever_lines_are_in_it(empty):
     """Also one that the model is still writing, which is in no block yet."""
-    drawn = MarkdownIt("commonmark").render(_unbroken(f"<p>a{empty}![t](https://evil.example/1)</p>"))
+    drawn = MarkdownIt("commonmark").render(
+        _unbroken(f"<p>a{empty}![t](https://evil.example/1)</p>")
+    )
     assert "<img" not in drawn

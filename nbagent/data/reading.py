@@ -15,9 +15,11 @@ from nbagent.core.base.errors import UsageError
 
 from .table import Table
 
-MAX_VALUE = 10_000_000
+MAX_VALUE = 1_000_000
 """Bytes of one value, on its way too."""
-_STEPS = 5_000
+MAX_READ = 50_000_000
+"""Characters and bytes of all values that are given."""
+_STEPS = 500
 """Steps of SQLite's machine between two looks at the clock."""
 _FORBIDDEN = frozenset({"load_extension", "fts3_tokenizer"})
 _LIMITS = {
@@ -99,12 +101,17 @@ def _allowed(action: int, _first: str | None, second: str | None, *_: Any) -> in
 
 def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> Table:
     cursor = connection.execute(sql)
-    found = cursor.fetchmany(rows + 1)
     columns = [name for name, *_ in cursor.description or ()]
     if not columns:
         raise QueryError("the query gives no rows: write one SELECT")
-    note = f"the first {rows:,} rows; there are more" if len(found) > rows else ""
-    return Table(columns, found[:rows], note)
+    found: list[tuple[Any, ...]] = []
+    size = 0
+    for row in cursor:
+        size += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if len(found) == rows or size > MAX_READ:
+            return Table(columns, found, f"the first {len(found):,} rows; there are more")
+        found.append(row)
+    return Table(columns, found)
 
 
 def _why(error: sqlite3.DatabaseError, seconds: float) -> QueryError:
@@ -114,6 +121,10 @@ def _why(error: sqlite3.DatabaseError, seconds: float) -> QueryError:
     if "interrupted" in text:
         return QueryError(
             f"the query took longer than {seconds:g} seconds and was stopped: ask for less"
+        )
+    if "too big" in text:
+        return QueryError(
+            f"a value has more than {MAX_VALUE:,} bytes: leave its column out, or ask for length(column)"
         )
     missing = _MISSING.match(text)
     if missing is not None:

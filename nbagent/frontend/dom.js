@@ -21,6 +21,15 @@ export function h(tag, about = {}, ...children) {
   return el;
 }
 
+/**
+ * A cell of a table whose look is not a table's everywhere.
+ * @param {Attributes} [about]
+ * @param {...Child} children
+ */
+export function tableCell(about = {}, ...children) {
+  return h("td", { role: "cell", ...about }, ...children);
+}
+
 /** @typedef {string|Attributes} About */
 
 /** @type {(about?: About, ...children: Child[]) => HTMLDivElement} */

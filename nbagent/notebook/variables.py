@@ -42,7 +42,11 @@ def offered(prefix: str) -> list[Name]:
 
 
 def mentioned(text: str) -> list[File]:
-    """The variables that a text names with ``@``, each as a file: a picture, or a summary of it in text."""
+    """The variables that a text names with ``@``, each as a file: a picture, or a summary of it in text.
+
+    Raises:
+        UsageError: one of them fails when it is looked at.
+    """
     known = kernel.variables()
     names = dict.fromkeys(MENTIONED.findall(text))
     chosen = [name for name in names if name in known and _is_data(known[name])]
@@ -66,7 +70,11 @@ def _file(name: str, value: Any) -> File:
             return File(value, name=f"@{name}")
         except UsageError:
             pass  # such as axes: they are told in words
-    return File(summary(value).encode("utf-8", "replace"), "text/plain", name=f"@{name}")
+    try:
+        told = summary(value)
+    except Exception as error:  # of the value's own code
+        raise UsageError(f"@{name} cannot be told: {type(error).__name__}: {error}") from error
+    return File(told.encode("utf-8", "replace"), "text/plain", name=f"@{name}")
 
 
 def _size(value: Any) -> str:

@@ -1,7 +1,7 @@
 // @ts-check
 // A table: one row per object, one column per field.
 
-import { div, h, words } from "../dom.js";
+import { div, h, tableCell, words } from "../dom.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
 import { nodeText } from "./facts.js";
@@ -43,7 +43,7 @@ export function tableField(ctx, node, saved, place) {
         column.help && div("nba-help", ...withCode(column.help)),
       ),
     );
-    const tools = h("td", { role: "cell", class: "nba-tools" });
+    const tools = tableCell({ class: "nba-tools" });
     const head = h("tr", { role: "row" }, ...heads, tools);
     const el = h(
       "table",
@@ -72,7 +72,7 @@ export function tableField(ctx, node, saved, place) {
  */
 function tableRow(ctx, node, columns, saved, { depth, from }) {
   const error = errorLine(ctx);
-  const tools = h("td", { class: "nba-tools", role: "cell" });
+  const tools = tableCell({ class: "nba-tools" });
   const own = new Map((node.fields ?? []).map((field) => [field.key, field]));
   /** @type {Field[]} */
   const fields = [];

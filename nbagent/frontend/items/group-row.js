@@ -13,6 +13,7 @@ import {
   makeButton,
   setLabel,
   setText,
+  tableCell,
 } from "../dom.js";
 import { difference } from "../fields/diff.js";
 import { factList, factValue, makeFact, nodeText } from "../fields/facts.js";
@@ -57,10 +58,10 @@ export function drawRow(first, card, table) {
   const head = h("th", { scope: "row", role: "rowheader" });
   const toggle = makeButton("nba-button nba-small");
   const buttons = div("nba-decide", toggle);
-  const deciding = h("td", { class: "nba-deciding", role: "cell" }, buttons);
+  const deciding = tableCell({ class: "nba-deciding" }, buttons);
   const el = h("tr", { role: "row" }, head, deciding);
   const changed = div("nba-facts");
-  const inside = h("td", { role: "cell" }, changed);
+  const inside = tableCell({}, changed);
   const under = h("tr", { role: "row", class: "nba-under" }, inside);
   /** @type {FormItem|RecordItem} */
   let item = first;

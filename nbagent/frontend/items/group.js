@@ -1,7 +1,7 @@
 // @ts-check
 // Questions that are alike, as one table: a row for each, and one answer for all that are open.
 
-import { div, fill, focused, focusInPlace, h, setText, words } from "../dom.js";
+import { div, fill, focused, focusInPlace, h, setText, tableCell, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
 import { unseenTexts } from "../fields/long-text.js";
 import { drawAnswerAll } from "./group-answer-all.js";
@@ -102,11 +102,11 @@ export function drawGroup(group, card) {
     const about = { scope: "col", role: "columnheader" };
     fill(
       heads,
-      h("td", { role: "cell" }),
+      tableCell(),
       ...columns.map(({ label, kind }) =>
         h("th", { ...about, "data-kind": kind }, words("span", "", label)),
       ),
-      h("td", { role: "cell" }),
+      tableCell(),
     );
     for (const [index, row] of order.entries()) row.lay(index + 1, columns);
     const same = names.filter(alike);

@@ -9,6 +9,7 @@ such a renderer: what was read from a store, or came from elsewhere, is not.
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import re
 import sys
@@ -36,6 +37,11 @@ _GEO = "application/geo+json"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _NEWEST = {"vega": 5, "vegalite": 5}
 """Of each, the newest that JupyterLab 4 draws; charts of later ones are near enough to be drawn by it."""
+_LOADED = ("url", "source", "geojson")
+"""What Vega and Plotly call an address that they load from."""
+_ROWS = ("values", "datasets", "customdata")
+"""What they call data, which has addresses of its own that nobody loads."""
+_ELSEWHERE = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:\s*)?[/\\]\s*[/\\]", re.IGNORECASE)
 _SCRIPT = re.compile(r"<script\b", re.IGNORECASE)
 _KEPT = re.compile(r"image/|text/")
 
@@ -65,7 +71,9 @@ def with_words(bundle: Bundle) -> Bundle:
     if not found:
         return bundle
     words = _words(found, str(bundle.get("text/plain", "")))
-    if len(json.dumps(found, default=str)) > MAX_DATA:
+    if any(map(_loads, found.values())):
+        found, words = {}, f"{words} (it loads from elsewhere, so it is not drawn here)"
+    elif len(json.dumps(found, default=str)) > MAX_DATA:
         found, words = {}, f"{words} (too large to be drawn here)"
     kept = {
         mime: data
@@ -104,13 +112,54 @@ def _is_chart(mime: str) -> bool:
 def _drawable(part: tuple[str, Any]) -> tuple[str, Any]:
     """A part of a bundle under the type that Jupyter knows it by."""
     mime, data = part
+    if mime == _GEO:
+        return mime, _without_markup(data)
     vega = _VEGA.fullmatch(mime)
     if vega is None or not isinstance(data, dict):
         return part
     kind, version = vega[1], min(int(vega[2]), _NEWEST[vega[1]])
     name = {"vega": "vega", "vegalite": "vega-lite"}[kind]
     schema = f"https://vega.github.io/schema/{name}/v{version}.json"
-    return f"application/vnd.{kind}.v{version}+json", data | {"$schema": schema}
+    return f"application/vnd.{kind}.v{version}+json", _without_options(data) | {"$schema": schema}
+
+
+def _without_options(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A specification without what it tells the page that embeds it, such as more to load."""
+    return {key: each for key, each in spec.items() if key != "usermeta"}
+
+
+def _without_markup(data: Any) -> Any:
+    """GeoJSON whose properties a renderer may put into a page as HTML."""
+    if isinstance(data, str):
+        return html.escape(data)
+    if isinstance(data, list | tuple):
+        return [_without_markup(each) for each in data]
+    if isinstance(data, dict):
+        return {
+            html.escape(str(key)): each if key == "coordinates" else _without_markup(each)
+            for key, each in data.items()
+        }
+    return data
+
+
+def _loads(data: Any) -> bool:
+    """Whether a renderer would load something from another place."""
+    waiting = [data]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            mark = part.get("mark", part.get("type"))
+            kind = mark.get("type") if isinstance(mark, dict) else mark
+            if kind == "image" and ("mark" in part or "encode" in part):
+                return True  # its addresses may be in the rows
+            if any(
+                _ELSEWHERE.match(part[key]) for key in _LOADED if isinstance(part.get(key), str)
+            ):
+                return True
+            waiting += [each for key, each in part.items() if key not in _ROWS]
+        elif isinstance(part, list | tuple):
+            waiting += [each for each in part if isinstance(each, dict | list | tuple)]
+    return False
 
 
 def _digest(data: Mapping[str, Any]) -> str:

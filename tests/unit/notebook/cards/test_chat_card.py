@@ -99,6 +99,22 @@ async def test_c225_files_tools_and_variables_come_with_the_message(box, monkeyp
     assert [part.get("name") for part in parts[1:]] == ["a.txt"]
 
 
+async def test_c225_a_variable_that_fails_to_be_looked_at_is_told_and_nothing_is_sent(
+    box, monkeypatch
+):
+    """What a variable is made of may be anybody's code; the message stays in the box."""
+
+    class Odd:
+        @property
+        def shape(self):
+            raise RuntimeError("no shape")
+
+    monkeypatch.setattr(kernel, "variables", lambda: {"odd": Odd()})
+    made = box()
+    assert await made.say("see @odd") == "@odd cannot be told: RuntimeError: no shape"
+    assert made.chat.runs == ()
+
+
 async def test_c225_names_are_offered_and_never_values(box, monkeypatch):
     """Of variables with their types, of tools; and what is typed stands in no trait."""
     monkeypatch.setattr(kernel, "variables", lambda: {"key": "s3cret", "kept": 1, "os": base64})

@@ -89,7 +89,7 @@ async def test_without_styles_no_two_words_of_a_card_run_together() -> None:
     """As a site shows it that keeps elements alone: header, rows and footer are read as words."""
     markup = static.render(await drawn(STEP, live=False), style=False)
     text = unescape(re.sub(r"<[^>]*>", "", markup))
-    assert text.startswith("agent How tall? done ")
+    assert text.startswith("agent How tall? · done ")
     assert ' web_search query="tallest tower" ' in text
-    assert 'code="1/0" failed ' in text
+    assert 'code="1/0" · failed ' in text
     assert text.rstrip().endswith("1 turn")

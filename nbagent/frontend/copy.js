@@ -5,8 +5,8 @@
 import { boxOf, focused, focusInPlace, h, makeButton, setLabel, setText, stepOf } from "./dom.js";
 import { makeTimer, on, onClick } from "./lifetime.js";
 
-/** What can be copied; the innermost that the pointer is on is. */
-const BLOCKS = "table, pre, .nba-input, .nba-say";
+/** What can be copied; the innermost that the pointer is on is. What a form shows is for its answer. */
+const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
 /** Milliseconds for which it says that it was done. */
 const DONE = 1600;
 /** How far it stands above the edge, in pixels, and inside of it. */
@@ -29,17 +29,17 @@ export function offerCopies(root, card) {
     setLabel(button, at && store.t(`copy_${kindOf(at)}`));
   };
   const show = (/** @type {HTMLElement} */ block) => {
-    if (block === at && button.hasAttribute("data-shown")) return;
+    if (block === at && button.hasAttribute("data-on")) return;
     at = block;
     told.stop();
     name();
-    button.setAttribute("data-shown", "");
+    button.setAttribute("data-on", "");
     const [box, around] = [boxOf(block), boxOf(root)];
     button.style.top = `${Math.max(0, box.top - around.top - ABOVE)}px`;
     button.style.right = `${Math.max(0, around.right - Math.min(box.right, around.right)) + INSIDE}px`;
   };
   const hide = () => {
-    if (focused() !== button) button.removeAttribute("data-shown");
+    if (focused() !== button) button.removeAttribute("data-on");
   };
   on(signal, root, "pointerover", (event) => {
     const over = /** @type {Element} */ (event.target);
@@ -72,7 +72,11 @@ export function offerCopies(root, card) {
     card.say(store.t(done));
     told.start(DONE, name);
   });
-  return { el: button, name };
+  /** Is not there, for Tab either, where nothing can be copied. */
+  const look = () => {
+    button.hidden = !root.querySelector(BLOCKS);
+  };
+  return { el: button, name, look };
 }
 
 /**
@@ -81,12 +85,12 @@ export function offerCopies(root, card) {
  */
 function blocksOf(root) {
   const found = /** @type {HTMLElement[]} */ ([...root.querySelectorAll(BLOCKS)]);
-  return found.filter((el) => isCopyable(el) && el.checkVisibility?.() !== false);
+  return found.filter((el) => isCopyable(el) && el.checkVisibility());
 }
 
-/** What a form shows is for its answer. @param {Element} el */
+/** @param {Element} el */
 function isCopyable(el) {
-  return el.closest("form, .nba-form") === null && el.textContent?.trim() !== "";
+  return !!el.textContent?.trim();
 }
 
 /** @param {Element} el */
@@ -105,7 +109,7 @@ export function textOf(el) {
   if (el instanceof HTMLTableElement)
     return [...el.rows].map((row) => [...row.cells].map(lineOf).join("\t")).join("\n");
   // biome-ignore lint/performance/useDomNodeTextContent: the line breaks between paragraphs are wanted
-  if (!el.matches(".nba-input")) return (el.innerText ?? "").replace(/\n$/, "");
+  if (!el.matches(".nba-input")) return el.innerText.replace(/\n$/, "");
   const names = [...el.querySelectorAll(":scope > dl > dt")];
   return names.map((dt) => `${lineOf(dt)}: ${newOf(dt.nextElementSibling)}`).join("\n");
 }

@@ -115,7 +115,7 @@ export class Store {
       this.#model.send(content);
       return true;
     } catch (error) {
-      console.warn("nbagent: the kernel cannot be reached", error);
+      console.warn("nbagent: no way to the kernel", error);
       this.#lost();
       return false;
     }

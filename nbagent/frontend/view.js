@@ -141,6 +141,7 @@ export class RunView {
     this.#tellGone(view.head);
     this.#notice(fresh, changed, answered);
     placed();
+    this.#copies.look();
     this.#scroll?.follow();
     if (folds || this.#tables.size < tables) glide(this.#items, height);
     if (this.#due.size > 0 && !goesOn) this.#later();

@@ -90,7 +90,10 @@ class FormPage:
         self._asked = 0
 
     def ask_next(self, form: Form) -> FormPage:
-        """Send another question in the place of this one."""
+        """Take the last answer, and send another question in the place of this one."""
+        for sent in self.answers()[-1:]:
+            taken = {"submission": sent["submission"], "interrupt": sent["interrupt"]}
+            self._tell(Receipt(ok=True, **taken))
         self._form = form
         self.page.evaluate("window.sent.length = 0")
         return self.ask()

@@ -47,8 +47,9 @@ class Card:
         expect(self.root).to_have_class(re.compile(r"\bnba-static\b"))
 
     def button(self, name: str) -> Locator:
-        """The button with this label."""
-        return self.root.get_by_role("button", name=name, exact=True)
+        """The button, or the entry of a menu, with this label."""
+        entry = self.root.get_by_role("menuitem", name=name, exact=True)
+        return self.root.get_by_role("button", name=name, exact=True).or_(entry)
 
     def press(self, name: str, *, clicks: int = 1) -> None:
         """Press a button with the pointer, once it stands still."""

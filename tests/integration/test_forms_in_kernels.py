@@ -73,8 +73,9 @@ def test_a_cell_that_awaits_a_form_gets_the_typed_answer(page: Page) -> None:
 
 def test_an_answered_form_gives_way_to_html_that_needs_no_kernel(newest: Page) -> None:
     """Its widgets and layouts are closed, and what stays tells the answer but for the secret."""
-    count = "import ipywidgets; print(len(ipywidgets.widgets.widget._instances))"
-    before = newest.kernel.must_run(count)
+    count = (
+        "import ipywidgets; print([type(w).__name__ for w in ipywidgets.widgets.widget._instances.values()])"
+    )
     newest.start(ASK, cell_id="static")
     card = newest.card()
     form = newest.question(card)
@@ -86,7 +87,8 @@ def test_an_answered_form_gives_way_to_html_that_needs_no_kernel(newest: Page) -
     assert sorted(updates()[-1]) == ["text/html", "text/plain"]
     assert "ada" in updates()[-1]["text/html"]
     assert "hushhush" not in str(updates())
-    assert newest.kernel.must_run(count) == before
+    left = newest.kernel.must_run(count).strip()
+    assert left == "['FrontEnd']", "all that stays is the code that the cards of a page share"
 
 
 @pytest.mark.parametrize(("way", "error"), [("cancel", "Rejected"), ("stop", "")])

@@ -48,7 +48,7 @@ class Card:
 
     def button(self, name: str) -> Locator:
         """The button, or the entry of a menu, with this label."""
-        entry = self.root.get_by_role("menuitem", name=name, exact=True)
+        entry = self.root.get_by_role("menuitem", name=re.compile(f"^{re.escape(name)}"))
         return self.root.get_by_role("button", name=name, exact=True).or_(entry)
 
     def press(self, name: str, *, clicks: int = 1) -> None:

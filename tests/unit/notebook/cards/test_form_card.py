@@ -42,7 +42,7 @@ class Played(FormCard):
         self._handle(
             {"type": "answer", "interrupt": "form", "submission": "s", "action": action, **more}
         )
-        return self.sent[-1]
+        return next(message for message in reversed(self.sent) if message["type"] == "receipt")
 
 
 async def test_an_answer_is_typed_and_counts_once() -> None:

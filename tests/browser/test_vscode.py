@@ -42,6 +42,20 @@ def clerk():
 
 run = clerk().run("Close the quarter")
 """
+LAB = "/static/lab/"
+UNCALLED = "Failed to execute 'removeChild' on 'Node'"
+"""React's, of JupyterLab: nothing of ours calls it."""
+
+
+def is_labs(error: str, errors: list[str]) -> bool:
+    """Whether JupyterLab misses what it had drawn on the page that it lent; an error may be told without its stack."""
+    return (
+        LAB in error
+        or UNCALLED in error
+        or any(LAB in other and error in other for other in errors)
+    )
+
+
 WAITS = {"shown": "run", "awaited": "print((await run).output)"}
 
 

@@ -173,12 +173,6 @@ class NotebookPage:
         with self._socket_says("framesent", text):
             yield
 
-    @contextmanager
-    def receiving(self, text: str) -> Iterator[None]:
-        """Wait at the end of the block until the kernel has sent the page something with this text."""
-        with self._socket_says("framereceived", text):
-            yield
-
     def dark(self) -> None:
         """Switch to Jupyter's dark theme."""
         self._theme("JupyterLab Dark")

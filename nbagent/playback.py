@@ -6,14 +6,17 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from nbagent.models.recorded.environment import ANSWERS, RECORD, REPLAY
 
 SUFFIX = ".recorded.json"
+LAST_WORDS = 4000
+"""Bytes of what a kernel said before it died that are told."""
 NEEDED = ("nbclient", "nbformat", "ipykernel")
 MISSING = (
     "executing a notebook needs {names}, which this Python ({python}) does not have. Install with:\n"
@@ -130,17 +133,25 @@ def _executed(notebook: Path, told: Mapping[str, str], timeout: int) -> Any:
     )
     client.owns_km = True  # and stops it
     kept = {k: v for k, v in os.environ.items() if k not in (RECORD, REPLAY, ANSWERS)}
-    try:
-        client.execute(env={**kept, **told})
-    except CellExecutionError as error:
-        raise PlaybackError(_failed(content, error)) from error
-    except CellTimeoutError as error:
-        raise PlaybackError(
-            f"a cell took more than {timeout} s: give more with --timeout"
-        ) from error
-    except DeadKernelError as error:
-        raise PlaybackError("the kernel died") from error
+    with tempfile.TemporaryFile() as said:  # what a kernel says as it ends is told where it dies alone
+        try:
+            client.execute(env={**kept, **told}, stderr=said)
+        except CellExecutionError as error:
+            raise PlaybackError(_failed(content, error)) from error
+        except CellTimeoutError as error:
+            raise PlaybackError(
+                f"a cell took more than {timeout} s: give more with --timeout"
+            ) from error
+        except (DeadKernelError, RuntimeError) as error:  # the latter as it starts
+            raise PlaybackError(f"the kernel died{_last_words(said)}") from error
     return content
+
+
+def _last_words(said: IO[bytes]) -> str:
+    """The end of what a kernel wrote to its stderr, which is not the notebook's."""
+    said.seek(max(0, said.seek(0, os.SEEK_END) - LAST_WORDS))
+    text = said.read().decode(errors="replace").strip()
+    return f". It said:\n{text}" if text else ""
 
 
 def _failed(content: Any, error: Any) -> str:

@@ -167,3 +167,15 @@ def test_what_cannot_be_replayed_is_named(wrong, tmp_path):
     assert done.returncode == 1
     assert ("demo.recorded.json" if wrong == "no recording" else "demo.ipynb") in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_kernel_that_dies_is_told_with_its_last_words(tmp_path):
+    """And a kernel that ends as it should says nothing to whoever started the command."""
+    dies = "import os\nos.write(2, b'out of paper')\nos._exit(3)"
+    notebook = notebook_of(tmp_path / "demo.ipynb", [dies])
+    (tmp_path / "demo.recorded.json").write_text("{}")
+    done = nbagent("replay", notebook, env=without_a_model())
+    assert done.returncode == 1
+    assert "the kernel died" in done.stderr
+    notebook_of(notebook, ["import sys, os\nos.write(sys.__stderr__.fileno(), b'noise')"])
+    assert nbagent("replay", notebook, env=without_a_model()).stderr == ""

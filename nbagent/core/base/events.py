@@ -27,7 +27,7 @@ from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, dig
 from .memory import Remembered
 from .messages import FrozenDict, check_depth, dumps, written_out
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Of the journal; a newer one is refused, an older one is migrated."""
 
 
@@ -424,8 +424,10 @@ def _adapter() -> TypeAdapter[StoredEvent]:
     return TypeAdapter(AnyEvent)
 
 
-MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]]] = []
-"""The n-th (from 1) makes the JSON of an event of format n one of format n + 1."""
+MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]] | None] = [
+    None,  # format 2 can begin a history with a reference to the run before; 1 always has all of it
+]
+"""The n-th (from 1) makes the JSON of an event of format n one of format n + 1; None where it is one."""
 
 
 def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
@@ -492,8 +494,14 @@ def _check_version(version: int) -> None:
         )
 
 
-def _migrated(data: str | bytes, version: int) -> str:
-    plain = json.loads(data)
-    for migrate in MIGRATIONS[version - 1 :]:
+def _migrated(data: str | bytes, version: int) -> str | bytes:
+    steps = [migrate for migrate in MIGRATIONS[version - 1 :] if migrate is not None]
+    if not steps:
+        return data
+    try:
+        plain = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"the journal holds what is no event: {error}") from error
+    for migrate in steps:
         plain = migrate(plain)
     return dumps(plain)

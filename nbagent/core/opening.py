@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
+import time
 from contextlib import suppress
 from typing import Any
 
 from .agent import Agent
 from .arguments import checked_store
 from .base.errors import Conflict, InvalidAnswer, McpError, NotPending, StoreError, UsageError
-from .base.events import Interrupted, StoredEvent
+from .base.events import Interrupted, Resolved, StoredEvent
 from .base.interrupts import Respond, token_digest
 from .base.keywords import tells
 from .call.threads import run_in_thread
 from .flow import Flow
 from .journal.journal import Journal, Store
+from .run.answers import AnyResolution
+from .run.by_record import answer_by_record
 from .run.result import Receipt
-from .run.run import Run
+from .run.run import Run, session_of
 from .run.scripted_answers import Answers
 from .run.session import Session, open_sessions
 
@@ -129,6 +133,52 @@ def _asked(journal: Journal) -> list[Interrupted]:
 
 def _interrupts(events: list[StoredEvent]) -> list[Interrupted]:
     return [event for event in events if isinstance(event, Interrupted)]
+
+
+async def answer_stored(
+    journal: Journal,
+    interrupt_id: str,
+    resolution: AnyResolution,
+    *,
+    by: str,
+    agent: Agent | Flow[..., Any] | None = None,
+) -> Resolved:
+    """Answer a question of a run that a store holds, and let it go on where it can.
+
+    A run that this process holds takes the answer itself. Else it goes on here with ``agent``, unless another
+    process is at it, which then goes on; without one the answer is kept, checked by what the journal says of the
+    question, for whoever drives the run or takes it up next.
+
+    Args:
+        journal: the run's.
+        interrupt_id: what to answer.
+        resolution: the answer.
+        by: who answers.
+        agent: whose tools and model the run goes on with.
+
+    Returns:
+        The event, once it is stored.
+
+    Raises:
+        Conflict: it was answered already, and the message says by whom and when.
+        NotPending, InvalidAnswer: nothing was changed.
+        StoreError: it could not be stored.
+    """
+    session = next((one for one in open_sessions() if one.run_id == journal.run_id), None)
+    if session is not None:
+        answered = session.resolve(interrupt_id, resolution, by=by)
+    elif agent is not None:
+        run = await open_run(journal.run_id, agent=agent, store=journal.store, show=False)
+        answered = session_of(run).resolve(interrupt_id, resolution, by=by)
+    else:
+        await run_in_thread(journal.catch_up)
+        stamp = (by, time.time())
+        return await run_in_thread(
+            lambda: answer_by_record(journal, interrupt_id, resolution, stamp)
+        )
+    event = await asyncio.wrap_future(answered)
+    assert isinstance(event, Resolved)  # what an answer is stored as
+    return event
 
 
 @tells("nb.open_run")

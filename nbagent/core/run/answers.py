@@ -154,6 +154,8 @@ def resolved(
     resolution: AnyResolution,
     tools: Mapping[str, Tool[..., Any]],
     stamp: tuple[str, float],
+    *,
+    by_record: bool = False,
 ) -> Resolved:
     """The event that settles an interrupt.
 
@@ -163,6 +165,7 @@ def resolved(
         resolution: what settles it.
         tools: the registered tools.
         stamp: who answers, and when (Unix seconds).
+        by_record: whether a tool that is not registered is answered by what the journal says of it.
 
     Raises:
         Conflict: it was answered already; the message says by whom and when.
@@ -174,7 +177,7 @@ def resolved(
     interrupt_id, resolution = settles(interrupt, resolution)
     event = check_open(state, interrupt_id)
     by, at = stamp
-    checked = _checked(event, resolution, state, tools)
+    checked = _checked(event, resolution, state, tools, by_record=by_record)
     return Resolved(
         at=at,
         scope=event.scope,
@@ -268,6 +271,8 @@ def _checked(
     resolution: AnyResolution,
     state: RunState,
     tools: Mapping[str, Tool[..., Any]],
+    *,
+    by_record: bool,
 ) -> AnyResolution:
     if event.kind == "budget":
         return _checked_budget(event, resolution)
@@ -280,7 +285,7 @@ def _checked(
             f"a lost call of {event.tool_name!r} runs again as it was: restart it without new input or data"
         )
     tool = tool_at(state, event.scope, event, tools)
-    if tool is None and is_unseen(state, event.scope):
+    if tool is None and (by_record or is_unseen(state, event.scope)):
         return _checked_unseen(event, resolution)
     if tool is None:
         raise ToolError(
@@ -294,7 +299,7 @@ def _checked(
 
 
 def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
-    """An answer in what a body started, whose tools are known once that body runs here: by what is stored."""
+    """An answer for a tool that is not known here, as in what a body started elsewhere: by what is stored."""
     match resolution:
         case Respond():
             return _checked_reply(event, resolution)
@@ -305,8 +310,8 @@ def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolut
                 )
             if input_ is not None or remembered is not None:
                 raise InvalidAnswer(
-                    f"{event.tool_name!r} belongs to a run that a tool started, and that tool has not run in "
-                    "this process: approve it as it was shown, refuse it, or answer in its place"
+                    f"the tool {event.tool_name!r} is not known in this process: approve it as it was shown, "
+                    "refuse it, or answer in its place"
                 )
             return restart_of(None, resolution.data)
         case Reject():

@@ -120,7 +120,9 @@ def press(notebook, cell):
     card = Card(notebook.output(cell))
     clicked = []
     for number in range(CLICKS):
-        card.root.get_by_text(f"n={number}").or_(card.form.get_by_text(str(number))).first.wait_for()
+        card.root.get_by_text(f"n={number}").or_(
+            card.form.get_by_text(str(number))
+        ).first.wait_for()
         notebook.page.wait_for_timeout(700)
         button = card.button("Approve").first
         button.evaluate(CLICK)

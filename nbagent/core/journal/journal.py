@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError
+from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError, UsageError
 from nbagent.core.base.events import (
     Resolved,
     RunCancelled,
@@ -97,8 +97,11 @@ class Watcher(Protocol):
 class Telling(Protocol):
     """A store that tells of what is written, so that nobody needs to ask it again and again."""
 
-    def watch(self, run_id: str, watcher: Watcher) -> None:
-        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
+    def watch(self, run_id: str, watcher: Watcher) -> bool:
+        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it.
+
+        It may be told of too much, on any thread. False where it is told of nothing after all.
+        """
 
 
 def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
@@ -109,6 +112,11 @@ def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None
     who = {Resolved: "by", RunCancelled: "by", ToolStarted: "owner"}.get(type(winner))
     by = f" by {getattr(winner, who)}" if who else ""
     return Conflict(f"{told}; number {expected} is {winner.type!r}{by} at {moment(winner.at)}")
+
+
+def begun_anew(run_id: str) -> Conflict:
+    """The refusal of an append to a run that was deleted, where another has its id now."""
+    return Conflict(f"run {run_id!r} was deleted, and another was begun by this id")
 
 
 def moment(at: float) -> str:
@@ -132,6 +140,7 @@ class Journal:
         "_at_once",
         "_before",
         "_follow",
+        "_last",
         "_line",
         "_lock",
         "_owed",
@@ -167,6 +176,8 @@ class Journal:
         """The state without that end."""
         self.driver = ""
         """The process that took the run on last: started it, answered, or ran a call."""
+        self._last: tuple[str, float] | None = None
+        """Type and time of the last event that the store has, as far as is known here."""
         self._writer: int | None = None
         """The thread that writes now: what the store tells on it is no news."""
         self._follow: Callable[[], None] | None = None
@@ -375,7 +386,12 @@ class Journal:
         return self.state.position - len(self._owed)
 
     def _catch_up(self, store: Store, _append: object = None) -> None:
-        self._take(self._stored(store, self._stored_length))
+        stored = self._stored(store, self._stored_length)
+        if stored and self._last is not None:
+            last = self._stored(store, self._stored_length - 1)[:1]
+            if [*map(_mark, last)] != [self._last]:
+                raise self._deleted(store)
+        self._take(stored)
 
     def _take(self, stored: Sequence[StoredEvent]) -> None:
         """Fold in what the store has from there on; an end it never got gives way to that."""
@@ -386,6 +402,7 @@ class Journal:
             if not _begins_with(stored, owed):
                 self.state, owed = self._before, ()
             self._fold(stored[len(owed) :])
+            self._last = _mark(stored[-1])
 
     def _arrived(self, sent: Sequence[StoredEvent]) -> bool:
         """Whether an append that raised was done all the same, as when the connection broke after it."""
@@ -402,10 +419,17 @@ class Journal:
     def _stored(self, store: Store, start: int) -> list[StoredEvent]:
         try:
             return store.read(self.run_id, start)
+        except UsageError as error:
+            if self._last is None:
+                raise
+            raise self._deleted(store) from error
         except NbagentError:
             raise
         except Exception as error:
             raise StoreError(f"run {self.run_id!r} could not be read: {error}") from error
+
+    def _deleted(self, store: Store) -> StoreError:
+        return StoreError(f"run {self.run_id!r} was deleted from {store!r}; nothing is written to it")
 
     def watch(self, follow: Callable[[], None]) -> bool:
         """Call this, on any thread, when others write; False where the store doesn't tell."""
@@ -413,8 +437,7 @@ class Journal:
         store: object = self.store
         if not isinstance(store, Telling):
             return False
-        store.watch(self.run_id, self)
-        return True
+        return store.watch(self.run_id, self)
 
     def on_append(self) -> None:
         """The store tells that the journal has grown."""
@@ -443,6 +466,7 @@ class Journal:
                 raise StoreError(f"run {self.run_id!r} could not be written: {error}") from error
             finally:
                 self._writer = None
+            self._last = _mark(sent[-1])
         with self._lock:
             self._owed = ()
             self._fold(events)
@@ -476,6 +500,10 @@ class Journal:
         except Exception:
             logger.exception("a listener of run %s failed and is dropped", self.run_id)
             self.unsubscribe(listener)
+
+
+def _mark(event: StoredEvent) -> tuple[str, float]:
+    return event.type, event.at
 
 
 def _begins_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> bool:

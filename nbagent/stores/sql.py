@@ -28,7 +28,9 @@ try:
     import sqlalchemy as sa
     from sqlalchemy.dialects import mysql
 except ImportError as missing:
-    raise UsageError('nb.SQLStore needs SQLAlchemy: pip install "jupyter-nbagent[sql]"') from missing
+    raise UsageError(
+        'nb.SQLStore needs SQLAlchemy: pip install "jupyter-nbagent[sql]"'
+    ) from missing
 
 T = TypeVar("T")
 
@@ -331,7 +333,9 @@ class SQLStore:
     def _rows(self, run_id: str, start: int) -> list[Any]:
         rows = self._all(_READ, {"run_id": run_id, "start": start}) if _is_storable(run_id) else []
         if not rows:
-            why = "" if self._is_ready else ": it has no tables of nbagent; is it the right database?"
+            why = (
+                "" if self._is_ready else ": it has no tables of nbagent; is it the right database?"
+            )
             raise UsageError(f"{self!r} has no run {run_id!r}{why}")
         if start == 0:
             self._numbers[run_id] = rows[0][4]
@@ -441,7 +445,9 @@ class SQLStore:
             with self._engine.begin() as connection:
                 self._limit(connection)
                 yield connection
-        except sa.exc.IntegrityError as error:  # what is there already, another process has put there
+        except (
+            sa.exc.IntegrityError
+        ) as error:  # what is there already, another process has put there
             raise _Faster from error
         except sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
@@ -464,7 +470,11 @@ class SQLStore:
     def _check_process(self) -> None:
         """A forked process gets connections of its own; the parent's stay untouched."""
         if self._pid != os.getpid():
-            self._pid, self._token, self._lock = os.getpid(), uuid.uuid4().hex[:12], threading.RLock()
+            self._pid, self._token, self._lock = (
+                os.getpid(),
+                uuid.uuid4().hex[:12],
+                threading.RLock(),
+            )
             self._engine.dispose(close=False)
             self._listener = None
 

@@ -240,6 +240,8 @@ class Interrupted(Event):
     """The answer that ``on_expire="answer"`` gives."""
     reply_schema: Any = None
     """JSON Schema of an answer, or None where anything goes."""
+    input_schema: Any = None
+    """JSON Schema of the input, where that may be changed."""
     prefill: Any = None
     """What the answer's form shows to begin with."""
     ask: int | None = None

@@ -230,20 +230,40 @@ class Session:
 
     # --- beginning
 
-    def start(self, messages: Sequence[Message], *, after: str | None = None) -> None:
+    def start(
+        self,
+        messages: Sequence[Message],
+        *,
+        after: str | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
         """Begin: write the first event, and let the driver go on from this history.
 
+        Args:
+            messages: the history.
+            after: the run whose conversation it goes on with.
+            meanwhile: called where the run was begun elsewhere, which this handle then follows.
+
         Raises:
-            Conflict: the store has a run of this id: it was begun elsewhere.
+            Conflict: the store has a run of this id, and ``meanwhile`` is not given.
         """
         started = run_started(self.spec, messages, self.spec.clock(), after)
 
         def begin(state: RunState) -> list[StoredEvent]:
-            if state.position:
+            if not state.position:
+                return [started]
+            if meanwhile is None:
                 raise Conflict(f"the run {self.run_id!r} was begun elsewhere meanwhile")
-            return [started]
+            return []
 
-        self._then(self.journal.submit(begin), lambda _events: self._begun())
+        def begun(events: Sequence[StoredEvent]) -> None:
+            if events or meanwhile is None:
+                self._begun()
+            else:
+                meanwhile()
+                self.take_up()
+
+        self._then(self.journal.submit(begin), begun)
 
     def start_behind(self, before: Session, said: Said) -> None:
         """Keep what is asked, and begin with it once the run before has ended.

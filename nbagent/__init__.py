@@ -15,6 +15,7 @@ from .core.base.model import Model
 from .core.chat import Chat
 from .core.flow import Flow, flow
 from .core.hooks import hooks as _hooks
+from .core.journal.default import use_store
 from .core.journal.journal import Store
 from .core.journal.memory import MemoryStore
 from .core.opening import answer_external, open_run
@@ -94,6 +95,7 @@ __all__ = [
     "tool_rejection",
     "tool_response",
     "tool_restart",
+    "use_store",
 ]
 
 _LATE = {
@@ -191,6 +193,14 @@ def _kept_answers(model: _Any) -> _Any:
     return _import_module("nbagent.models.recorded.model").kept_answers(model)
 
 
+def _store_at(place: str) -> _Any:
+    """A database by its URL, a file by its path."""
+    if "://" in place:
+        return _import_module("nbagent.stores.sql").SQLStore(place)
+    return _import_module("nbagent.stores.sqlite").SQLiteStore(place)
+
+
+_hooks.store_at = _store_at
 _hooks.in_place_of = _in_place_of
 _hooks.kept_answers = _kept_answers
 _hooks.find_host = _notebook_host

@@ -29,6 +29,7 @@ from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.secrets import release
+from nbagent.core.base.user import named
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import BEGINNING, RunState, evolve
 from nbagent.core.tools.output import (
@@ -112,7 +113,7 @@ def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None
     if winner is None:
         return Conflict(told)
     who = {Resolved: "by", RunCancelled: "by", ToolStarted: "owner"}.get(type(winner))
-    by = f" by {getattr(winner, who)}" if who else ""
+    by = f" by {named(getattr(winner, who), getattr(winner, 'user', ''))}" if who else ""
     return Conflict(f"{told}; number {expected} is {winner.type!r}{by} at {moment(winner.at)}")
 
 

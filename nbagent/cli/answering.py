@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nbagent.core.base.errors import InvalidAnswer
 from nbagent.core.base.events import Resolved, StoredEvent
 from nbagent.core.base.interrupts import (
     PendingInterrupt,
@@ -20,16 +22,17 @@ from nbagent.core.base.interrupts import (
 from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.opening import answer_external, answer_stored
-from nbagent.core.run.answers import AnyResolution
+from nbagent.core.run.answers import AnyResolution, resolved
 from nbagent.core.state.state import status_of
 from nbagent.notebook.render import plain
-from nbagent.notebook.view.questions import Question
+from nbagent.notebook.wire import FieldError
 
 from . import driving
+from .asking import asked, field_errors
 from .output import CONFLICT, NOTHING, OK, USAGE, CommandError, tell, tell_json
 from .runs import how_to_answer, question_json, view_of
 from .stored import add_options, asked_by, opened, question_of, run_of
-from .terminal import Filling, Left, Terminal
+from .terminal import Left, Terminal
 
 BY = "command line"
 _MISSING: Any = object()
@@ -258,9 +261,13 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
         text = "\n".join("\n".join(each) for each in lines)
         raise CommandError(f"there is no terminal to ask in: say what the answer is\n{text}", USAGE)
     code = OK
-    for interrupt in waiting:
+    for interrupt in waiting[:1] if options.json else waiting:
+        question = view_of(journal).question(interrupt.id)
+        if question is None:
+            raise CommandError(f"the question {interrupt.id!r} waits no more", CONFLICT)
+        check = partial(_refusal, journal, interrupt) if agent is None else _no_refusal
         try:
-            resolution = _asked(terminal, journal, interrupt)
+            resolution = asked(terminal, question, interrupt, check)
         except Left:
             terminal.say("\nNothing was changed.")
             return LEFT
@@ -276,69 +283,22 @@ def _goes_on(options: argparse.Namespace, journal: Journal, agent: Any) -> bool:
     return agent is not None and options.interrupt is None and journal.state.outcome is None
 
 
-def _asked(
-    terminal: Terminal, journal: Journal, interrupt: PendingInterrupt
-) -> AnyResolution | None:
-    """What a person says to a question; None where they leave it.
-
-    Raises:
-        Left: the input has ended, or Ctrl+C was pressed.
-    """
-    question = view_of(journal).question(interrupt.id)
-    if question is None:
-        raise CommandError(f"the question {interrupt.id!r} waits no more", CONFLICT)
-    shown = question.item(interrupt.id, "", " ▸ ".join(interrupt.path[:-1]))
-    terminal.say(plain.item_text(shown.model_copy(update={"spec": None})))
-    if interrupt.restartable:
-        whole = json.dumps(interrupt.input, ensure_ascii=False, indent=2, default=str)
-        terminal.say(f"    exactly: {whole}")
-    ways: dict[str, str] = {_LETTERS[each.name]: each.name for each in question.actions}
-    if question.form is not None and question.expects == "edit":
-        ways["c"] = "change"
-    for each in question.actions:
-        terminal.say(f"  {_LETTERS[each.name]}) {each.label}")
-    if "c" in ways:
-        terminal.say("  c) Change, then approve")
-    while True:
-        picked = terminal.pick(f"{'/'.join(ways)}, Enter leaves it:", ways)
-        if picked is None:
-            return None
-        resolution = _pressed(terminal, question, picked)
-        if resolution is not None:
-            return resolution
+def _no_refusal(_resolution: AnyResolution) -> list[FieldError]:
+    """The agent itself checks the answer."""
+    return []
 
 
-_LETTERS = {"approve": "a", "reject": "r", "submit": "s", "answer": "i"}
-
-
-def _pressed(terminal: Terminal, question: Question, picked: str) -> AnyResolution | None:
-    """What one of the ways comes to; None where the person goes back."""
-    if picked == "reject":
-        found = question.resolve(
-            "reject", None, terminal.ask("Why? (the agent is told; Enter: no reason)")
+def _refusal(
+    journal: Journal, interrupt: PendingInterrupt, resolution: AnyResolution
+) -> list[FieldError]:
+    """What the record has against an answer, so that it can be mended before it is given."""
+    try:
+        resolved(
+            journal.state, interrupt.id, resolution, {}, (BY, journal.state.at), by_record=True
         )
-        return None if isinstance(found, list) else found
-    dangerous = any(each.danger for each in question.actions if each.name == picked)
-    if dangerous and terminal.ask("This cannot be undone. Type yes to go on:").strip() != "yes":
-        return None
-    if picked == "approve":
-        found = question.resolve("approve")
-        if not isinstance(found, list):
-            return found
-        for error in found:  # its input has to be filled in first
-            terminal.say(f"  ! {error.message}")
-        picked = "change" if question.form is not None else picked
-    form = question.instead if picked == "answer" else question.form
-    if form is None:
-        return None
-    action = "approve" if picked == "change" else picked
-    filling = Filling(terminal, form)
-    drafts = filling.drafts()
-    while isinstance(found := question.resolve(action, drafts), list):
-        drafts = filling.drafts(found)
-    value = found.input if isinstance(found, Restart) else getattr(found, "output", None)
-    said = json.dumps(question.public(value), ensure_ascii=False, indent=2, default=str)
-    return found if terminal.agrees(f"Send {said}?") else None
+    except InvalidAnswer as error:
+        return field_errors(error)
+    return []
 
 
 # --- what comes of it

@@ -62,7 +62,8 @@ class Terminal:
         Raises:
             Left: there is none.
         """
-        prompt = escaped(" ".join(prompt.split())) + " "
+        indent = prompt[: len(prompt) - len(prompt.lstrip(" "))]
+        prompt = f"{indent}{escaped(' '.join(prompt.split()))} "
         try:
             if secret:
                 return getpass.getpass(prompt, stream=sys.stderr)
@@ -135,13 +136,16 @@ class Filling:
         if at in self._kept and not wrong:
             return self._kept[at]
         for error in wrong:
+            if error.field != at and isinstance(node, Rows):
+                continue  # it is told at its own field
             self._terminal.say(f"{_indent(depth)}! {node.label or 'The answer'}: {error.message}")
         draft = self._kept[at] = self._asked(node, at, depth)
         return draft
 
     def _is_wanted(self, node: Object, at: str, depth: int) -> bool:
         """Whether fields that may be left out together are filled in."""
-        if node.label and at != self._root.id and at not in self._kept:
+        is_row = at.rpartition("/")[2].isdecimal()
+        if node.label and at != self._root.id and not is_row:
             self._terminal.say(f"{_indent(depth)}{node.label}:")
         if (node.required and not node.nullable) or at == self._root.id or node.value is not ABSENT:
             return True
@@ -162,7 +166,7 @@ class Filling:
             case Choice():
                 return self._choice(node, depth)
             case Rows():
-                return self._rows(node, at, depth)
+                return self._again(node, at, depth) or self._rows(node, at, depth)
             case Map():
                 return self._map(node, at, depth)
             case Parts():
@@ -247,6 +251,19 @@ class Filling:
             return {"options": numbers, **({"others": others} if others else {})}
         return {"other": others[0]} if others else {"option": numbers[0]}
 
+    def _again(self, node: Rows, at: str, depth: int) -> Draft:
+        """The list as it was typed, with only what is wrong in its new items asked again."""
+        typed = self._kept.get(at)
+        if not isinstance(typed, dict) or any(error.field == at for error in self._wrong):
+            return None
+        rows = [
+            row
+            if row["from"] is not None
+            else {**row, "draft": self._field(node.item, f"{at}/{index}", depth + 1)}
+            for index, row in enumerate(typed["rows"])
+        ]
+        return {"rows": rows}
+
     def _rows(self, node: Rows, at: str, depth: int) -> Draft:
         before: list[Draft] = []
         self._terminal.say(f"{_indent(depth)}{node.label or 'A list'}:")
@@ -314,7 +331,7 @@ class Filling:
         if node.help and label is None:
             self._terminal.say(f"{_indent(depth)}{node.help}")
         text = f"{name} ({hints})" if hints and name else name or f"({hints})"
-        return f"{text}{shown}:"
+        return f"{_indent(depth)}{text}{shown}:"
 
 
 def _indent(depth: int) -> str:

@@ -212,10 +212,10 @@ _hooks.error_lines = _error_lines
 _hooks.exported = _exported
 
 
-def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:
+def _schema_errors(schema: _Any, value: _Any, *, formats: bool = False) -> list[dict[str, _Any]]:
     """What a JSON Schema has against an answer."""
     found: list[dict[str, _Any]] = _import_module("nbagent.forms.answer.json_schema").errors_of(
-        schema, value
+        schema, value, formats=formats
     )
     return found
 

@@ -35,7 +35,7 @@ MAX_STEPS = 60_000
 
 Documents take 20,000 to 30,000 steps for as much text as is drawn as Markdown.
 """
-OPEN_LIMIT = 2_000
+OPEN_LIMIT = 3_000
 """Characters of an open block that is still redrawn as HTML."""
 REDRAW_EVERY = 0.2
 """Seconds between two drawings of the open block."""

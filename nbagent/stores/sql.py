@@ -261,8 +261,10 @@ class SQLStore:
         with self._writing() as connection:
             if connection.execute(_FIND, {"run_id": run_id}).one_or_none() is not None:
                 raise Conflict(f"{self!r} has a run {run_id!r} already")
-            self._insert(connection, self._new_run(connection, run_id, rows), 0, rows)
+            number = self._new_run(connection, run_id, rows)
+            self._insert(connection, number, 0, rows)
             self._notify(connection, run_id)
+        self._numbers[run_id] = number
 
     def delete(self, run_id: str) -> None:
         """Delete a journal.

@@ -16,7 +16,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-MISSING = "no PostgreSQL server: apt-get install postgresql, or set NBAGENT_POSTGRES to its bin folder"
+MISSING = (
+    "no PostgreSQL server: apt-get install postgresql, or set NBAGENT_POSTGRES to its bin folder"
+)
 _numbers = itertools.count()
 
 
@@ -78,6 +80,8 @@ def _as_nobody_special(place: Path):  # the server refuses to be root's
 def database(place: Path) -> str:
     """The URL of a new database of a server."""
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    with psycopg.connect(host=str(place), user="tester", dbname="postgres", autocommit=True) as made:
+    with psycopg.connect(
+        host=str(place), user="tester", dbname="postgres", autocommit=True
+    ) as made:
         made.execute(f"create database {name} template template0")
     return f"postgresql://tester@/{name}?host={place}"

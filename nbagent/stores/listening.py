@@ -129,7 +129,9 @@ class Listener:
         while not self._take(connection) and not self._ended:
             left = until - time.monotonic()
             if left <= 0:
-                raise ConnectionError("it does not hear its own notices; is there a proxy before it?")
+                raise ConnectionError(
+                    "it does not hear its own notices; is there a proxy before it?"
+                )
             self._wait(connection, left)
 
     def _wait(self, connection: Any, seconds: float) -> bool:

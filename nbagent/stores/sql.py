@@ -28,7 +28,9 @@ try:
     import sqlalchemy as sa
     from sqlalchemy.dialects import mysql
 except ImportError as missing:
-    raise UsageError('nb.SQLStore needs SQLAlchemy: pip install "jupyter-nbagent[sql]"') from missing
+    raise UsageError(
+        'nb.SQLStore needs SQLAlchemy: pip install "jupyter-nbagent[sql]"'
+    ) from missing
 
 T = TypeVar("T")
 
@@ -89,6 +91,15 @@ _READ = (
     )
     .where(_runs.c.id == sa.bindparam("run_id"))
     .order_by(_events.c.position)
+)
+_MOVE = (
+    sa.update(_runs)
+    .where((_runs.c.number == sa.bindparam("run")) & (_runs.c.length == sa.bindparam("expected")))
+    .values(length=sa.bindparam("after"), seal=sa.bindparam("last"))
+)
+_NOTIFY = sa.text("select pg_notify(:channel, :told)")
+_LIMIT = sa.text(
+    "select set_config('lock_timeout', :wait, true), set_config('statement_timeout', :most, true)"
 )
 _AT = sa.select(_events.c.version, _events.c.data).where(
     (_events.c.run == sa.bindparam("number")) & (_events.c.position == sa.bindparam("place"))
@@ -172,16 +183,12 @@ class SQLStore:
             if not texts:
                 return
             rows = sealed(seal, texts)
-            after = {"length": expected + len(rows), "seal": rows[-1].seal}
             if number is None:
                 number = self._new_run(connection, run_id, rows)
             else:
-                moved = (
-                    sa.update(_runs)
-                    .where((_runs.c.number == number) & (_runs.c.length == expected))
-                    .values(after)
-                )
-                if connection.execute(moved).rowcount != 1:
+                values = {"after": expected + len(rows), "last": rows[-1].seal}
+                moved = connection.execute(_MOVE, {"run": number, "expected": expected, **values})
+                if moved.rowcount != 1:
                     raise _Faster
             self._insert(connection, number, expected, rows)
             self._notify(connection, run_id)
@@ -197,15 +204,18 @@ class SQLStore:
         rows = self._rows(run_id, start)
         found = []
         for expected, (position, version, data, _seal) in enumerate(rows, start):
+            if position != expected:
+                raise self._unreadable(run_id, expected, "an event is missing before it")
             try:
-                if position != expected:
-                    raise StoreError("an event is missing before it")
                 found.append(parse(bytes(data), version))
             except StoreError as error:
-                raise StoreError(
-                    f"event {expected} of run {run_id!r} in {self!r} cannot be read; other runs can: {error}"
-                ) from error
+                raise self._unreadable(run_id, expected, str(error)) from error
         return found
+
+    def _unreadable(self, run_id: str, number: int, why: str) -> StoreError:
+        return StoreError(
+            f"event {number} of run {run_id!r} in {self!r} cannot be read; other runs can: {why}"
+        )
 
     def run_ids(self) -> list[str]:
         """The runs it holds, oldest first."""
@@ -333,7 +343,9 @@ class SQLStore:
     def _rows(self, run_id: str, start: int) -> list[Any]:
         rows = self._all(_READ, {"run_id": run_id, "start": start}) if _is_storable(run_id) else []
         if not rows:
-            why = "" if self._is_ready else ": it has no tables of nbagent; is it the right database?"
+            why = (
+                "" if self._is_ready else ": it has no tables of nbagent; is it the right database?"
+            )
             raise UsageError(f"{self!r} has no run {run_id!r}{why}")
         if start == 0:
             self._numbers[run_id] = rows[0][4]
@@ -386,7 +398,8 @@ class SQLStore:
     def _notify(self, connection: sa.Connection, run_id: str) -> None:
         """Have PostgreSQL tell others, once the transaction is done; ids stay out of it."""
         if self._tells:
-            connection.execute(sa.func.pg_notify(CHANNEL, f"{self._token}:{_key(run_id)}").select())
+            told = f"{self._token}:{_key(run_id)}"
+            connection.execute(_NOTIFY, {"channel": CHANNEL, "told": told})
 
     def _tell(self, run_id: str) -> None:
         """Tell the watchers of this process, on the thread that wrote."""
@@ -443,7 +456,9 @@ class SQLStore:
             with self._engine.begin() as connection:
                 self._limit(connection)
                 yield connection
-        except sa.exc.IntegrityError as error:  # what is there already, another process has put there
+        except (
+            sa.exc.IntegrityError
+        ) as error:  # what is there already, another process has put there
             raise _Faster from error
         except sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
@@ -456,17 +471,16 @@ class SQLStore:
         """For this transaction alone: how long it waits for a lock, and how long a statement takes."""
         if connection.dialect.name == "postgresql":
             wait = f"{max(1, int(self._timeout * 1000))}ms"
-            connection.execute(
-                sa.select(
-                    sa.func.set_config("lock_timeout", wait, sa.true()),
-                    sa.func.set_config("statement_timeout", f"{STATEMENT}s", sa.true()),
-                )
-            )
+            connection.execute(_LIMIT, {"wait": wait, "most": f"{STATEMENT}s"})
 
     def _check_process(self) -> None:
         """A forked process gets connections of its own; the parent's stay untouched."""
         if self._pid != os.getpid():
-            self._pid, self._token, self._lock = os.getpid(), uuid.uuid4().hex[:12], threading.RLock()
+            self._pid, self._token, self._lock = (
+                os.getpid(),
+                uuid.uuid4().hex[:12],
+                threading.RLock(),
+            )
             self._engine.dispose(close=False)
             self._listener = None
 

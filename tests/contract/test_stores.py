@@ -25,8 +25,8 @@ import nbagent as nb
 from nbagent.core.base.events import Resolved, RunCompleted, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.journal import Store
-from nbagent.core.run.heartbeat import Beating
 from nbagent.core.journal.rows import Archive, first_broken
+from nbagent.core.run.heartbeat import Beating
 from tests.integration.test_extending import page_names
 from tests.postgres import database
 from tests.until import until
@@ -297,7 +297,7 @@ kind, place, name, count = sys.argv[1:]
 with getattr(nb, kind)(place, timeout=60) as store:
     for n in range(int(count)):
         store.append(name, [RunCompleted(at=n)], n)
-        if n % 10 == 0:
+        if n % 40 == 0:
             while True:
                 there = len(store.read("all")) if "all" in store.run_ids() else 0
                 try:
@@ -316,7 +316,9 @@ def place_of(store: Any) -> tuple[str, str]:
 
 
 def fillers(store: Any, count: int, length: int) -> list[subprocess.Popen[bytes]]:
-    words = [[sys.executable, "-c", FILL, *place_of(store), f"{n}", f"{length}"] for n in range(count)]
+    words = [
+        [sys.executable, "-c", FILL, *place_of(store), f"{n}", f"{length}"] for n in range(count)
+    ]
     return [subprocess.Popen(each, stdout=subprocess.PIPE) for each in words]
 
 
@@ -330,7 +332,9 @@ def test_eight_processes_append_at_once_and_nothing_is_lost(opened: Shared) -> N
             assert [event.at for event in store.read(f"{n}")] == list(range(200))
             assert first_broken(f"{n}", store.rows(f"{n}")) is None
         everybodys = sorted((e.text, e.at) for e in store.read("all"))
-        assert everybodys == sorted((f"{n}", float(at)) for n in range(8) for at in range(0, 200, 10))
+        assert everybodys == sorted(
+            (f"{n}", float(at)) for n in range(8) for at in range(0, 200, 40)
+        )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")

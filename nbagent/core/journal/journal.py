@@ -429,7 +429,9 @@ class Journal:
             raise StoreError(f"run {self.run_id!r} could not be read: {error}") from error
 
     def _deleted(self, store: Store) -> StoreError:
-        return StoreError(f"run {self.run_id!r} was deleted from {store!r}; nothing is written to it")
+        return StoreError(
+            f"run {self.run_id!r} was deleted from {store!r}; nothing is written to it"
+        )
 
     def watch(self, follow: Callable[[], None]) -> bool:
         """Call this, on any thread, when others write; False where the store doesn't tell."""

@@ -148,6 +148,9 @@ class SQLiteStore:
         with self._made() as handle, _transaction(handle.connection) as connection:
             number = self._number(connection, run_id)
             there, seal = _end(connection, number, run_id)
+            if number is not None and not there:  # another process has deleted it
+                self._numbers.pop(run_id, None)
+                number = self._number(connection, run_id)
             if there != expected:
                 raise moved_on(run_id, expected, there, self._at(connection, number, expected))
             if not texts:
@@ -266,6 +269,18 @@ class SQLiteStore:
                 "insert into taken select ? where not exists (select * from taken)", (number,)
             )
         self._numbers.pop(run_id, None)
+        with suppress(StoreError):  # somebody reads: what is left in the log goes with the next one
+            self._patiently(self._empty_log)
+
+    def _empty_log(self) -> None:
+        """Carry the log over to the file, and make it empty: it has what was deleted."""
+        with self._there() as handle:
+            if handle is None:
+                return
+            busy, *_ = handle.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+            if busy:
+                raise Busy("somebody reads or writes")
+            handle.logged = 0
 
     def beat(self, process: str) -> None:
         """Count one more beat of this process."""

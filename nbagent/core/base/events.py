@@ -338,6 +338,13 @@ class RunRetried(Event):
     """The process that goes on with it."""
 
 
+class RunImported(Event):
+    """All before came in a document: nothing in it counts as approved here."""
+
+    type: Literal["run_imported"] = "run_imported"
+    by: str
+
+
 class RunCancelled(Event):
     """Somebody stopped the run; calls named here were still running and their results are discarded."""
 
@@ -361,6 +368,7 @@ StoredEvent: TypeAlias = (
     | RunCompleted
     | RunFailed
     | RunRetried
+    | RunImported
     | RunCancelled
 )
 
@@ -424,6 +432,11 @@ AnyEvent: TypeAlias = Annotated[StoredEvent, Field(discriminator="type")]
 def _adapter() -> TypeAdapter[StoredEvent]:
     """Built late: it costs milliseconds that an import should not pay."""
     return TypeAdapter(AnyEvent)
+
+
+def event_schema() -> dict[str, Any]:
+    """The JSON Schema of an event as it is stored in this format."""
+    return _adapter().json_schema(mode="validation", ref_template="#/$defs/{model}")
 
 
 MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]] | None] = [

@@ -30,6 +30,11 @@ class Desk:
             return "sent"
 
         @self.agent.tool(idempotent=True)
+        def note(to: str) -> str:
+            self.sent.append(to)
+            return "noted"
+
+        @self.agent.tool(idempotent=True)
         async def ask_and_send(ctx: nb.ToolContext, to: str) -> str:
             await ctx.ask(nb.Confirm(message=f"Send to {to}?"))
             self.sent.append(to)
@@ -61,8 +66,8 @@ def test_the_schema_in_the_repository_is_that_of_the_code():
     assert json.loads(SCHEMA.read_text(encoding="utf-8")) == json.loads(json.dumps(schema()))
 
 
-async def test_a_waiting_run_goes_on_where_its_document_is_brought_in(tmp_path):
-    """C258: with the conversation before; it asks again here, runs once, and its seals hold on."""
+async def test_c258_a_waiting_run_goes_on_where_its_document_is_brought_in(tmp_path):
+    """With the conversation before; it asks again here, runs once, and its seals hold on."""
     here = nb.MemoryStore()
     run = await thread(here)
     document = nb.export_run(run.id, tmp_path / "run.json", store=here)
@@ -105,14 +110,29 @@ async def opened_from(document: dict[str, Any], *script: Any) -> tuple[Desk, nb.
     return desk, run
 
 
-@pytest.mark.parametrize("kind", ["approved", "remembered", "started", "answered", "failed"])
-async def test_a_document_approves_nothing(kind):
-    """C259: whatever it says of people and processes, nothing runs here before somebody here says so."""
+def until(document: dict[str, Any], last: str) -> dict[str, Any]:
+    """The document as it was right after an event of this type."""
+    run = document["runs"][-1]
+    types = [json.loads(row["data"])["type"] for row in run["rows"]]
+    del run["rows"][types.index(last) + 1 :]
+    return document
+
+
+@pytest.mark.parametrize(
+    "kind", ["approved", "remembered", "started", "answered", "failed", "begun"]
+)
+async def test_c259_a_document_approves_nothing(kind):
+    """Whatever it says of people and processes, nothing runs here before somebody here says so."""
     store = nb.MemoryStore()
-    tool = "ask_and_send" if kind == "answered" else "send"
+    tool = {"answered": "ask_and_send", "begun": "note"}.get(kind, "send")
     source = Desk(call(tool, to="eve"), store=store)
     run = source.agent.run("go")
     await run.settled()
+    if kind == "begun":
+        document = until(nb.export_run(run.id, store=store), "tool_started")
+        desk, opened = await opened_from(document)
+        assert (desk.sent, [i.kind for i in opened.interrupts]) == ([], ["lost"])
+        return
     asked = run.interrupts[0]
     answer = {**APPROVED, "id": asked.id, "call_id": asked.call_id}
     events: list[dict[str, Any]] = [answer]
@@ -158,8 +178,8 @@ BAD_FILES = [
 @pytest.mark.parametrize(
     ("text", "told"), [case[1:] for case in BAD_FILES], ids=[c[0] for c in BAD_FILES]
 )
-def test_what_is_no_document_is_refused_in_words(text, told, tmp_path):
-    """C260: of a file as of a dict; the store stays empty."""
+def test_c260_what_is_no_document_is_refused_in_words(text, told, tmp_path):
+    """Of a file as of a dict; the store stays empty."""
     path, store = tmp_path / "x.json", nb.MemoryStore()
     path.write_text(text)
     with pytest.raises(nb.errors.UsageError, match=told):
@@ -167,8 +187,8 @@ def test_what_is_no_document_is_refused_in_words(text, told, tmp_path):
     assert store.run_ids() == []
 
 
-async def test_a_document_that_was_changed_is_refused_and_overwrites_nothing():
-    """C261: a changed event, events that fit nothing, another run of the id, runs that nobody asked for."""
+async def test_c261_a_document_that_was_changed_is_refused_and_overwrites_nothing():
+    """A changed event, events that fit nothing, another run of the id, runs that nobody asked for."""
     here, there = nb.MemoryStore(), nb.MemoryStore()
     run = await thread(here)
     document = nb.export_run(run.id, store=here)

@@ -30,6 +30,7 @@ from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.secrets import release
+from nbagent.core.base.user import named
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import BEGINNING, RunState, evolve
 from nbagent.core.tools.output import (
@@ -100,8 +101,11 @@ class Watcher(Protocol):
 class Telling(Protocol):
     """A store that tells of what is written, so that nobody needs to ask it again and again."""
 
-    def watch(self, run_id: str, watcher: Watcher) -> None:
-        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
+    def watch(self, run_id: str, watcher: Watcher) -> bool:
+        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it.
+
+        It may be told of too much, on any thread. False where it is told of nothing after all.
+        """
 
 
 def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
@@ -110,8 +114,13 @@ def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None
     if winner is None:
         return Conflict(told)
     who = {Resolved: "by", RunCancelled: "by", ToolStarted: "owner"}.get(type(winner))
-    by = f" by {getattr(winner, who)}" if who else ""
+    by = f" by {named(getattr(winner, who), getattr(winner, 'user', ''))}" if who else ""
     return Conflict(f"{told}; number {expected} is {winner.type!r}{by} at {moment(winner.at)}")
+
+
+def begun_anew(run_id: str) -> Conflict:
+    """The refusal of an append to a run that was deleted, where another has its id now."""
+    return Conflict(f"run {run_id!r} was deleted, and another was begun by this id")
 
 
 def moment(at: float) -> str:
@@ -135,6 +144,7 @@ class Journal:
         "_at_once",
         "_before",
         "_follow",
+        "_last",
         "_line",
         "_lock",
         "_owed",
@@ -170,6 +180,8 @@ class Journal:
         """The state without that end."""
         self.driver = ""
         """The process that took the run on last: started it, answered, or ran a call."""
+        self._last: tuple[str, float] | None = None
+        """Type and time of the last event that the store has, as far as is known here."""
         self._writer: int | None = None
         """The thread that writes now: what the store tells on it is no news."""
         self._follow: Callable[[], None] | None = None
@@ -378,7 +390,12 @@ class Journal:
         return self.state.position - len(self._owed)
 
     def _catch_up(self, store: Store, _append: object = None) -> None:
-        self._take(self._stored(store, self._stored_length))
+        stored = self._stored(store, self._stored_length)
+        if stored and self._last is not None:
+            last = self._stored(store, self._stored_length - 1)[:1]
+            if [*map(_mark, last)] != [self._last]:
+                raise self._deleted(store)
+        self._take(stored)
 
     def _take(self, stored: Sequence[StoredEvent]) -> None:
         """Fold in what the store has from there on; an end it never got gives way to that."""
@@ -389,6 +406,7 @@ class Journal:
             if not _begins_with(stored, owed):
                 self.state, owed = self._before, ()
             self._fold(stored[len(owed) :])
+            self._last = _mark(stored[-1])
 
     def _arrived(self, sent: Sequence[StoredEvent]) -> bool:
         """Whether an append that raised was done all the same, as when the connection broke after it."""
@@ -408,10 +426,19 @@ class Journal:
     def _read(self, store: Store, start: int) -> list[StoredEvent]:
         try:
             return store.read(self.run_id, start)
+        except UsageError as error:
+            if self._last is None:
+                raise
+            raise self._deleted(store) from error
         except NbagentError:
             raise
         except Exception as error:
             raise StoreError(f"run {self.run_id!r} could not be read: {error}") from error
+
+    def _deleted(self, store: Store) -> StoreError:
+        return StoreError(
+            f"run {self.run_id!r} was deleted from {store!r}; nothing is written to it"
+        )
 
     def _whole(self, store: Store, stored: list[StoredEvent]) -> list[StoredEvent]:
         """The events with the histories that they refer to."""
@@ -465,8 +492,7 @@ class Journal:
         store: object = self.store
         if not isinstance(store, Telling):
             return False
-        store.watch(self.run_id, self)
-        return True
+        return store.watch(self.run_id, self)
 
     def on_append(self) -> None:
         """The store tells that the journal has grown."""
@@ -497,6 +523,7 @@ class Journal:
                 raise StoreError(f"run {self.run_id!r} could not be written: {error}") from error
             finally:
                 self._writer = None
+            self._last = _mark(sent[-1])
         with self._lock:
             self._owed = ()
             self._fold(events)
@@ -535,6 +562,10 @@ class Journal:
         except Exception:
             logger.exception("a listener of run %s failed and is dropped", self.run_id)
             self.unsubscribe(listener)
+
+
+def _mark(event: StoredEvent) -> tuple[str, float]:
+    return event.type, event.at
 
 
 def _begins_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> bool:

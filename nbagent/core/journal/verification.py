@@ -9,9 +9,9 @@ from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import parse
 from nbagent.core.base.keywords import tells
 
+from .default import kept_in
 from .history import reference_of
 from .journal import Store
-from .memory import default_store
 from .rows import Archive, Row, events_of, first_broken
 
 
@@ -52,7 +52,7 @@ def archive_of(store: Store | None) -> FullArchive:
     Raises:
         UsageError: it cannot.
     """
-    found = default_store if store is None else store
+    found = kept_in() if store is None else store
     if not isinstance(found, Archive):
         raise UsageError(
             f"{found!r} is a store that gives no rows: it needs heads, stamp, rows, put and delete (see "

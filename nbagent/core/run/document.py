@@ -23,6 +23,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import check_depth
+from nbagent.core.base.user import user_behind
 from nbagent.core.journal.history import Histories, lengthened, reference_of, referred
 from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Row, events_of, first_broken, last_seal, sealed
@@ -291,7 +292,7 @@ def _brought_in(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
     """What is added to a run that comes from elsewhere."""
     now = time.time()
     added: list[StoredEvent] = [
-        RunImported(at=now, by="code"),
+        RunImported(at=now, by="code", user=user_behind("code")),
         *asked_anew(state, new_id, now),
     ]
     return sealed(last_seal(run_id, rows), map(dump, added))

@@ -88,6 +88,7 @@ __all__ = [
     "notebook_tools",
     "open_run",
     "review",
+    "runs",
     "set_locale",
     "set_prices",
     "tool",
@@ -112,6 +113,7 @@ _LATE = {
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
     "notebook_tools": "nbagent.data.tools",
+    "runs": "nbagent.core.listing",
     "set_locale": "nbagent.notebook.locale",
     "set_prices": "nbagent.models.prices",
 }

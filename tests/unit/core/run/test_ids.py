@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import nbagent as nb
-from nbagent.core.run.session import open_sessions
 
 
 def asking(store: nb.Store, did: list[str]) -> nb.Agent:
@@ -58,7 +57,9 @@ async def test_c267_another_process_opens_the_run_of_that_id_with_what_it_asks(
     did: list[str] = []
     first = asking(nb.SQLiteStore(tmp_path / "runs.db"), did).run("Deliver it.", id="session-1")
     await first.settled()
-    other = nb.Agent(nb.ScriptedModel(lambda _messages: "delivered"), store=nb.SQLiteStore(tmp_path / "runs.db"))
+    other = nb.Agent(
+        nb.ScriptedModel(lambda _messages: "delivered"), store=nb.SQLiteStore(tmp_path / "runs.db")
+    )
     other.add(nb.tool(approval=True)(_deliver(did)))
     run = other.run("Deliver it.", id="session-1")
     assert run is not first
@@ -159,4 +160,3 @@ async def test_an_id_is_for_a_run_of_its_own_in_a_body() -> None:
     run = agent.run("go")
     await run
     assert "nested=False" in run.calls["starts"][0].output
-    assert not [s for s in open_sessions() if s.run_id == "a"]

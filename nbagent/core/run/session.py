@@ -31,6 +31,7 @@ from nbagent.core.base.files import Said, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process
+from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.setup import Hooks
 from nbagent.core.call.threads import interruption, private_loop, running_loop
 from nbagent.core.engine.driver import Driver
@@ -375,7 +376,7 @@ class Session:
 
     def retry(self) -> None:
         """Go on after a failure; see ``Run.retry``."""
-        event = RunRetried(at=self.spec.clock(), by="code", owner=this_process())
+        event = RunRetried(at=self.spec.clock(), by="code", owner=this_process(), user=this_user())
 
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
@@ -758,7 +759,7 @@ class Session:
         Does nothing where a call or the model is at work, or where the run has ended.
         """
         stamp = (by, self.spec.clock())
-        stopped = RunCancelled(at=stamp[1], by=by)
+        stopped = RunCancelled(at=stamp[1], by=by, user=user_behind(by))
 
         def decide(state: RunState) -> list[StoredEvent]:
             if status_of(state) != "interrupted":
@@ -906,7 +907,11 @@ class Session:
                 self.journal.catch_up()
         if self.state.position and self.state.outcome is None:
             left = () if self._driver is None else self._driver.left_bodies
-            self.journal.end(RunCancelled(at=self.spec.clock(), by=by, still_running=left))
+            self.journal.end(self._cancellation(by, left))
+
+    def _cancellation(self, by: str, still_running: tuple[str, ...]) -> RunCancelled:
+        now = self.spec.clock()
+        return RunCancelled(at=now, by=by, still_running=still_running, user=user_behind(by))
 
     async def _stop(self, by: str) -> None:
         driver, task = self._driver, self._task
@@ -923,7 +928,7 @@ class Session:
 
     def _cancelled(self, by: str, still_running: tuple[str, ...] = ()) -> Future[None]:
         """Write that the run was cancelled, after all that waits to be written."""
-        event = RunCancelled(at=self.spec.clock(), by=by, still_running=still_running)
+        event = self._cancellation(by, still_running)
 
         def stopped(_: None) -> None:
             # one that had failed already may be tried again

@@ -17,8 +17,8 @@ from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.inbox import Asked, Owner, Waiting
-from nbagent.core.journal.journal import Store
 from nbagent.core.journal.default import kept_in
+from nbagent.core.journal.journal import Store
 from nbagent.core.run.describe import asks
 
 from . import kernel

@@ -95,6 +95,7 @@ __all__ = [
     "open_run",
     "prune",
     "review",
+    "runs",
     "set_locale",
     "set_prices",
     "tool",
@@ -128,6 +129,7 @@ _LATE = {
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
     "notebook_tools": "nbagent.data.tools",
+    "runs": "nbagent.core.listing",
     "set_locale": "nbagent.notebook.locale",
     "set_prices": "nbagent.models.prices",
 }

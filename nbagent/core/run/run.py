@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from functools import partial
@@ -33,7 +34,6 @@ from .answers import AnyResolution, id_of, interrupts_of, settles
 from .before import Held
 from .describe import asks, bounded, result_of, unanswered
 from .growing import Growing
-from .named import remember_handle
 from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
@@ -65,7 +65,7 @@ class Run:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        remember_handle(session, self)
+        session.handle = weakref.ref(self)
 
     # --- what can be read off it
 

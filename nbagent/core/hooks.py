@@ -28,6 +28,10 @@ def _no_prices() -> str:
     return ""
 
 
+def _no_store(place: str) -> Any:
+    raise LookupError(f"no store is known at {place!r}: import nbagent, or give a Store")
+
+
 def _as_it_is(model: Any) -> Any:
     return model
 
@@ -62,6 +66,7 @@ class Hooks:
         "price_list",
         "schema_errors",
         "schema_misfit",
+        "store_at",
     )
 
     def __init__(self) -> None:
@@ -84,6 +89,8 @@ class Hooks:
         """An error of ours as a notebook shows it."""
         self.exported: Callable[[Any, str], str] = _no_export
         """A run, or a chat, as one document: its HTML, Markdown, or notebook as JSON."""
+        self.store_at: Callable[[str], Any] = _no_store
+        """The store at a path, or at a database's URL."""
         self.call_ended: Callable[[Any], None] = _call_ended
         """Told of the ``CallOutput`` of a body that has ended, while it still takes what is left."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import pty
@@ -17,8 +19,11 @@ from collections.abc import Sequence
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+
+from nbagent.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
@@ -86,9 +91,22 @@ class Folder:
             command, **{**given, "stdin": subprocess.DEVNULL, **more}, check=False
         )
 
-    def nbagent(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        """The command, as a program runs it: with no terminal."""
-        return self._run([sys.executable, "-m", "nbagent", *arguments], **more)
+    def nbagent(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command, as a program runs it: with no terminal; in a process of its own where it loads code."""
+        command = [sys.executable, "-m", "nbagent", *arguments]
+        if "--agent" in arguments:
+            return self._run(command)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.chdir(self.path))
+            stack.enter_context(patch.dict(os.environ, self.environment))
+            stack.enter_context(contextlib.redirect_stdout(out))
+            stack.enter_context(contextlib.redirect_stderr(err))
+            try:
+                code = main(arguments)
+            except SystemExit as left:  # argparse's
+                code = int(str(left.code))
+        return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
     def json(self, *arguments: str) -> Any:
         """The document that the command prints, and its exit code is 0."""
@@ -178,14 +196,15 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
             *(("Add an item", "y\n"), ("To", "Rome\n"), ("Nights", "0\n"), ("Add another", "n\n")),
             *(
                 ("Insured", "\n"),
-                ("When", "2026-12-24\n"),
                 ("Nights", "3\n"),
+                ("When", "2026-12-24\n"),
                 ("Send this?", "y\n"),
             ),
         ],
     )
     assert code == 0, said
-    assert "Should be at least 1" in said
+    assert "Nights: Should be at least 1" in said
+    assert "When: Should be a valid date" in said
     assert "\x1b" not in said
     assert "Nobody drives this run" in said
     assert folder.json("runs", "--agent", "travel")["runs"][0]["questions"] == []

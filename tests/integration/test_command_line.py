@@ -167,6 +167,8 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
         (2, ["answer", travel, "--value", '{"when": "soon", "seat": "aisle", "legs": []}'], "date"),
         (2, ["answer", vault, "--text", "hunter2"], "no secret is kept"),
         (2, ["answer", bank, "--approve", "--agent", "bank.py:nobody"], "has no 'nobody'"),
+        (2, ["prune", "--older-than", "soon"], "soon"),
+        (2, ["delete", bank], "give --yes"),
         (3, ["answer", bank, "zzz", "--approve"], "there is no question 'zzz'"),
         (3, ["answer", "--token", "wrong", "--value", "1"], "no interrupt waits for this token"),
     ]:

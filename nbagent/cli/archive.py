@@ -14,7 +14,6 @@ from nbagent.stores.sqlite import SQLiteStore
 
 from .output import FAILED, OK, USAGE, CommandError, tell, tell_json
 from .stored import add_options, opened, run_of
-from .terminal import Left, Terminal
 
 _STILL = "what a run has is deleted for good, prompts and results with it"
 
@@ -105,6 +104,8 @@ def verify(options: argparse.Namespace) -> int:
 
 def delete(options: argparse.Namespace) -> int:
     """Delete a run; return the exit code."""
+    from .terminal import Left, Terminal  # noqa: PLC0415  (it loads the forms)
+
     store, terminal = opened(options), Terminal()
     run_id = run_of(store, options.run_id).run_id
     if not options.yes:

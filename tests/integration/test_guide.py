@@ -44,4 +44,6 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "order changed {'bottles': (6, 3)} code",
         "Coal it is.",
         "Beer.",
+        "True",
+        "[]",
     ]

@@ -24,7 +24,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import check_depth
 from nbagent.core.base.user import user_behind
-from nbagent.core.journal.history import Histories, lengthened, reference_of, referred
+from nbagent.core.journal.history import Histories, Known, lengthened, reference_of, referred
 from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Row, events_of, first_broken, last_seal, sealed
 from nbagent.core.journal.verification import archive_of
@@ -95,11 +95,12 @@ def export_run(
     """
     archive = archive_of(store)
     runs: dict[str, list[Row]] = {}
+    there = set(archive.run_ids())
     following: str | None = run_id
     while following is not None and following not in runs:
         rows = archive.rows(following)
         runs[following] = rows
-        following = _before(following, _events(following, rows), set(archive.run_ids()))
+        following = _before(following, _events(following, rows), there)
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -150,8 +151,11 @@ def import_run(
     for each, found in events.items():
         if each in there and not _is_same(archive.rows(each), found):
             raise Conflict(f"{archive!r} has another run {each!r}: nothing was brought in")
-    states = {each: _state(each, events) for each in runs if each not in there}
+    known = Histories()
+    states = {each: _state(each, events, known) for each in runs}
     for each, state in states.items():
+        if each in there:
+            continue
         archive.put(each, [*runs[each], *_brought_in(each, runs[each], state)])
     return given.id
 
@@ -262,7 +266,7 @@ def _before(run_id: str, events: Sequence[StoredEvent], there: set[str]) -> str 
     return queued.after if isinstance(queued, RunQueued) and queued.after in there else None
 
 
-def _state(run_id: str, events: Mapping[str, list[StoredEvent]]) -> RunState:
+def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Histories) -> RunState:
     """Where a run of a document stands.
 
     Raises:
@@ -275,7 +279,7 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]]) -> RunState:
             return event
         return lengthened(event, referred(run_id, reference, events.__getitem__, known))
 
-    known, state = Histories(), BEGINNING
+    state = BEGINNING
     for number, event in enumerate(events[run_id]):
         try:
             state = apply(state, whole(event))
@@ -285,6 +289,7 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]]) -> RunState:
             raise StoreError(
                 f"event {number} of run {run_id!r} ({event.type}) fits nothing before it: {error!r:.200}"
             ) from error
+    known.keep(run_id, Known(state.position, state.messages))
     return state
 
 

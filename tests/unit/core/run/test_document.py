@@ -14,6 +14,7 @@ from nbagent.core.journal.rows import Row, last_seal, sealed
 from nbagent.core.run.document import schema
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "run.schema.json"
+FORMAT_1 = Path(__file__).parents[3] / "fixtures" / "stores" / "format_1.db"
 call = nb.ScriptedModel.call
 
 
@@ -71,16 +72,11 @@ async def test_c258_a_waiting_run_goes_on_where_its_document_is_brought_in(tmp_p
     here = nb.MemoryStore()
     run = await thread(here)
     document = nb.export_run(run.id, tmp_path / "run.json", store=here)
-    validator = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
-    validator.validate(document)
-    event = Draft202012Validator(
-        {**validator.schema, "$ref": "#/$defs/Event"} | {"properties": {}, "required": []}
-    )
-    for each in document["runs"]:
-        for row in each["rows"]:
-            Draft202012Validator(
-                {"$ref": "#/$defs/Event", "$defs": event.schema["$defs"]}
-            ).validate(json.loads(row["data"]))
+    known = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    Draft202012Validator(known).validate(document)
+    event = Draft202012Validator({"$ref": "#/$defs/Event", "$defs": known["$defs"]})
+    for row in (row for each in document["runs"] for row in each["rows"]):
+        event.validate(json.loads(row["data"]))
     there = nb.SQLiteStore(tmp_path / "runs.db")
     assert nb.import_run(tmp_path / "run.json", store=there) == run.id
     assert nb.import_run(document, store=there) == run.id
@@ -229,3 +225,19 @@ async def test_c261_a_document_that_was_changed_is_refused_and_overwrites_nothin
     nb.import_run(changed(text), store=there, unverified=True)
     with pytest.raises(nb.Conflict, match="another run"):
         nb.import_run(document, store=there)
+
+
+@pytest.mark.parametrize("unverified", [False, True])
+def test_runs_of_format_1_are_exported_verified_and_brought_in(unverified, tmp_path):
+    """A store of before has no seals: that is said, and its runs go as any."""
+    copied = tmp_path / "old.db"
+    copied.write_bytes(FORMAT_1.read_bytes())
+    old, new = nb.SQLiteStore(copied), nb.SQLiteStore(tmp_path / "new.db")
+    for run_id in old.run_ids():
+        assert nb.verify_run(run_id, store=old).sealed_from is None
+        document = nb.export_run(run_id, store=old)
+        nb.import_run(document, store=new, unverified=unverified)
+        told = nb.verify_run(run_id, store=new)
+        assert told
+        assert told.sealed_from == len(document["runs"][-1]["rows"])
+    assert set(new.run_ids()) == set(old.run_ids())

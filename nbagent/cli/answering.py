@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import sys
+import textwrap
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ examples:
   nbagent answer 3f2a --value '"window seat"'         answer a question: any JSON
   nbagent answer 3f2a --input '{"amount": 5}'         approve, with this changed
   nbagent answer 3f2a 9c1b --approve                  where several questions wait
-  nbagent answer 3f2a --approve --agent bank.py:agent and go on with the run here
+  nbagent answer 3f2a --approve --agent bank.py:agent  and go on with the run here
   nbagent answer --token-file token --value '{}'      what an outside system was asked"""
 
 
@@ -51,9 +52,12 @@ def add(commands: Any, epilog: str) -> None:
     command = commands.add_parser(
         "answer",
         help="answer a question of a run",
-        description="Answer a question of a run that waits. Without an option it is asked in the terminal, where "
-        "Enter alone never approves and Ctrl+C changes nothing. The run goes on in the process that has it; where "
-        "there is none, with --agent, or once somebody opens it with nb.open_run.",
+        description=textwrap.fill(
+            "Answer a question of a run that waits. Without an option it is asked in the terminal, where "
+            "Enter alone never approves and Ctrl+C changes nothing. The run goes on in the process that has it; where "
+            "there is none, with --agent, or once somebody opens it with nb.open_run.",
+            width=76,
+        ),
         epilog=f"{_EXAMPLES}\n\n{epilog}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -64,6 +64,7 @@ __all__ = [
     "Retry",
     "Run",
     "RunView",
+    "SQLStore",
     "SQLiteStore",
     "ScriptedModel",
     "Store",
@@ -82,6 +83,7 @@ __all__ = [
     "flow",
     "form",
     "hosted",
+    "inbox",
     "interrupt_tool",
     "mcp",
     "messages_from_openai",
@@ -104,11 +106,13 @@ _LATE = {
     "OpenAIModel": "nbagent.models.openai.model",
     "RateLimit": "nbagent.models.limits",
     "RecordedModel": "nbagent.models.recorded.model",
+    "SQLStore": "nbagent.stores.sql",
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",
     "allow_nested": "nbagent.notebook.nested",
     "decisions": "nbagent.core.run.decisions",
     "form": "nbagent.notebook.forms",
+    "inbox": "nbagent.notebook.inbox",
     "mcp": "nbagent.mcp_servers.server",
     "hosted": "nbagent.core.tools.hosted",
     "messages_from_openai": "nbagent.models.openai.history",
@@ -210,10 +214,10 @@ _hooks.error_lines = _error_lines
 _hooks.exported = _exported
 
 
-def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:
+def _schema_errors(schema: _Any, value: _Any, *, formats: bool = False) -> list[dict[str, _Any]]:
     """What a JSON Schema has against an answer."""
     found: list[dict[str, _Any]] = _import_module("nbagent.forms.answer.json_schema").errors_of(
-        schema, value
+        schema, value, formats=formats
     )
     return found
 

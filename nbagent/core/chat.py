@@ -132,16 +132,18 @@ class Thread:
         while f"{self.id}.{self._count + 1}" in there:
             self._count += 1
         run_id: str | None = f"{self.id}.{self._count}" if self._count else None
-        found: list[Journal] = []
-        while run_id in there and len(found) < MAX_RUNS:
-            journal = Journal(run_id, self.store)
-            journal.catch_up()
-            found.append(journal)
-            first = journal.read()[0]
+        found: list[str] = []
+        while run_id in there and run_id not in found and len(found) < MAX_RUNS:
+            found.append(run_id)
+            first = self.store.read(run_id)[0]
             run_id = first.after if isinstance(first, RunStarted | RunQueued) else None
-        if found:
-            options = replace(self.options, store=self.store, after=None)
-            self.runs = tuple(self.agent.take_up(one, options) for one in reversed(found))
+        options = replace(self.options, store=self.store, after=None)
+        runs: list[Run] = []
+        for each in reversed(found):  # oldest first: each history goes on with the one before
+            journal = Journal(each, self.store)
+            journal.catch_up()
+            runs.append(self.agent.take_up(journal, options))
+        self.runs = tuple(runs) or self.runs
 
 
 class Chat:

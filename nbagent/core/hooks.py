@@ -80,8 +80,9 @@ class Hooks:
         """What an agent gets for the model, or the name, that it was given."""
         self.kept_answers: Callable[[Any], Any] = _kept_nowhere
         """The ``KeptAnswers`` of runs with this model (None for a flow's); None where there are none."""
-        self.schema_errors: Callable[[Any, Any], list[dict[str, Any]]] = _no_errors
-        """What a JSON Schema has against an answer, as ``InvalidAnswer.errors`` has it."""
+        self.schema_errors: Callable[..., list[dict[str, Any]]] = _no_errors
+        """What a JSON Schema has against an answer, as ``InvalidAnswer.errors`` has it; ``formats=True`` where it
+        was made of a type, so that a date must be one."""
         self.schema_misfit: Callable[..., str] = _no_misfit
         """Why a JSON Schema cannot be used (``as_input=``: as that of an input); empty where it can."""
         self.error_lines: Callable[[BaseException], list[str]] = _plainly

@@ -492,7 +492,7 @@ def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: s
 
 
 def _check_schema(schema: Json, value: Json, what: str) -> None:
-    errors = hooks.schema_errors(schema, value)
+    errors = hooks.schema_errors(schema, value, formats=True)
     if errors:
         reasons = "; ".join(error["msg"] for error in errors[:5])
         raise InvalidAnswer(f"the {what} does not fit: {reasons}", errors=errors)

@@ -38,6 +38,7 @@ from nbagent.notebook.wire import NoticeAction, NoticeItem
 from .card import Card
 from .charts import Charts
 from .chat_card import ChatCard
+from .inbox_card import InboxCard
 from .run_card import RunCard
 
 QUIET = 2.0
@@ -76,6 +77,8 @@ class Live:
         """Cards that stand below it in the same box, and give way together with it."""
         self.held: Callable[[], bool] = lambda: False
         """Whether something in it is still needed live."""
+        self.above: list[Any] = []
+        """Widgets that stand above the card."""
         self.box = RunBox(children=[card, *card.rows], layout=card.layout)
         card.rows_changed = self._arrange
         card.keeps = self._keeps
@@ -96,9 +99,14 @@ class Live:
         card.rows_changed = self._arrange
         self._arrange(card.rows)
 
+    def rearrange(self) -> None:
+        """Put what it is made of in its order."""
+        self._arrange(self.card.rows)
+
     def _arrange(self, _rows: list[Any]) -> None:
         cards = (self.card, *self.below)
-        self.box.children = tuple(each for card in cards for each in (card, *card.rows))
+        below = (each for card in cards for each in (card, *card.rows))
+        self.box.children = (*self.above, *below)
 
     def show(self) -> None:
         """Show it in the output of the code that runs now."""
@@ -374,6 +382,20 @@ class ShownChat:
         if execution is None or execution not in self._executions:
             self._executions.append(execution)
             self._live.show()
+
+
+class ShownInbox:
+    """One inbox on the page: live as long as its kernel."""
+
+    def __init__(self, card: InboxCard) -> None:
+        self._live = Live(card, lambda _live: card.bundle())
+        self._live.above = [card.bar]
+        self._live.rearrange()
+        card.moved = lambda: self._live.keep(soon=True)
+
+    def show(self) -> None:
+        """Show it in the output of the code that runs now."""
+        self._live.show()
 
 
 def chat_bundle(chat: Chat, *, measured: bool = False) -> dict[str, str]:

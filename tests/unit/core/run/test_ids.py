@@ -58,7 +58,9 @@ async def test_c267_another_process_opens_the_run_of_that_id_with_what_it_asks(
     did: list[str] = []
     first = asking(nb.SQLiteStore(tmp_path / "runs.db"), did).run("Deliver it.", id="session-1")
     await first.settled()
-    other = nb.Agent(nb.ScriptedModel(lambda _messages: "delivered"), store=nb.SQLiteStore(tmp_path / "runs.db"))
+    other = nb.Agent(
+        nb.ScriptedModel(lambda _messages: "delivered"), store=nb.SQLiteStore(tmp_path / "runs.db")
+    )
     other.add(nb.tool(approval=True)(_deliver(did)))
     run = other.run("Deliver it.", id="session-1")
     assert run is not first

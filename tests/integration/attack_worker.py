@@ -35,6 +35,7 @@ from nbagent.core.run import heartbeat
 from nbagent.core.run.answers import interrupts_of
 from nbagent.stores import sqlite
 from tests.integration.process_worker import Caller
+from tests.until import until
 
 SECRET = "hunter2"
 """What every secret has in it; it stands in no file."""
@@ -380,8 +381,7 @@ class Worker:
 
     async def _begun(self, *runs: nb.Run) -> None:
         """Wait until others find them; a server is written to in a thread."""
-        while not {run.id for run in runs} <= set(self.store.run_ids()):
-            await asyncio.sleep(0.002)
+        await until(lambda: {run.id for run in runs} <= set(self.store.run_ids()))
 
     async def pilots(self, run_ids: list[str], **how: Any) -> list[Any]:
         """``pilot``, for one after the other."""

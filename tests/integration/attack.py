@@ -3,6 +3,7 @@
     python -m tests.integration.attack kills 600 [SEED]
     python -m tests.integration.attack races 800 [SEED]
     python -m tests.integration.attack terminals 200 [SEED]
+    python -m tests.integration.attack kills 40 [SEED] postgresql
 
 Each round has a seed of its own; one that fails is told with it, and plays again with
 ``python -m tests.integration.attack kills 1 SEED``. The processes are forked, as starting one takes a second. What they are is in ``attack_worker``.
@@ -21,6 +22,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import Respond, Restart
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import RunEnd, RunState, status_of
+from tests import postgres
 from tests.integration.attack_worker import SECRET, main
 
 PATIENCE = 60.0
@@ -569,12 +572,14 @@ BATCH = 50
 """Rounds on one file; its processes are then made anew."""
 
 
-def run(what: str, number: int, seed: int) -> int:
-    """So many kills or races; how many rounds failed."""
+def run(what: str, number: int, seed: int, server: Path | None = None) -> int:
+    """So many kills or races, in files or in databases of a server; how many rounds failed."""
     began, failures, total = time.monotonic(), 0, Counter[str]()
     places = Counter[str]()
     while total[what] < number:
         with tempfile.TemporaryDirectory() as folder:
+            if server is not None:
+                (Path(folder) / "url").write_text(postgres.database(server))
             attack = Attack(Path(folder))
             for _ in range(BATCH):
                 if attack.counts[what] + total[what] >= number:
@@ -602,7 +607,10 @@ def run(what: str, number: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    kind, many, *given = sys.argv[1:]
+    by_server = "postgresql" in sys.argv
+    kind, many, *given = [word for word in sys.argv[1:] if word != "postgresql"]
     first = int(given[0]) if given else random.SystemRandom().randrange(10**6)
     print(f"{many} {kind} from seed {first} on", flush=True)
-    sys.exit(run(kind, int(many), first) != 0)
+    with postgres.server() if by_server else nullcontext() as place:
+        failed = run(kind, int(many), first, place)
+    sys.exit(failed != 0)

@@ -35,6 +35,7 @@ from nbagent.core.run import heartbeat
 from nbagent.core.run.answers import interrupts_of
 from nbagent.stores import sqlite
 from tests.integration.process_worker import Caller
+from tests.until import until
 
 SECRET = "hunter2"
 """What every secret has in it; it stands in no file."""
@@ -57,8 +58,8 @@ def moment(place: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Momentous(nb.SQLiteStore):
-    """A store whose appends are moments: before, with all written and nothing committed, and after."""
+class _Momentous:
+    """Appends are moments: before, with all written and nothing committed, and after."""
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add them."""
@@ -66,18 +67,42 @@ class Momentous(nb.SQLiteStore):
         moment(f"before {first}")
         _appending.first = first
         try:
-            super().append(run_id, events, expected)
+            super().append(run_id, events, expected)  # type: ignore[misc]
         finally:
             _appending.first = None
         moment(f"after {first}")
+
+
+class Momentous(_Momentous, nb.SQLiteStore):
+    """A file."""
+
+
+def _dying() -> None:
+    if getattr(_appending, "first", None):
+        moment(f"in {_appending.first}")
+
+
+def store_in(folder: Path) -> Any:
+    """The store of a round: a file, or the database whose URL stands in the folder."""
+    if not (folder / "url").exists():
+        return Momentous(folder / "runs.db")
+    import sqlalchemy  # noqa: PLC0415 - for rounds on a server alone
+
+    from nbagent.stores.sql import SQLStore  # noqa: PLC0415 - as above
+
+    class Served(_Momentous, SQLStore):
+        """A server."""
+
+    store = Served((folder / "url").read_text())
+    sqlalchemy.event.listen(store._engine, "commit", lambda _connection: _dying())
+    return store
 
 
 @contextmanager
 def _dying_before_the_commit(connection: Any, *kind: Any) -> Iterator[Any]:
     with _transaction(connection, *kind) as within:
         yield within
-        if getattr(_appending, "first", None):
-            moment(f"in {_appending.first}")
+        _dying()
 
 
 _transaction = sqlite._transaction
@@ -99,7 +124,7 @@ class Teller(Caller):
         moment("in a model call")
 
 
-def make_agent(store: nb.SQLiteStore, folder: Path) -> tuple[nb.Agent, nb.Flow[..., Any]]:
+def make_agent(store: Any, folder: Path) -> tuple[nb.Agent, nb.Flow[..., Any]]:
     """The agent that every process has, whose banker has the same tools; and one of its bodies as a flow."""
 
     def tell(what: str, token: str) -> None:
@@ -303,7 +328,7 @@ def _spin(at: float) -> None:
 class Worker:
     """Does what it is told with runs of one store."""
 
-    def __init__(self, store: nb.SQLiteStore, folder: Path) -> None:
+    def __init__(self, store: Any, folder: Path) -> None:
         self.store, self.folder = store, folder
         self.agent, self.flow = make_agent(store, folder)
         self.runs: dict[str, nb.Run] = {}
@@ -330,12 +355,14 @@ class Worker:
         """Start a run; its id."""
         run = self.agent.run(json.dumps(turns), attended=attended, show=False)
         self.runs[run.id] = run
+        await self._begun(run)
         return run.id
 
     async def begin_flow(self, token: str, *, attended: bool) -> list[str]:
         """Start a run without a model; its id."""
         run = self.flow.with_options(attended=attended, show=False).run(token)
         self.runs[run.id] = run
+        await self._begun(run)
         return [run.id]
 
     async def begin_thread(
@@ -349,7 +376,12 @@ class Worker:
             one = self.agent.run(json.dumps(first), background=kind == "background", **options)
         runs = [one, self.agent.run(json.dumps(second), after=one, **options)]
         self.runs |= {run.id: run for run in runs}
+        await self._begun(*runs)
         return [run.id for run in runs]
+
+    async def _begun(self, *runs: nb.Run) -> None:
+        """Wait until others find them; a server is written to in a thread."""
+        await until(lambda: {run.id for run in runs} <= set(self.store.run_ids()))
 
     async def pilots(self, run_ids: list[str], **how: Any) -> list[Any]:
         """``pilot``, for one after the other."""
@@ -449,9 +481,10 @@ class Worker:
 
     async def journal(self, run_id: str) -> list[str]:
         """The events of a run as they stand in the file, as JSON."""
-        with nb.SQLiteStore(self.folder / "runs.db") as store:
-            assert first_broken(run_id, store.rows(run_id)) is None, "a seal is broken"
-            return [dump(event) for event in store.read(run_id)]
+        assert first_broken(run_id, self.store.rows(run_id)) is None, "a seal is broken"
+        journal = Journal(run_id, self.store)
+        journal.catch_up()
+        return [dump(event) for event in journal.read()]
 
     # --- races
 
@@ -529,5 +562,5 @@ def main(pipe: Connection, folder: Path) -> None:
         faulthandler.register(signal.SIGUSR1, file=stderr, all_threads=True)
         heartbeat.BEAT = 0.5
         _deaths[0] = folder / "deaths"
-        with Momentous(folder / "runs.db") as store:
+        with store_in(folder) as store:
             asyncio.run(serve(Worker(store, folder), pipe))

@@ -22,6 +22,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.table import as_html, as_text, frame_of
+from nbagent.core.journal.default import kept_in
 from nbagent.core.journal.journal import Store
 
 from .result import shortened
@@ -117,8 +118,8 @@ def decisions(
     It is read off the journals anew, so not for an event loop where a store holds many runs.
 
     Args:
-        of: a run, or a store, all of whose runs are looked through; by default the stores of all
-            runs that this process holds.
+        of: a run, or a store, all of whose runs are looked through; by default the default store's,
+            and those of every store that this process has runs in.
         agent: only those of runs of this agent or flow.
         tool: only those about this tool.
 
@@ -135,19 +136,13 @@ def decisions(
     return Decisions(sorted(kept, key=lambda one: one.answered_at))
 
 
-def _journals(of: object) -> Iterator[tuple[str, list[StoredEvent]]]:
+def _journals(of: Any) -> Iterator[tuple[str, list[StoredEvent]]]:
     if isinstance(of, Run):
         yield of.id, of.journal
         return
     if of is not None and not all(hasattr(of, name) for name in ("read", "run_ids")):
         raise TypeError(f"decisions are those of a run or a store, not of {type(of).__name__}")
-    sessions = open_sessions()
-    places: Iterable[Any] = [of]
-    if of is None:
-        places = {
-            id(s.journal.store): s.journal.store for s in sessions if s.journal.store
-        }.values()
-    for store in places:
+    for store in _stores() if of is None else [of]:
         for run_id in store.run_ids():
             try:
                 yield run_id, store.read(run_id)
@@ -155,6 +150,11 @@ def _journals(of: object) -> Iterator[tuple[str, list[StoredEvent]]]:
                 continue
             except StoreError as error:
                 raise StoreError(f"run {run_id!r}: {error}") from error
+
+
+def _stores() -> list[Any]:
+    open_ = [session.journal.store for session in open_sessions()]
+    return list({id(store): store for store in (kept_in(), *open_) if store is not None}.values())
 
 
 def decisions_in(run_id: str, events: Iterable[StoredEvent]) -> Iterator[Decision]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -161,7 +162,9 @@ def inbox(
 def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:
     """What it is the inbox of, in words."""
     path = getattr(store, "path", None)
-    parts = [str(path) if path is not None else repr(store)]
+    parts = [repr(store) if path is None else os.path.relpath(path)]
+    if parts[0].startswith(".."):
+        parts = [str(path)]
     parts += [f"{name} {what}" for name, what in (("agent", agent), ("tool", tool)) if what]
     parts += [f"older than {dt.timedelta(seconds=older_than)}"] if older_than else []
     return " · ".join(parts)

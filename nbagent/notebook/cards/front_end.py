@@ -26,7 +26,7 @@ INBOX = (STATIC / "inbox.js").read_text(encoding="utf-8")
 STYLE = styles.live() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
     ".nba-inbox :is(.nba-stop, .nba-strip) { display: none !important; }"
-    ".nba-inbox .nba-calls :is(th[scope=col], td[data-label]) { min-width: 6ch; }"
+    ".nba-inbox .nba-calls :is(th[scope=col], td[data-label]) { min-width: 9ch; }"
 )
 
 

@@ -40,6 +40,8 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(texts=dict(TEXTS))
+        self.layout = ipywidgets.Layout()
+        """Of all cards and their boxes, which have no sizes of their own."""
 
     def __repr__(self) -> str:
         return "FrontEnd()"

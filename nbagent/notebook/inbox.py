@@ -18,8 +18,8 @@ from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.inbox import Asked, Owner, Waiting
+from nbagent.core.journal.default import kept_in, place_of
 from nbagent.core.journal.journal import Store
-from nbagent.core.journal.memory import default_store
 from nbagent.core.run.describe import asks
 
 from . import kernel
@@ -148,7 +148,7 @@ def inbox(
         UsageError: ``store`` is none.
         StoreError: it cannot be read.
     """
-    kept = default_store if store is None else checked_store(store)
+    kept = kept_in() if store is None else checked_store(store)
     if agent is not None and not isinstance(agent, str):
         raise UsageError(
             "agent= is an agent's name; agents= takes the agents that go on with runs here"
@@ -161,10 +161,9 @@ def inbox(
 
 def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:
     """What it is the inbox of, in words."""
-    path = getattr(store, "path", None)
-    parts = [repr(store) if path is None else os.path.relpath(path)]
-    if parts[0].startswith(".."):
-        parts = [str(path)]
+    place = place_of(store)
+    near = os.path.relpath(place) if os.path.isabs(place) else place
+    parts = [place if near.startswith("..") else near]
     parts += [f"{name} {what}" for name, what in (("agent", agent), ("tool", tool)) if what]
     parts += [f"older than {dt.timedelta(seconds=older_than)}"] if older_than else []
     return " · ".join(parts)

@@ -69,7 +69,9 @@ def asking(server, open_page, month, bills):
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason=f"no axe-core at {AXE}: npm ci in frontend/")
-def test_two_notebooks_are_answered_in_one_table_and_a_lost_kernel_in_another(server, open_page):
+def test_c280_two_notebooks_are_answered_in_one_table_and_a_lost_kernel_in_another(
+    server, open_page
+):
     """Both runs go on in their own kernels; a third, whose kernel restarts, is answered here and opened again."""
     may, its = asking(server, open_page, "May", [("Ada", 10), ("Bob", 20)])
     Table(its).wait("2 calls of pay wait")

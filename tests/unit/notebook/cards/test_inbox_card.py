@@ -74,7 +74,7 @@ def store(tmp_path: Path) -> nb.SQLiteStore:
     return nb.SQLiteStore(tmp_path / "runs.db")
 
 
-async def test_questions_of_several_runs_are_one_table_and_go_on_where_they_live(store):
+async def test_c280_questions_of_several_runs_are_one_table_and_go_on_where_they_live(store):
     """Those of one agent and tool are alike; an answer resumes the run, its form becomes the record of that."""
     agents = [banker(store, calls=2) for _ in range(2)]
     first, second = [await agent.run("Pay them").settled() for agent in agents]
@@ -98,7 +98,7 @@ async def test_questions_of_several_runs_are_one_table_and_go_on_where_they_live
     assert "by code" in card.records[2].decision
 
 
-async def test_new_ones_are_appended_and_what_is_typed_stays(store):
+async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):
     """A second run asks while somebody types in the first one's form: its item is not sent again."""
     agents = [banker(store, "one"), banker(store, "two", tool="send")]
     await agents[0].run("Pay").settled()

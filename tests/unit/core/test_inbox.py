@@ -105,7 +105,7 @@ async def test_c282_an_answer_goes_where_the_run_lives_or_is_kept(
     if where == "here":
         again = await nb.open_run(run_id, agent=agents[0], store=other, show=False)
         await again.settled()
-        assert again.calls["pay"][0].output == "paid Bob"
+        assert "paid Bob" in str(again.calls["pay"][0].output)
     else:
         assert other.read(run_id)[-1].type == "resolved"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.inbox import Asked, Owner, Waiting
-from nbagent.core.journal.default import kept_in
+from nbagent.core.journal.default import kept_in, place_of
 from nbagent.core.journal.journal import Store
 from nbagent.core.run.describe import asks
 
@@ -160,8 +161,9 @@ def inbox(
 
 def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:
     """What it is the inbox of, in words."""
-    path = getattr(store, "path", None)
-    parts = [str(path) if path is not None else repr(store)]
+    place = place_of(store)
+    near = os.path.relpath(place) if os.path.isabs(place) else place
+    parts = [place if near.startswith("..") else near]
     parts += [f"{name} {what}" for name, what in (("agent", agent), ("tool", tool)) if what]
     parts += [f"older than {dt.timedelta(seconds=older_than)}"] if older_than else []
     return " · ".join(parts)

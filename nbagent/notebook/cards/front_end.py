@@ -25,7 +25,8 @@ INBOX = (STATIC / "inbox.js").read_text(encoding="utf-8")
 """The module of what an inbox has above its card."""
 STYLE = styles.live() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
-    ".nba-inbox .nba-stop { display: none !important; }"
+    ".nba-inbox :is(.nba-stop, .nba-strip) { display: none !important; }"
+    ".nba-inbox .nba-calls :is(th[scope=col], td[data-label]) { min-width: 9ch; }"
 )
 
 

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 EVERY = 1.0
 """Seconds between looks at the store."""
+REDRAWN = 5.0
+"""Seconds after which it is drawn again though nobody has written: processes end, and questions get older."""
 LOOKING = 45.0
 """Seconds after which a page that has said nothing does not show the inbox any more."""
 AGES = (("", 0.0), ("age_hour", 3600.0), ("age_day", 86_400.0), ("age_week", 604_800.0))
@@ -67,6 +69,7 @@ class InboxCard(Card):
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._seen_at = time.monotonic()
         self._looking: asyncio.Task[None] | None = None
+        self._drawn_at = float("-inf")
         self._again = False
         """Whether to look however the store stands."""
         self.bar = InboxBar(choices=self._choices(), chosen={"agent": "", "tool": "", "age": ""})
@@ -111,10 +114,12 @@ class InboxCard(Card):
         self._tell()
 
     def _read(self, *, again: bool) -> None:
+        now = time.monotonic()
         if self.waiting.has_changed:
             self.waiting.look()
-        elif not again and self.waiting.older_than is None:
+        elif not again and now - self._drawn_at < REDRAWN:
             return
+        self._drawn_at = now
         self.view.look(self.waiting.chosen(), self.waiting, busy=self.busy)
 
     def _tell(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -328,20 +329,25 @@ def _where(goes_on: GoesOn) -> str:
 
 
 def _moment(at: float) -> str:
-    """A Unix time as the kernel's clock has it."""
-    return dt.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+    """A Unix time as the kernel's clock has it; of today without the day."""
+    then, now = (dt.datetime.fromtimestamp(each).astimezone() for each in (at, time.time()))
+    return then.strftime("%H:%M" if then.date() == now.date() else "%Y-%m-%d %H:%M")
 
 
 def _record(key: str, drawn: _Drawn, event: Resolved | None) -> RecordItem:
-    """What became of a question that waits no more."""
+    """What became of a question that waits no more; its title tells it among those of other runs."""
+    question = drawn.question
+    what = facts.brief(question.public_input) or question.title
+    title = " ".join(filter(None, (reveal(drawn.asked.run.agent), "▸", question.tool, what)))
     if event is None:
-        title, none = drawn.question.title, TEXTS["unanswered"]
-        return RecordItem(key=f"a:{key}", title=title, decision=none, tone="plain")
+        return RecordItem(key=f"a:{key}", title=title, decision=TEXTS["unanswered"], tone="plain")
     record = drawn.question.record(f"a:{key}", event, drawn.asked.at)
-    said = [f"{record.decision}, {_moment(event.at)[-5:]}"]
+    said = [f"{record.decision}, {_moment(event.at)}"]
     details = list(record.details)
     if drawn.goes_on.place == "kept":
         said.append(TEXTS["inbox_is_kept"])
         code = f'await nb.open_run("{drawn.asked.run.id}", agent=agent, store=store)'
         details.append(Fact(label=TEXTS["inbox_go_on"], value=reveal(code)))
-    return record.model_copy(update={"decision": " · ".join(said), "details": details})
+    return record.model_copy(
+        update={"title": title, "decision": " · ".join(said), "details": details}
+    )

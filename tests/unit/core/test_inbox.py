@@ -1,0 +1,124 @@
+"""What waits in a store, and where its run goes on once it is answered."""
+
+from __future__ import annotations
+
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.process import this_process
+from nbagent.core.inbox import Waiting
+from nbagent.notebook.view.inbox import InboxView
+from nbagent.notebook.wire import FormItem, RecordItem
+
+call = nb.ScriptedModel.call
+
+
+def asker(store: Any, name: str) -> nb.Agent:
+    """An agent that asks for an approval, a choice at once."""
+    model = nb.ScriptedModel([[call("pay", to="Ada"), call("menu")], "Done."])
+    agent = nb.Agent(model, name=name, store=store)
+
+    @agent.tool(approval=True, editable=True)
+    def pay(to: str) -> str:
+        """Pay."""
+        return f"paid {to}"
+
+    @agent.tool
+    def menu(ctx: nb.ToolContext) -> str:
+        """Ask."""
+        ctx.interrupt(nb.Choose(message="Which menu?", choices=["Fish", "Vegan"]))
+
+    return agent
+
+
+async def moved(store: nb.SQLiteStore, to: Path, owner: str) -> tuple[str, nb.SQLiteStore]:
+    """The one run of a store, as if another process had begun it."""
+    [run_id] = store.run_ids()
+    told = [json.loads(row.data) for row in store.rows(run_id)]
+    other = nb.SQLiteStore(to)
+    from nbagent.core.base.events import parse  # noqa: PLC0415
+
+    for event in told:
+        if "owner" in event:
+            event["owner"] = owner
+    other.append(run_id, [parse(json.dumps(event)) for event in told], 0)
+    return run_id, other
+
+
+def looked(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
+    """What an inbox draws, by tool."""
+    waiting.look()
+    view = InboxView("runs.db")
+    view.look(waiting.chosen(), waiting)
+    items = view.snapshot().items
+    return view, {item.tool: item for item in items if isinstance(item, FormItem)}
+
+
+@pytest.mark.parametrize("where", ["there", "here", "kept"])
+async def test_c282_an_answer_goes_where_the_run_lives_or_is_kept(
+    tmp_path: Path, where: str
+) -> None:
+    """A living process goes on itself; else this one with an agent of that name; else the answer waits."""
+    store = nb.SQLiteStore(tmp_path / "begun.db")
+    run = await asker(store, f"asker {where}").run("Ask", attended=True).settled()
+    assert len(run.interrupts) == 2
+    machine, _, start, host = this_process().split(":", 3)
+    owner = (
+        f"{machine}:1:{_start_of(1)}:{host}"
+        if where == "there"
+        else f"{machine}:999999:{start}:{host}"
+    )
+    run_id, other = await moved(store, tmp_path / "moved.db", owner)
+    await run.cancel()
+    del run
+    gc.collect()  # its session held the run of that id
+    agents = [asker(other, f"asker {where}")] if where == "here" else []
+    if where != "here":
+        _forget(f"asker {where}")
+    waiting = Waiting(other, agents=agents)
+    view, forms = looked(waiting)
+    told = {
+        "there": f"in process 1 on {host}",
+        "here": "here",
+        "kept": "once somebody opens the run",
+    }
+    assert {form.facts[-1].value for form in forms.values()} == {told[where]}
+    assert forms["menu"].spec is not None
+    assert forms["pay"].remember == [] or where == "here"
+    for asked in waiting.chosen():
+        answers = {
+            "pay": nb.Restart({"to": "Bob"}),
+            "menu": nb.Respond("Fish"),
+            "login": nb.Reject(),
+        }
+        await waiting.answer(asked, answers[asked.interrupt.tool_name], by="form")
+    waiting.look()
+    view.look(waiting.chosen(), waiting)
+    records = [item for item in view.snapshot().items if isinstance(item, RecordItem)]
+    assert len(records) == 2
+    assert ("kept until" in records[0].decision) == (where == "kept")
+    if where == "here":
+        again = await nb.open_run(run_id, agent=agents[0], store=other, show=False)
+        await again.settled()
+        assert "paid Bob" in str(again.calls["pay"][0].output)
+    else:
+        assert other.read(run_id)[-1].type == "resolved"
+
+
+def _start_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def _forget(name: str) -> None:
+    """As if this process had no agent of that name."""
+    from nbagent.core import known  # noqa: PLC0415
+
+    gc.collect()
+    for one in list(known._known):
+        if getattr(one, "name", None) == name:
+            del known._known[one]

@@ -3,11 +3,13 @@
 
 import {
   attr,
+  claim,
   disable,
   div,
   fill,
   h,
   makeButton,
+  makeInput,
   randomId,
   setLabel,
   showText,
@@ -38,14 +40,15 @@ const DRAFT_AFTER = 400;
  * The box, and what stands around it.
  * @param {import("../items/item.js").CardContext} card
  * @param {() => void} said a message was sent
+ * @param {() => void} leave Escape was pressed
  */
-export function drawComposer(card, said) {
+export function drawComposer(card, said, leave) {
   const { store, signal } = card;
   const { t } = store;
   const box = h("textarea", { rows: 1, class: "nba-write", dir: "auto" });
   const send = makeButton("nba-button nba-go", t("say_send"));
   const attach = makeButton("nba-button nba-attach", "+");
-  const pick = h("input", { type: "file", multiple: true, hidden: true, tabindex: -1 });
+  const pick = makeInput("file", { multiple: true, hidden: true, tabindex: -1 });
   const chipList = div({ class: "nba-chips", hidden: true });
   const editing = div({ class: "nba-editing nba-help", hidden: true });
   const cancel = makeButton("nba-link", t("cancel"));
@@ -226,13 +229,14 @@ export function drawComposer(card, said) {
     if (event.isComposing || names.key(event)) return;
     const plain = !event.shiftKey && !event.altKey;
     if (event.key === "Enter" && plain) {
-      event.preventDefault();
+      claim(event);
       submit();
-    } else if (event.key === "Escape" && edited) {
-      reset();
+    } else if (event.key === "Escape") {
+      if (edited) reset();
+      else leave();
     } else {
       const step = stepOf(event);
-      if (plain && step && recall(step)) event.preventDefault();
+      if (plain && step && recall(step)) claim(event);
     }
   });
   onInput(signal, box, () => {
@@ -243,16 +247,16 @@ export function drawComposer(card, said) {
   on(signal, box, "paste", (event) => {
     const files = event.clipboardData?.files ?? [];
     if (!files.length) return;
-    event.preventDefault();
+    claim(event);
     void add([...files]);
   });
   on(signal, el, "dragover", (event) => {
-    event.preventDefault();
+    claim(event);
     attr(el, "data-over", true);
   });
   on(signal, el, "dragleave", () => attr(el, "data-over", null));
   on(signal, el, "drop", (event) => {
-    event.preventDefault();
+    claim(event);
     attr(el, "data-over", null);
     void add([...(event.dataTransfer?.files ?? [])]);
   });
@@ -280,6 +284,7 @@ export function drawComposer(card, said) {
 
   return {
     el,
+    focus: () => box.focus(),
     /** @param {Head} next */
     update(next) {
       const changed = head?.status !== next.status || head.agent !== next.agent;

@@ -8,6 +8,7 @@ import {
   fill,
   h,
   makeButton,
+  makeInput,
   setClass,
   setLabel,
   setText,
@@ -145,7 +146,7 @@ function emptyText(ctx, node, input) {
  * @param {{min: number, max: number, step?: number}} range
  */
 function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
-  const el = h("input", { type: "range", min, max, step });
+  const el = makeInput("range", { min, max, step });
   onInput(ctx.signal, el, () => {
     input.value = el.value;
     draw();

@@ -1,7 +1,19 @@
 // @ts-check
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
-import { attr, div, fill, h, isEqual, randomId, setText, showText, words } from "../dom.js";
+import {
+  attr,
+  claim,
+  div,
+  fill,
+  h,
+  isEqual,
+  present,
+  randomId,
+  setText,
+  showText,
+  words,
+} from "../dom.js";
 import { factList, makeFact, nodeText } from "../fields/facts.js";
 import { makeField } from "../fields/index.js";
 import { freeze } from "../fields/inputs.js";
@@ -118,7 +130,7 @@ export class FormView {
     };
     for (const type of /** @type {const} */ (["input", "change", "click", "keydown"]))
       for (const slot of [this.#slot, this.#instead]) on(signal, slot, type, used, true);
-    on(signal, this.el, "submit", (event) => event.preventDefault());
+    on(signal, this.el, "submit", claim);
     on(signal, this.el, "keydown", (event) =>
       pressKey(event, {
         approval: this.#shown.approval,
@@ -365,7 +377,7 @@ export class FormView {
       error && words("p", { class: "nba-err", role: "alert" }, error),
       note && words("p", "nba-help", note),
     ];
-    const shown = [...preview.map(drawRich), ...told].filter(Boolean);
+    const shown = present([...preview.map(drawRich), ...told]);
     const about = { class: "nba-view", role: "group", "aria-label": t("preview") };
     const view = div({ ...about, tabindex: preview.length ? 0 : null }, ...shown);
     const heading = div({ class: "nba-named", "aria-hidden": "true" }, t("preview"));
@@ -382,7 +394,7 @@ export class FormView {
     const root = this.#root?.node;
     const belongsToNone = item.interrupt === "";
     setText(this.#title, item.title);
-    setText(this.#path, [item.path, item.tool].filter(Boolean).join(" ▸ "));
+    setText(this.#path, present([item.path, item.tool]).join(" ▸ "));
     setText(this.#note, item.note ?? "");
     for (const part of [this.#path, this.#note, this.#facts, this.#named, this.#slot])
       part.hidden = !part.firstChild;

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from nbagent.core.base.messages import is_prompt, text_of
 from nbagent.core.state.state import RunState, status_of
-from nbagent.notebook.render import facts
+from nbagent.notebook.render import amounts, facts
 from nbagent.notebook.render.sanitize import encodable
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Head, Span
@@ -101,7 +101,7 @@ class Frame:
         status = status_of(state)
         asked = sum(waits.expects != "external" for waits in state.open)
         waiting = "interrupted" if asked else "outside"
-        return Head(
+        head = Head(
             run=self._run,
             agent=agent,
             prompt=self._prompt,
@@ -122,6 +122,7 @@ class Frame:
             stopping=self.stopping,
             spans=self.strip.spans(self._started_at),
         )
+        return amounts.counted(head)
 
 
 def _prompt(messages: list[Any]) -> str:

@@ -12,6 +12,7 @@ import nbagent as nb
 from nbagent.core.run.run import Run
 from nbagent.notebook import host, kernel
 from nbagent.notebook.cards import display
+from nbagent.notebook.cards.chat_card import ChatCard
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.host import NotebookHost
 from nbagent.notebook.wire import NoticeItem
@@ -109,7 +110,9 @@ async def test_show_puts_the_earlier_card_below_and_both_end_as_one(cell: Cell) 
     second, card = cell.run(cell.agent("second"))
     press(card, "show")
     box, below = cell.live.box, cell.live.below
-    assert [widget.run for widget in box.children] == [second, first]
+    shown, added = box.children
+    assert isinstance(shown, ChatCard)
+    assert (shown.chat.runs, added.run) == ((second,), first)
     assert [action.name for action in notices(card)[0].actions] == ["stop"]
     await second
     assert cell.live.held()

@@ -133,7 +133,9 @@ def _executed(notebook: Path, told: Mapping[str, str], timeout: int) -> Any:
     )
     client.owns_km = True  # and stops it
     kept = {k: v for k, v in os.environ.items() if k not in (RECORD, REPLAY, ANSWERS)}
-    with tempfile.TemporaryFile() as said:  # what a kernel says as it ends is told where it dies alone
+    with (
+        tempfile.TemporaryFile() as said
+    ):  # what a kernel says as it ends is told where it dies alone
         try:
             client.execute(env={**kept, **told}, stderr=said)
         except CellExecutionError as error:

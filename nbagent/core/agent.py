@@ -29,6 +29,7 @@ from .engine.driver import Driver, know_tools_asked_for
 from .hooks import hooks
 from .journal.journal import Journal, RunEvent, Store
 from .journal.memory import default_store
+from .known import know
 from .run.answers import interrupts_of
 from .run.generate import Pending, Response, RunPending, replies_of, response_of, say, settle
 from .run.host import current_host
@@ -139,6 +140,7 @@ class Agent:
             else:
                 self.add(one if isinstance(one, ToolSource) else as_tool(one, local_names))
         check_hosted(self.model, self.hosted.values(), self.policy)
+        know(self)
 
     def __repr__(self) -> str:
         return escaped(f"<Agent {self.name} on {self.model.name}>")

@@ -25,6 +25,7 @@ from .base.messages import INSTEAD, message
 from .base.secrets import plain_json
 from .journal.journal import Journal, Store
 from .journal.memory import default_store
+from .known import know
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
@@ -82,6 +83,7 @@ class Flow(Generic[P, R]):
         self.store: Store = options.store or default_store
         self.__doc__ = tool.__doc__
         self.__name__ = self.name
+        know(self)
 
     def __repr__(self) -> str:
         return escaped(f"<Flow {self.name}>")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
+import time
 from contextlib import suppress
 from typing import Any
 
 from .agent import Agent
 from .arguments import checked_store
 from .base.errors import Conflict, InvalidAnswer, McpError, NotPending, StoreError, UsageError
-from .base.events import Interrupted, StoredEvent
+from .base.events import Interrupted, Resolved, StoredEvent
 from .base.interrupts import Respond, token_digest
 from .base.keywords import tells
 from .call.threads import run_in_thread
 from .flow import Flow
-from .journal.journal import Journal, Store
+from .journal.journal import Journal, Store, finished
+from .run.answers import AnyResolution
+from .run.by_record import answer_by_record
 from .run.result import Receipt
-from .run.run import Run
+from .run.run import Run, session_of
 from .run.scripted_answers import Answers
 from .run.session import Session, open_sessions
 
@@ -39,8 +43,10 @@ def answer_external(
         token: the ``ctx.external_token`` that the tool handed out.
         value: the answer, as if the tool had returned it.
         error: instead of a value: why there is none; the model is told just that.
-        agent: whose runs are looked through in ``store``, where this process does not hold the run.
-        store: where the journals of those are; the agent's by default.
+        agent: whose runs are looked through in ``store``, where this process does not hold the run; it goes on
+            here.
+        store: where the journals of those are; the agent's by default. Without ``agent`` the answer is kept
+            there, checked by what the journal says of the question, for whoever drives the run or opens it next.
 
     Returns:
         A receipt, as ``Run.respond`` gives.
@@ -61,14 +67,17 @@ def answer_external(
         event = _waiting(session.state.open, digest)
         if event is not None:
             return Receipt(session.resolve(event.id, answer, by="external"))
-    stored = (
-        [] if agent is None else _stored(agent, store, {session.run_id for session in sessions})
-    )
+    place = agent.store if store is None and agent is not None else store
+    stored = [] if place is None else _stored(place, {session.run_id for session in sessions})
     for journal in stored:
         event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
-        if event is not None and agent is not None:
-            run = agent._take_up(journal, show=False)  # noqa: SLF001 - the engine's own door
-            return run.resolve(event.id, answer, by="external")
+        if event is None:
+            continue
+        if agent is None:
+            stamp = ("external", time.time())
+            return Receipt(finished(answer_by_record(journal, event.id, answer, stamp)))
+        run = agent._take_up(journal, show=False)  # noqa: SLF001 - the engine's own door
+        return run.resolve(event.id, answer, by="external")
     raise _refusal(sessions, stored, digest)
 
 
@@ -89,8 +98,7 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
     return None
 
 
-def _stored(agent: Agent | Flow[..., Any], store: Store | None, known: set[str]) -> list[Journal]:
-    place = agent.store if store is None else store
+def _stored(place: Store, known: set[str]) -> list[Journal]:
     journals = []
     for run_id in place.run_ids():
         if run_id not in known:
@@ -116,7 +124,7 @@ def _refusal(sessions: list[Session], stored: list[Journal], digest: str) -> Not
             return Conflict("this token was used, or its interrupt was settled otherwise")
     return NotPending(
         "no interrupt waits for this token here; for a run that this process does not hold, give "
-        "agent= and store="
+        "store=, and agent= to go on with it here"
     )
 
 
@@ -129,6 +137,52 @@ def _asked(journal: Journal) -> list[Interrupted]:
 
 def _interrupts(events: list[StoredEvent]) -> list[Interrupted]:
     return [event for event in events if isinstance(event, Interrupted)]
+
+
+async def answer_stored(
+    journal: Journal,
+    interrupt_id: str,
+    resolution: AnyResolution,
+    *,
+    by: str,
+    agent: Agent | Flow[..., Any] | None = None,
+) -> Resolved:
+    """Answer a question of a run that a store holds, and let it go on where it can.
+
+    A run that this process holds takes the answer itself. Else it goes on here with ``agent``, unless another
+    process is at it, which then goes on; without one the answer is kept, checked by what the journal says of the
+    question, for whoever drives the run or takes it up next.
+
+    Args:
+        journal: the run's.
+        interrupt_id: what to answer.
+        resolution: the answer.
+        by: who answers.
+        agent: whose tools and model the run goes on with.
+
+    Returns:
+        The event, once it is stored.
+
+    Raises:
+        Conflict: it was answered already, and the message says by whom and when.
+        NotPending, InvalidAnswer: nothing was changed.
+        StoreError: it could not be stored.
+    """
+    session = next((one for one in open_sessions() if one.run_id == journal.run_id), None)
+    if session is not None:
+        answered = session.resolve(interrupt_id, resolution, by=by)
+    elif agent is not None:
+        run = await open_run(journal.run_id, agent=agent, store=journal.store, show=False)
+        answered = session_of(run).resolve(interrupt_id, resolution, by=by)
+    else:
+        await run_in_thread(journal.catch_up)
+        stamp = (by, time.time())
+        return await run_in_thread(
+            lambda: answer_by_record(journal, interrupt_id, resolution, stamp)
+        )
+    event = await asyncio.wrap_future(answered)
+    assert isinstance(event, Resolved)  # what an answer is stored as
+    return event
 
 
 @tells("nb.open_run")

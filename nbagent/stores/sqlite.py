@@ -21,25 +21,36 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from nbagent.core.base.errors import Busy, StoreError, UsageError
-from nbagent.core.base.events import FORMAT_VERSION, StoredEvent, dump, parse
+from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
+from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.journal.journal import moved_on
+from nbagent.core.journal.rows import Head, Row, last_seal, sealed
 
 T = TypeVar("T")
 logger = logging.getLogger("nbagent")
 
 APPLICATION_ID = 0x6E626167
 """Marks the file as nbagent's ("nbag"), in its header."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Of the tables; the format of each event stands beside it."""
 SCHEMA = """
 create table runs (number integer primary key, id text not null unique);
-create table events (key integer primary key, version integer not null, data text not null)
+create table events (key integer primary key, version integer not null, data text not null, seal text)
 """
+TAKEN = "create table taken (number integer not null)"
+"""The highest number that a deleted run had: it is never given again, as other processes may remember it."""
+UPGRADES = {1: ("alter table events add column seal text", TAKEN)}
+"""By the version that a file has: what makes it the next one."""
 BEATS = "create table if not exists beats (process text primary key, count integer not null)"
 """Made when the file is opened, also in one that was made without it."""
 CHECKPOINT = 4_000_000
 """Bytes in the write-ahead log from which it is carried over to the file, in a thread."""
+
+HEADS = """
+select runs.number, runs.id, events.key, events.data, events.version from runs join events on events.key = (
+  select max(key) from events where key >= runs.number << 32 and key < (runs.number + 1) << 32
+) order by runs.number
+"""
 
 PAUSE = 0.01
 """Seconds between tries while another process writes."""
@@ -130,27 +141,22 @@ class SQLiteStore:
             StoreError: the file could not be written; nothing was added.
             ValueError: an event holds what is no JSON; nothing was added.
         """
-        rows = [dump(event) for event in events]
-        self._patiently(lambda: self._append(run_id, rows, expected))
+        texts = [dump(event) for event in events]
+        self._patiently(lambda: self._append(run_id, texts, expected))
 
-    def _append(self, run_id: str, rows: list[str], expected: int) -> None:
+    def _append(self, run_id: str, texts: list[str], expected: int) -> None:
         with self._made() as handle, _transaction(handle.connection) as connection:
             number = self._number(connection, run_id)
-            there = 0 if number is None else _length(connection, number)
+            there, seal = _end(connection, number, run_id)
             if there != expected:
                 raise moved_on(run_id, expected, there, self._at(connection, number, expected))
-            if not rows:
+            if not texts:
                 return
             if number is None:
-                made = connection.execute("insert into runs (id) values (?)", (run_id,))
-                number = made.lastrowid or 0
-            first = (number << _POSITIONS) + expected
-            connection.executemany(
-                "insert into events values (?, ?, ?)",
-                [(first + i, FORMAT_VERSION, row) for i, row in enumerate(rows)],
-            )
+                number = _new_number(connection, run_id)
+            _insert(connection, (number << _POSITIONS) + expected, sealed(seal, texts))
         self._numbers[run_id] = number
-        self._carry_over(handle, sum(map(len, rows)) + 1024 * (len(rows) + 1))
+        self._carry_over(handle, sum(map(len, texts)) + 1024 * (len(texts) + 1))
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
         """The events from number ``start`` on.
@@ -162,10 +168,10 @@ class SQLiteStore:
         first, rows = self._patiently(lambda: self._rows(run_id, start))
         return [
             self._parsed(run_id, key, first + i, data, version)
-            for i, (key, data, version) in enumerate(rows)
+            for i, (key, data, version, _seal) in enumerate(rows)
         ]
 
-    def _rows(self, run_id: str, start: int) -> tuple[int, list[tuple[int, Any, Any]]]:
+    def _rows(self, run_id: str, start: int) -> tuple[int, list[tuple[int, Any, Any, Any]]]:
         with self._there() as handle:
             number = None if handle is None else self._number(handle.connection, run_id)
             if handle is None or number is None:
@@ -174,7 +180,7 @@ class SQLiteStore:
                 raise UsageError(f"{self!r} has no run {run_id!r}{why}")
             first = number << _POSITIONS
             return first + start, handle.connection.execute(
-                "select key, data, version from events where key >= ? and key < ? order by key",
+                "select key, data, version, seal from events where key >= ? and key < ? order by key",
                 (first + start, first + (1 << _POSITIONS)),
             ).fetchall()
 
@@ -187,6 +193,79 @@ class SQLiteStore:
             if handle is None:
                 return []
             return handle.connection.execute("select id from runs order by number").fetchall()
+
+    def heads(self) -> list[Head]:
+        """Where each journal ends, oldest run first; a row's damage is no matter of the others."""
+        return [
+            Head(
+                run_id.decode(errors="replace"),
+                key - (number << _POSITIONS) + 1,
+                _last(data, version),
+            )
+            for number, run_id, key, data, version in self._patiently(self._heads)
+        ]
+
+    def _heads(self) -> list[tuple[int, bytes, int, Any, Any]]:
+        with self._there() as handle:
+            return [] if handle is None else handle.connection.execute(HEADS).fetchall()
+
+    def stamp(self) -> object:
+        """A value that is equal as long as nobody writes to any journal, other processes included."""
+        with self._there() as handle:
+            if handle is None:
+                return None
+            return _pragma(handle.connection, "data_version"), handle.connection.total_changes
+
+    def rows(self, run_id: str) -> list[Row]:
+        """A whole journal as it is kept.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: the file cannot be read, or a row is no text.
+        """
+        _, rows = self._patiently(lambda: self._rows(run_id, 0))
+        return [_row(version, data, seal) for _, data, version, seal in rows]
+
+    def put(self, run_id: str, rows: Sequence[Row]) -> None:
+        """Bring in a journal as it was kept elsewhere, seals included, in one transaction.
+
+        Raises:
+            Conflict: there is a run of this id; nothing was added.
+            StoreError: the file could not be written; nothing was added.
+        """
+        self._patiently(lambda: self._put(run_id, rows))
+
+    def _put(self, run_id: str, rows: Sequence[Row]) -> None:
+        with self._made() as handle, _transaction(handle.connection) as connection:
+            if self._number(connection, run_id) is not None:
+                raise Conflict(f"{self!r} has a run {run_id!r} already")
+            _insert(connection, _new_number(connection, run_id) << _POSITIONS, rows)
+        self._carry_over(handle, sum(len(row.data) for row in rows))
+
+    def delete(self, run_id: str) -> None:
+        """Delete a journal; its place in the file is used again, and overwritten at once.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: the file could not be written.
+        """
+        self._patiently(lambda: self._delete(run_id))
+
+    def _delete(self, run_id: str) -> None:
+        with self._made() as handle, _transaction(handle.connection) as connection:
+            number = self._number(connection, run_id)
+            if number is None:
+                raise UsageError(f"{self!r} has no run {run_id!r}")
+            first = number << _POSITIONS
+            connection.execute(
+                "delete from events where key >= ? and key < ?", (first, first + (1 << _POSITIONS))
+            )
+            connection.execute("delete from runs where number = ?", (number,))
+            connection.execute("delete from taken where number < ?", (number,))
+            connection.execute(
+                "insert into taken select ? where not exists (select * from taken)", (number,)
+            )
+        self._numbers.pop(run_id, None)
 
     def beat(self, process: str) -> None:
         """Count one more beat of this process."""
@@ -391,8 +470,11 @@ class SQLiteStore:
         patiently(lambda: connection.execute("pragma journal_mode = wal"), self._timeout)
         connection.execute("pragma synchronous = normal")
         connection.execute("pragma wal_autocheckpoint = 0")
+        connection.execute("pragma secure_delete = on")
         if _pragma(connection, "user_version") == 0:
             patiently(lambda: self._create(connection), self._timeout)
+        if _pragma(connection, "user_version") < SCHEMA_VERSION:
+            patiently(lambda: self._upgrade(connection), self._timeout)
         patiently(lambda: connection.execute(BEATS), self._timeout)
 
     def _check_kind(self, connection: sqlite3.Connection) -> None:
@@ -418,10 +500,18 @@ class SQLiteStore:
         with _transaction(connection):
             if _pragma(connection, "user_version"):  # another process was faster
                 return
-            for statement in SCHEMA.split(";"):
+            for statement in (*SCHEMA.split(";"), TAKEN):
                 connection.execute(statement)
             connection.execute(f"pragma application_id = {APPLICATION_ID}")
             connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
+
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        """Make an older file one of this version; its rows stay as they are."""
+        with _transaction(connection):
+            for version in range(_pragma(connection, "user_version"), SCHEMA_VERSION):
+                for statement in UPGRADES[version]:
+                    connection.execute(statement)
+                connection.execute(f"pragma user_version = {version + 1}")
 
     def _carry_over(self, handle: _Handle, written: int) -> None:
         """Now and then, move the log's pages to the file: it waits for the disk, so in a thread."""
@@ -549,11 +639,54 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"pragma {name}").fetchone()[0])
 
 
-def _length(connection: sqlite3.Connection, number: int) -> int:
-    """How many events a run has."""
+def _end(connection: sqlite3.Connection, number: int | None, run_id: str) -> tuple[int, str]:
+    """How many events a run has, and what the next one is sealed to."""
+    if number is None:
+        return 0, run_id
     first = number << _POSITIONS
     row = connection.execute(
-        "select key from events where key >= ? and key < ? order by key desc limit 1",
+        "select key, seal from events where key >= ? and key < ? order by key desc limit 1",
         (first, first + (1 << _POSITIONS)),
     ).fetchone()
-    return 0 if row is None else int(row[0]) - first + 1
+    if row is None:
+        return 0, run_id
+    there = int(row[0]) - first + 1
+    if isinstance(row[1], bytes):
+        return there, row[1].decode(errors="replace")
+    rows = connection.execute(
+        "select version, data, seal from events where key >= ? and key < ? order by key",
+        (first, first + (1 << _POSITIONS)),
+    )
+    return there, last_seal(run_id, [_row(*row) for row in rows])
+
+
+def _new_number(connection: sqlite3.Connection, run_id: str) -> int:
+    made = connection.execute(
+        "insert into runs select 1 + max(ifnull((select max(number) from runs), 0), "
+        "ifnull((select max(number) from taken), 0)), ?",
+        (run_id,),
+    )
+    return made.lastrowid or 0
+
+
+def _insert(connection: sqlite3.Connection, first: int, rows: Sequence[Row]) -> None:
+    connection.executemany(
+        "insert into events (key, version, data, seal) values (?, ?, ?, ?)",
+        [(first + i, *row) for i, row in enumerate(rows)],
+    )
+
+
+def _row(version: Any, data: Any, seal: Any) -> Row:
+    """A row as it stands in the file; what is no text there is broken wherever it is looked at."""
+    text = data.decode(errors="replace") if isinstance(data, bytes) else f"{data!r:.80}"
+    kept = seal.decode(errors="replace") if isinstance(seal, bytes) else None
+    return Row(version if isinstance(version, int) else 0, text, kept)
+
+
+def _last(data: Any, version: Any) -> StoredEvent | None:
+    """The event of a head; None where it is damaged, which whoever reads the run is told."""
+    if not isinstance(version, int) or not isinstance(data, bytes):
+        return None
+    with suppress(StoreError):
+        return parse(data, version)
+    return None

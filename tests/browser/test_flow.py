@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from nbagent.cli import without_outputs
+from nbagent.cli.demo import without_outputs
 from tests.browser.card import Card
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_flow.ipynb"

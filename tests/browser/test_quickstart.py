@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from nbagent.cli import NOTEBOOK, quickstart, without_outputs
+from nbagent.cli.demo import NOTEBOOK, quickstart, without_outputs
 from tests.browser.card import Card
 from tests.browser.notebook_page import App
 

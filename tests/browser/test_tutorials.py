@@ -7,7 +7,7 @@ import shutil
 import pytest
 from playwright.sync_api import expect
 
-from nbagent.cli import without_outputs
+from nbagent.cli.demo import without_outputs
 from tests.browser.card import Card
 from tests.integration.tutorials import INDEX, NOTEBOOKS, TUTORIALS, read
 

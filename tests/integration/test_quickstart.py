@@ -5,7 +5,7 @@ from __future__ import annotations
 import nbformat
 from nbclient import NotebookClient
 
-from nbagent.cli import copy_quickstart, quickstart
+from nbagent.cli.demo import copy_quickstart, quickstart
 
 
 def executed() -> list[list[dict]]:

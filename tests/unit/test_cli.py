@@ -13,15 +13,16 @@ import pytest
 
 import nbagent as nb
 from nbagent import cli
+from nbagent.cli import demo
 
 
 def test_the_quickstart_is_copied_once_and_never_overwritten(tmp_path):
     """A person's changes to the copy survive the next ``nbagent demo``."""
     folder = tmp_path / "deep" / "nbagent-demo"
-    copy, kept = cli.copy_quickstart(folder)
-    assert (copy.read_bytes(), kept) == (cli.without_outputs(cli.quickstart()), False)
+    copy, kept = demo.copy_quickstart(folder)
+    assert (copy.read_bytes(), kept) == (demo.without_outputs(demo.quickstart()), False)
     copy.write_text("mine")
-    assert cli.copy_quickstart(folder) == (copy, True)
+    assert demo.copy_quickstart(folder) == (copy, True)
     assert copy.read_text() == "mine"
 
 
@@ -32,14 +33,14 @@ def test_what_is_in_the_way_of_the_copy_is_an_error_that_names_dir(in_the_way, t
     if in_the_way == "file":
         folder.write_text("a file where the folder should be")
     else:
-        (folder / cli.NOTEBOOK).mkdir(parents=True)
+        (folder / demo.NOTEBOOK).mkdir(parents=True)
     assert cli.main(["demo", "--dir", str(folder)]) == 1
     assert "--dir" in capsys.readouterr().err
 
 
 def test_without_jupyterlab_the_error_says_the_pip_command(monkeypatch, tmp_path, capsys):
     """A person who installed without the extra learns what to type, and gets no half-made folder."""
-    monkeypatch.setattr(cli, "NEEDED", ("ipykernel", "surely_not_installed"))
+    monkeypatch.setattr(demo, "NEEDED", ("ipykernel", "surely_not_installed"))
     assert cli.main(["demo", "--dir", str(tmp_path / "demo")]) == 1
     error = capsys.readouterr().err
     assert "surely_not_installed" in error
@@ -81,7 +82,7 @@ def test_the_command_tells_its_version_as_a_module_too():
 
 def test_the_kernel_is_this_python_and_comes_before_the_persons_own(tmp_path):
     """A ``python3`` kernel of another environment cannot get in the way."""
-    environment = cli.jupyter_environment(tmp_path, {"JUPYTER_PATH": "/theirs", "HOME": "/home"})
+    environment = demo.jupyter_environment(tmp_path, {"JUPYTER_PATH": "/theirs", "HOME": "/home"})
     first, theirs = environment["JUPYTER_PATH"].split(os.pathsep)
     spec = json.loads((tmp_path / "data/kernels/python3/kernel.json").read_text())
     assert (first, theirs) == (str(tmp_path / "data"), "/theirs")
@@ -91,8 +92,8 @@ def test_the_kernel_is_this_python_and_comes_before_the_persons_own(tmp_path):
 
 def test_the_server_opens_the_notebook_in_the_folder(tmp_path):
     """The folder is the root, and the browser is opened only where one is wanted."""
-    shown = cli.jupyter_command(tmp_path, 8888, open_browser=True)
-    hidden = cli.jupyter_command(tmp_path, 8888, open_browser=False)
+    shown = demo.jupyter_command(tmp_path, 8888, open_browser=True)
+    hidden = demo.jupyter_command(tmp_path, 8888, open_browser=False)
     assert f"--ServerApp.root_dir={tmp_path}" in shown
     assert "--LabApp.default_url=/lab/tree/01_quickstart.ipynb" in shown
     assert "--no-browser" not in shown
@@ -102,8 +103,8 @@ def test_the_server_opens_the_notebook_in_the_folder(tmp_path):
 def test_an_address_is_told_once_it_takes_connections(monkeypatch):
     """Jupyter lists a server shortly before it listens: a browser that was faster was refused."""
     with socket.socket() as server:
-        server.bind((cli.HOST, 0))
-        listed = {"token": "t", "pid": 1, "url": f"http://{cli.HOST}:{server.getsockname()[1]}/"}
+        server.bind((demo.HOST, 0))
+        listed = {"token": "t", "pid": 1, "url": f"http://{demo.HOST}:{server.getsockname()[1]}/"}
         asked = []
 
         def running():
@@ -112,7 +113,7 @@ def test_an_address_is_told_once_it_takes_connections(monkeypatch):
             asked.append(True)
             return [listed]
 
-        monkeypatch.setattr(cli, "_running_servers", running)
+        monkeypatch.setattr(demo, "_running_servers", running)
         started = SimpleNamespace(poll=lambda: None, pid=1)
-        assert cli._wait_for_url(started, "t").startswith(listed["url"])
+        assert demo._wait_for_url(started, "t").startswith(listed["url"])
     assert len(asked) == 2

@@ -27,7 +27,7 @@ from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, dig
 from .memory import Remembered
 from .messages import FrozenDict, check_depth, dumps, written_out
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Of the journal; a newer one is refused, an older one is migrated."""
 
 
@@ -240,6 +240,8 @@ class Interrupted(Event):
     """The answer that ``on_expire="answer"`` gives."""
     reply_schema: Any = None
     """JSON Schema of an answer, or None where anything goes."""
+    input_schema: Any = None
+    """JSON Schema of the input, where that may be changed."""
     prefill: Any = None
     """What the answer's form shows to begin with."""
     ask: int | None = None
@@ -424,8 +426,10 @@ def _adapter() -> TypeAdapter[StoredEvent]:
     return TypeAdapter(AnyEvent)
 
 
-MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]]] = []
-"""The n-th (from 1) makes the JSON of an event of format n one of format n + 1."""
+MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]] | None] = [
+    None,  # format 2 can begin a history with a reference to the run before; 1 always has all of it
+]
+"""The n-th (from 1) makes the JSON of an event of format n one of format n + 1; None where it is one."""
 
 
 def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
@@ -492,8 +496,14 @@ def _check_version(version: int) -> None:
         )
 
 
-def _migrated(data: str | bytes, version: int) -> str:
-    plain = json.loads(data)
-    for migrate in MIGRATIONS[version - 1 :]:
+def _migrated(data: str | bytes, version: int) -> str | bytes:
+    steps = [migrate for migrate in MIGRATIONS[version - 1 :] if migrate is not None]
+    if not steps:
+        return data
+    try:
+        plain = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"the journal holds what is no event: {error}") from error
+    for migrate in steps:
         plain = migrate(plain)
     return dumps(plain)

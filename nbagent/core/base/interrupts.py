@@ -103,6 +103,9 @@ SCHEMA_CHANGED = "The tool's parameters changed since this was approved, so it i
 SECRET_GONE = "A secret is not kept, and it is not in this process (any more), so it is asked for."
 """The note of an interrupt that asks for a secret which was given before."""
 
+DOES_NOT_FIT = "This answer does not fit, so it is asked again: {why}"
+"""The note of an interrupt that was answered where the tool was not known, with what it does not take."""
+
 CODE_CHANGED = "The tool's code changed since this was always allowed, so it is asked again."
 """The note of an interrupt whose approval was remembered for another function of that name."""
 
@@ -280,6 +283,8 @@ class PendingInterrupt:
     state: Json = None
     reply_schema: Json = None
     """JSON Schema of an answer, or None where anything goes."""
+    input_schema: Json = None
+    """JSON Schema of the input, where that may be changed."""
     asking: dict[str, Any] | None = None
     """The inputs that ask, by name, where the body paused without metadata."""
     _tool: Any = field(default=None, compare=False, repr=False)

@@ -19,6 +19,7 @@ from nbagent.core.base.errors import Misuse, Rejected, StoreError
 from nbagent.core.base.events import Interrupted, ToolFinished, ToolStarted, made
 from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
+    DOES_NOT_FIT,
     SCHEMA_CHANGED,
     SECRET_GONE,
     Asker,
@@ -179,16 +180,24 @@ class Attempt:
         try:
             typed = tool.parse(call.input)
         except ValidationError as error:
-            why = cut(describe(error), call.input)
-            return self._failed(f"The arguments do not fit {call.name}: {why}")
+            return self._misfit(tool, cut(describe(error), call.input))
         except BaseException as error:  # a validator of the tool's own that breaks
             return self._raised(error)
         outdated = self._outdated(tool)
         if outdated is not None:
-            again = Interrupt(outdated.metadata, state=outdated.state, editable=outdated.editable)
-            pause = Pause(outdated.asker, again)
-            return [self._events.paused(tool, pause, call.input, note=SCHEMA_CHANGED)]
+            return [self._asked_again(tool, outdated, SCHEMA_CHANGED)]
         return await self._surrounded(tool, typed)
+
+    def _misfit(self, tool: Tool[..., Any], why: str) -> Ending:
+        """What arguments that do not fit come to: the model is told, or who changed them is asked again."""
+        if self.call.replaced and self.call.pause is not None:  # where the tool was not known
+            return [self._asked_again(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
+        return self._failed(f"The arguments do not fit {self.call.name}: {why}")
+
+    def _asked_again(self, tool: Tool[..., Any], pause: Interrupted, note: str) -> Interrupted:
+        """The same question once more, about the input as it is now, and why it is asked."""
+        again = Interrupt(pause.metadata, state=pause.state, editable=pause.editable)
+        return self._events.paused(tool, Pause(pause.asker, again), self.call.input, note=note)
 
     def _is_beyond(self) -> bool:
         """Whether the turn had its number of calls before this one, of which nothing has begun."""

@@ -147,6 +147,7 @@ class CallEvents(NamedTuple):
             "editable": editable,
             "digest": digest_of(tool.name, input_, tool.input_schema),
             "reply_schema": tool.output_schema,
+            "input_schema": tool.input_schema if editable else None,
             "external": None if interrupt.external is None else token_digest(interrupt.external),
             "printed": self.output.printed,
             "displays": self.output.displays,

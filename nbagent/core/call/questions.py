@@ -25,14 +25,15 @@ from nbagent.core.base.events import (
     ToolStarted,
     question_digest,
 )
-from nbagent.core.base.interrupts import SECRET_GONE, Interrupt
+from nbagent.core.base.interrupts import DOES_NOT_FIT, SECRET_GONE, Interrupt
 from nbagent.core.base.messages import INSTEAD, Json, dumps
 from nbagent.core.base.secrets import SecretPlaces, has_secret, revealed, sealed_json
+from nbagent.core.base.secrets import cut as without_secrets
 from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.values import MAX_OUTPUT, cut
+from nbagent.core.tools.values import MAX_OUTPUT, cut, describe
 
 from .call_events import CallEvents
 from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
@@ -161,18 +162,13 @@ class Questions:
         if self._over:
             raise asyncio.CancelledError
         event = self._event(inquiry)
-        answer = _answer(self._call, event)
+        answer = _answer(self._call, event, inquiry.reply)
         if answer is None:
             answer = await self._wait(inquiry, event, slot=slot)
         if "rejected" in answer:
             reason = answer["rejected"]
             raise Rejected("a person said no" + (f": {reason}" if reason else ""))
-        try:
-            return inquiry.reply.validate_json(dumps(revealed(answer["output"])))
-        except ValidationError:  # which would tell a secret in it
-            raise ToolError(
-                f"the stored answer to question {inquiry.number} does not fit what is asked there"
-            ) from None
+        return inquiry.reply.validate_json(dumps(revealed(answer["output"])))
 
     def steps(self) -> Mapping[str, Json]:
         """What steps of this body have given, by name."""
@@ -312,8 +308,8 @@ class Questions:
         for earlier in self._call.asked.values():
             if earlier.ask == event.ask and question_digest(earlier) == question_digest(event):
                 return earlier
-        is_gone = _given(self._call, event) is not None
-        return event.model_copy(update={"note": SECRET_GONE}) if is_gone else event
+        why = _why_again(self._call, event, inquiry.reply)
+        return event if why is None else event.model_copy(update={"note": why})
 
     async def _wait(self, inquiry: Inquiry, event: Interrupted, *, slot: bool) -> dict[str, Any]:
         is_open = event.id in self._call.asked
@@ -337,11 +333,13 @@ class Questions:
         self._setup.hooks.paused(event)
 
     async def _answered(self, event: Interrupted) -> dict[str, Any]:
-        while (answer := _answer(self._call, event)) is None:
-            if _given(self._call, event) is not None and event.id not in self._call.asked:
-                # another process took the answer, and the secret in it stayed there
-                again = {"id": self._setup.spec.new_id(), "note": SECRET_GONE}
-                reply, event = reply_types[event.id], event.model_copy(update=again)
+        reply = reply_types[event.id]
+        while (answer := _answer(self._call, event, reply)) is None:
+            why = _why_again(self._call, event, reply)
+            if why is not None and event.id not in self._call.asked:
+                # another process took the answer, and could not know that it does not do
+                again = {"id": self._setup.spec.new_id(), "note": why}
+                event = event.model_copy(update=again)
                 reply_types[event.id] = reply
                 await self._open(event)
                 continue
@@ -369,9 +367,20 @@ def _given(call: CallState, event: Interrupted) -> dict[str, Any] | None:
     return answer
 
 
-def _answer(call: CallState, event: Interrupted) -> dict[str, Any] | None:
-    """The answer, unless a secret in it is not in this process (any more)."""
+def _answer(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> dict[str, Any] | None:
+    """The answer, unless it is to be asked for again."""
+    return _given(call, event) if _why_again(call, event, reply) is None else None
+
+
+def _why_again(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> str | None:
+    """Why the answer that was given does not do: a secret in it is gone, or it does not fit the type."""
     answer, places = _given(call, event), SecretPlaces.of(event.reply_schema)
-    if answer is None or places is None or "output" not in answer:
-        return answer
-    return None if places.lost(answer["output"]) else answer
+    if answer is None or "output" not in answer:
+        return None
+    if places is not None and places.lost(answer["output"]):
+        return SECRET_GONE
+    try:
+        reply.validate_json(dumps(revealed(answer["output"])))
+    except ValidationError as error:  # its own text would tell a secret
+        return DOES_NOT_FIT.format(why=without_secrets(describe(error), answer["output"]))
+    return None

@@ -7,10 +7,11 @@ import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from nbagent.core.base.errors import UsageError
-from nbagent.core.base.events import StoredEvent
+from nbagent.core.base.errors import Conflict, UsageError
+from nbagent.core.base.events import StoredEvent, dump
 
 from .journal import Watcher, moved_on
+from .rows import Head, Row, events_of, sealed
 
 _NOTHING = nullcontext()
 
@@ -21,6 +22,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._journals: dict[str, _Kept] = {}
         self._lock = threading.Lock()
+        self._changes = 0
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, or raise ``Conflict``."""
@@ -33,6 +35,7 @@ class MemoryStore:
             if not events:
                 return
             self._journals.setdefault(run_id, kept).events.extend(events)
+            self._changes += 1
         for found in kept.watchers:
             watcher = found()
             if watcher is not None:
@@ -58,6 +61,44 @@ class MemoryStore:
         """The runs it holds, oldest first."""
         with self._lock:
             return list(self._journals)
+
+    def heads(self) -> list[Head]:
+        """Where each journal ends, oldest run first."""
+        with self._lock:
+            return [Head(i, len(k.events), k.events[-1]) for i, k in self._journals.items()]
+
+    def stamp(self) -> object:
+        """A value that is equal as long as nobody writes."""
+        return self._changes
+
+    def rows(self, run_id: str) -> list[Row]:
+        """A whole journal as it would be kept on disk: nothing here is sealed before it is asked for."""
+        return sealed(run_id, map(dump, self.read(run_id)))
+
+    def put(self, run_id: str, rows: Sequence[Row]) -> None:
+        """Bring in a journal as it was kept elsewhere.
+
+        Raises:
+            Conflict: there is a run of this id; nothing was added.
+        """
+        events = events_of(rows)
+        with self._lock:
+            if run_id in self._journals:
+                raise Conflict(f"{self!r} has a run {run_id!r} already")
+            self._journals[run_id] = _Kept()
+            self._journals[run_id].events.extend(events)
+            self._changes += 1
+
+    def delete(self, run_id: str) -> None:
+        """Delete a journal.
+
+        Raises:
+            UsageError: there is no such run.
+        """
+        with self._lock:
+            self._kept(run_id)
+            del self._journals[run_id]
+            self._changes += 1
 
     def _kept(self, run_id: str) -> _Kept:
         if run_id not in self._journals:

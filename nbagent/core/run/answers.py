@@ -22,7 +22,7 @@ from nbagent.core.base.interrupts import (
     restart_of,
 )
 from nbagent.core.base.memory import Remembered
-from nbagent.core.base.messages import Json
+from nbagent.core.base.messages import Json, canonical
 from nbagent.core.base.secrets import SecretPlaces, cut, has_secret, plain_json
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
@@ -75,6 +75,7 @@ def pending_of(
         original_input=original_input,
         state=event.state,
         reply_schema=event.reply_schema,
+        input_schema=event.input_schema,
         asking=event.asking,
         _tool=tools.get(event.tool_name),
     )
@@ -154,6 +155,8 @@ def resolved(
     resolution: AnyResolution,
     tools: Mapping[str, Tool[..., Any]],
     stamp: tuple[str, float],
+    *,
+    by_record: bool = False,
 ) -> Resolved:
     """The event that settles an interrupt.
 
@@ -163,6 +166,7 @@ def resolved(
         resolution: what settles it.
         tools: the registered tools.
         stamp: who answers, and when (Unix seconds).
+        by_record: whether a tool that is not registered is answered by what the journal says of it.
 
     Raises:
         Conflict: it was answered already; the message says by whom and when.
@@ -174,7 +178,12 @@ def resolved(
     interrupt_id, resolution = settles(interrupt, resolution)
     event = check_open(state, interrupt_id)
     by, at = stamp
-    checked = _checked(event, resolution, state, tools)
+    checked = _checked(event, resolution, state, tools, by_record=by_record)
+    if by_record and any(map(has_secret, _values(checked))):
+        raise InvalidAnswer(
+            f"this answer to {event.tool_name!r} has a secret in it, and no secret is kept, so it would not "
+            "reach the tool: answer where the run lives, or give the agent"
+        )
     return Resolved(
         at=at,
         scope=event.scope,
@@ -184,6 +193,17 @@ def resolved(
         by=by,
         remembers=_remembers(event, checked, tool_at(state, event.scope, event, tools)),
     )
+
+
+def _values(resolution: AnyResolution) -> tuple[Json, ...]:
+    """What an answer brings to the tool, or in its place."""
+    match resolution:
+        case Respond(output=output):
+            return (output,)
+        case Restart(input=input_, data=data):
+            return (input_, data)
+        case _:
+            return ()
 
 
 def id_of(interrupt: Any) -> str:
@@ -268,6 +288,8 @@ def _checked(
     resolution: AnyResolution,
     state: RunState,
     tools: Mapping[str, Tool[..., Any]],
+    *,
+    by_record: bool,
 ) -> AnyResolution:
     if event.kind == "budget":
         return _checked_budget(event, resolution)
@@ -280,7 +302,7 @@ def _checked(
             f"a lost call of {event.tool_name!r} runs again as it was: restart it without new input or data"
         )
     tool = tool_at(state, event.scope, event, tools)
-    if tool is None and is_unseen(state, event.scope):
+    if tool is None and (by_record or is_unseen(state, event.scope)):
         return _checked_unseen(event, resolution)
     if tool is None:
         raise ToolError(
@@ -294,8 +316,10 @@ def _checked(
 
 
 def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
-    """An answer in what a body started, whose tools are known once that body runs here: by what is stored."""
+    """An answer for a tool that is not known here, as in what a body started elsewhere: by what is stored."""
     match resolution:
+        case Respond(error=str()):  # as if it had failed
+            return resolution
         case Respond():
             return _checked_reply(event, resolution)
         case Restart(input=input_, remember=remembered):
@@ -303,16 +327,52 @@ def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolut
                 raise InvalidAnswer(
                     f"{event.tool_name!r} has no body to restart: answer it with respond(value)"
                 )
-            if input_ is not None or remembered is not None:
+            if remembered is not None:
                 raise InvalidAnswer(
-                    f"{event.tool_name!r} belongs to a run that a tool started, and that tool has not run in "
-                    "this process: approve it as it was shown, refuse it, or answer in its place"
+                    f"the tool {event.tool_name!r} is not known in this process, so nothing is remembered "
+                    "of it here: approve this one call"
                 )
-            return restart_of(None, resolution.data)
+            changed = None if input_ is None else _changed_unseen(event, input_)
+            return restart_of(changed, resolution.data)
         case Reject():
             return resolution
         case never:
             assert_never(never)
+
+
+def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, Any]:
+    """An input that a person changed, where the tool is not known: only what the question lets be changed."""
+    tool = repr(event.tool_name)
+    names = [
+        name
+        for name in dict.fromkeys([*event.input, *changed])
+        if canonical([event.input.get(name), name in event.input])
+        != canonical([changed.get(name), name in changed])
+    ]
+    may = set(names) if event.editable is True else set(event.editable or ())
+    fixed = [name for name in names if name not in may]
+    if fixed:
+        offered = ", ".join(sorted(may)) or "nothing of it"
+        raise InvalidAnswer(
+            f"the input of {tool} cannot be changed in {', '.join(fixed)}: the question offers {offered}",
+            errors=[{"loc": (name,), "msg": "This cannot be changed."} for name in fixed],
+        )
+    if event.input_schema is None:
+        raise InvalidAnswer(
+            f"the parameters of {tool} are not known in this process: approve it as it was shown, refuse "
+            "it, answer in its place, or give the agent"
+        )
+    places = SecretPlaces.of(event.input_schema)
+    if places is None:
+        _check_schema(event.input_schema, changed, f"new input of {tool}")
+        return changed
+    sealed: dict[str, Any] = places.seal(changed, like=event.input)
+    try:
+        _check_schema(event.input_schema, changed, f"new input of {tool}")
+    except InvalidAnswer as error:
+        told = [{**each, "msg": cut(each["msg"], sealed)} for each in error.errors]
+        raise InvalidAnswer(cut(str(error), sealed), errors=told) from None
+    return sealed
 
 
 def _check_memorable(event: Interrupted, restart: Restart) -> None:

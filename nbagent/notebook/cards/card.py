@@ -174,7 +174,7 @@ class Card(anywidget.AnyWidget):
         raise NotImplementedError
 
     def _changes(self) -> list[Op] | None:
-        """What changed since the last time."""
+        """What changed since the last time: in the end all of it, each time no more than goes at once."""
         raise NotImplementedError
 
     def _texts(self) -> dict[str, str]:
@@ -237,19 +237,24 @@ class Card(anywidget.AnyWidget):
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
-            self._push()
+            while self._push():
+                pass  # a page that has all patches has what the snapshot says
             known = {} if self.front_end is None else self.front_end.texts
             texts = {key: text for key, text in self._texts().items() if known.get(key) != text}
             return Snapshot(seq=self._seq, view=self._view(), now=time.time(), texts=texts)
 
-    def _push(self) -> None:
-        """Send what the page does not know yet, if a page is there."""
+    def _push(self) -> bool:
+        """Send what the page does not know yet, as much as goes at once, if a page is there.
+
+        False where it knows all.
+        """
         ops: Sequence[Op] | None = self._changes()
         if not ops:
-            return
+            return False
         self._seq = next(self._numbers)
         if self.comm is not None:
             self.send(Patch(seq=self._seq, ops=list(ops)).model_dump(mode="json"))
+        return True
 
     # --- in
 

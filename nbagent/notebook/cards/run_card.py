@@ -185,6 +185,8 @@ class RunCard(Card):
                 self._push()
                 if self._flush_at is not None:
                     _pace.give_back(self._flush_at)
+                elif self.view.dirty:
+                    self._plan()
             elif self._flush_at is None:
                 self._plan()
 

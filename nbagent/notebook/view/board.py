@@ -12,6 +12,9 @@ from .tree import Agent, Call, Turn, walk
 
 Scope: TypeAlias = tuple[str, ...]
 
+MAX_OPS = 200
+"""Operations of one flush; what is beyond goes with the next, so that no burst holds the loop."""
+
 
 class Board:
     """The tree of agents, turns, calls and lines, with what changed since the last flush."""
@@ -125,7 +128,10 @@ class Board:
             node.sent = False
 
     def ops(self, now: float) -> list[Op]:
-        """What brings a page up to date, but for the head."""
+        """What brings a page up to date, but for the head: all of it, or as much as goes at once.
+
+        What has waited longest comes first, and what is new in its order.
+        """
         ops: list[Op] = [Remove(key=key) for key in self._removed]
         self._removed.clear()
         new = [node for node in self.dirty if not node.sent]
@@ -133,10 +139,15 @@ class Board:
         if any(node not in order for node in new):
             self._fixed = self._fixed_nodes = 0
             order = self._order()
-        for node in sorted(self.dirty, key=lambda n: order.get(n, 0)):
+        fresh = iter(sorted(new, key=lambda n: order.get(n, 0)))
+        for known in [node if node.sent else None for node in self.dirty]:
+            if len(ops) >= MAX_OPS:
+                break
+            node = known or next(fresh)
             ops += node.ops(now, order.get(node, 0))
-            if node.settled:
-                del self.dirty[node]
+            del self.dirty[node]
+            if not node.settled:
+                self.dirty[node] = None
         return ops
 
     def _order(self) -> dict[Node, int]:

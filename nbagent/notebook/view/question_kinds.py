@@ -191,7 +191,7 @@ def edit(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any]:
     editable = waiting.editable is True or (*names, *lost)
     form = _built(
         lambda type_: Form(type_, value=prefilled(waiting.input), editable=editable),
-        shape(waiting.input) if known.input is None else known.input,
+        (waiting.input_schema or shape(waiting.input)) if known.input is None else known.input,
     )
     warning = SECRET_GONE if lost else "" if known.input is None else form.warning
     return {

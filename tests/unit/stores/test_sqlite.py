@@ -146,7 +146,7 @@ def test_c126_tables_of_a_newer_version_are_refused_with_what_to_do(tmp_path: Pa
     with sqlite3.connect(path) as other:
         other.execute(f"pragma user_version = {sqlite.SCHEMA_VERSION + 1}")
     other.close()
-    with pytest.raises(nb.errors.StoreError, match=r"version 2, .* up to 1; upgrade"):
+    with pytest.raises(nb.errors.StoreError, match=r"version 3, .* up to 2; upgrade"):
         nb.SQLiteStore(path)
 
 
@@ -156,15 +156,15 @@ def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Pat
         store.append("new", [said("a")], 0)
         store._handle.connection.execute("update events set version = ?, data = '?'", (7,))
         store.append("old", [said("b")], 0)
-        with pytest.raises(nb.errors.StoreError, match=r"format 7, .* up to format 1; upgrade"):
+        with pytest.raises(nb.errors.StoreError, match=r"format 7, .* up to format 2; upgrade"):
             store.read("new")
         assert store.read("old") == [said("b")]
 
 
 def test_c126_a_journal_that_says_it_is_newer_is_refused() -> None:
     """Also where it comes as plain JSON, without a store."""
-    started = RunStarted(at=1.0, version=2, agent="a", model="m", messages=[], max_turns=1)
-    with pytest.raises(nb.errors.StoreError, match="format 2"):
+    started = RunStarted(at=1.0, version=3, agent="a", model="m", messages=[], max_turns=1)
+    with pytest.raises(nb.errors.StoreError, match="format 3"):
         parse(dump(started))
 
 

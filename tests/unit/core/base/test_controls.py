@@ -12,6 +12,7 @@ import pytest
 
 import nbagent as nb
 from nbagent import cli
+from nbagent.cli import demo
 from nbagent.core.base import errors
 from nbagent.core.base.controls import escaped
 
@@ -101,9 +102,8 @@ def test_the_command_line_prints_no_raw_control(capsys, monkeypatch, tmp_path):
     """A folder may be called anything, and a server may answer anything."""
 
     def fail(*_: Any, **__: Any) -> int:
-        raise cli.DemoError(f"cannot write {HOSTILE}")
+        raise demo.DemoError(f"cannot write {HOSTILE}")
 
-    monkeypatch.setattr(cli, "demo", fail)
+    monkeypatch.setattr(demo, "demo", fail)
     assert cli.main(["demo", "--dir", str(tmp_path)]) == 1
     check(capsys.readouterr().err)
-    assert sys.modules["nbagent.cli"] is cli

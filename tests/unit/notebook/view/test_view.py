@@ -1,6 +1,7 @@
 """The view is a fold: live or replayed, patched or whole, it shows the same."""
 
 import random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +28,7 @@ from nbagent.core.base.model import Discarded, TextDelta, ToolCallDelta
 from nbagent.core.tools.output import MAX_PRINTED, Displayed, Printed, Progressed
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.markdown import blocks
+from nbagent.notebook.view import board
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Block, NoticeItem, Print, Put, Raw
 from tests.unit.notebook.page import Page, Story
@@ -37,20 +39,39 @@ STORIES = st.integers(0, 10**9).map(lambda seed: Story(random.Random(seed)).make
 @settings(max_examples=150)
 @given(STORIES, st.integers(0, 10**9))
 def test_a_page_that_got_every_patch_shows_the_whole_view(story, seed):
-    """After each flush the patched page equals the snapshot, but for progress, which may lag."""
+    """After as many flushes as it takes the patched page equals the snapshot, but for progress, which may lag."""
     rng, view, page, now = random.Random(seed), RunView("r"), Page(), 0.0
-    for event in story:
-        view.apply(event)
-        if rng.random() < 0.5:
-            now += rng.choice([0.01, 0.5])
+    with patch.object(board, "MAX_OPS", rng.choice([1, 2, 5, board.MAX_OPS])):
+        for event in story:
+            view.apply(event)
+            if rng.random() < 0.5:
+                now += rng.choice([0.01, 0.5])
+                page.apply(view.flush(now))
+            if rng.random() < 0.5:
+                while ops := view.flush(now):
+                    page.apply(ops)
+                if page.head is not None:
+                    assert without_progress(page.view) == without_progress(view.snapshot())
+        while view.dirty:
+            now += 1.0
             page.apply(view.flush(now))
-            if page.head is not None:
-                assert without_progress(page.view) == without_progress(view.snapshot())
-    while view.dirty:
-        now += 1.0
-        page.apply(view.flush(now))
+        assert page.view == view.snapshot()
+        assert view.flush(now + 1) is None
+
+
+def test_a_burst_of_thousands_of_rows_leaves_in_pieces():
+    """No flush sends more than goes at once, what is new comes in its order, and in the end all is there."""
+    calls = [CallRequested(id=f"c{n}", name="look", input={"n": n}) for n in range(3_000)]
+    view, page = view_of(started()), Page()
+    page.apply(view.flush(0.0))
+    view.apply(responded(*calls))
+    sizes = []
+    while ops := view.flush(1.0):
+        page.apply(ops)
+        sizes.append(sum(op.op != "head" for op in ops))
+        assert page.items == view.snapshot().items[: len(page.items)]
+    assert max(sizes) <= board.MAX_OPS
     assert page.view == view.snapshot()
-    assert view.flush(now + 1) is None
 
 
 def without_progress(view):

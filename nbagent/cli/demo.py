@@ -1,4 +1,4 @@
-"""The ``nbagent`` command: ``demo`` opens the quickstart in JupyterLab, ``record`` and ``replay`` execute notebooks."""
+"""``nbagent demo``: the quickstart, opened in JupyterLab."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from nbagent import __version__, playback
 from nbagent.core.base.controls import escaped
+
+from .output import CommandError
 
 NOTEBOOK = "01_quickstart.ipynb"
 HOST = "127.0.0.1"
@@ -42,61 +43,8 @@ NEWS_OFF = {
 }
 
 
-class DemoError(Exception):
+class DemoError(CommandError):
     """The demo cannot start; the text says why and what to do."""
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
-    options = _parser().parse_args(argv)
-    try:
-        code: int = options.run(options)
-    except (DemoError, playback.PlaybackError) as error:
-        print(escaped(f"nbagent: {error}"), file=sys.stderr)
-        return 1
-    return code
-
-
-def record(options: argparse.Namespace) -> int:
-    """Record a notebook and tell what was recorded; return the exit code.
-
-    Raises:
-        PlaybackError: a cell failed, or a file cannot be read or written.
-    """
-    path = options.recording or playback.recording_beside(options.notebook)
-    found = playback.record(
-        options.notebook,
-        path,
-        answers=options.answers,
-        output=options.output,
-        timeout=options.timeout,
-    )
-    if found is None:
-        told = (
-            "No model was asked, but for those that the notebook records itself (nb.RecordedModel), whose "
-            'files say under "scrubbed" what was cut.'
-        )
-    else:
-        cut = ", ".join(f"{count} of {name}" for name, count in found.scrubbed.items())
-        told = (
-            f"Recorded {found.exchanges} exchanges and {found.answers} answers of people into {path}\n"
-            f"Scrubbed: {cut or 'nothing'}. Read the file before you share it.\n"
-            f"Replay it with: nbagent replay {options.notebook}"
-        )
-    print(escaped(told))
-    return 0
-
-
-def replay(options: argparse.Namespace) -> int:
-    """Replay a notebook; return the exit code.
-
-    Raises:
-        PlaybackError: a cell failed, as where a request was not recorded.
-    """
-    path = options.recording or playback.recording_beside(options.notebook)
-    playback.replay(options.notebook, path, output=options.output, timeout=options.timeout)
-    print(escaped(f"Replayed {options.notebook}; no model was asked."))
-    return 0
 
 
 def demo(folder: Path, *, port: int, open_browser: bool) -> int:
@@ -126,7 +74,7 @@ def demo(folder: Path, *, port: int, open_browser: bool) -> int:
 
 def quickstart() -> Path:
     """Where the notebook is: in the package of a wheel, in ``notebooks/`` of a checkout."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent.parent
     shipped = package / "static" / NOTEBOOK
     return shipped if shipped.is_file() else package.parent / "notebooks" / NOTEBOOK
 
@@ -201,83 +149,28 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="nbagent", description="LLM agent runs as live notebook widgets."
-    )
-    parser.add_argument("--version", action="version", version=f"nbagent {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    demo_ = commands.add_parser(
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    command = commands.add_parser(
         "demo",
         help="open the quickstart notebook in JupyterLab; needs no API key",
         description="Copy the quickstart notebook into a folder and open it in JupyterLab. "
         "It runs on a built-in demo model and needs no API key.",
     )
-    demo_.add_argument(
+    command.add_argument(
         "--port", type=_port, default=8888, metavar="N", help="default 8888; 0 takes a free one"
     )
-    demo_.add_argument(
+    command.add_argument(
         "--no-browser", dest="browser", action="store_false", help="only print the address"
     )
-    demo_.add_argument(
+    command.add_argument(
         "--dir",
         type=Path,
         default=Path("nbagent-demo"),
         metavar="FOLDER",
         help="where the notebook is copied to, default ./nbagent-demo; nothing is overwritten",
     )
-    demo_.set_defaults(run=_demo)
-    for name, run, help_, description in _EXECUTING:
-        command = commands.add_parser(name, help=help_, description=description)
-        _add_playback(command)
-        command.set_defaults(run=run)
-        if name == "record":
-            command.add_argument(
-                "--answers",
-                type=Path,
-                metavar="FILE",
-                help="JSON with the answers to what is asked: a list in the order of the questions, or an "
-                "object by tool name; true approves, false refuses",
-            )
-    return parser
-
-
-_EXECUTING: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str], ...] = (
-    (
-        "record",
-        record,
-        "execute a notebook and keep what its models and people say in a file",
-        "Execute a notebook with its real models (keys as ever) and keep every request, answer and human answer in one "
-        "readable file beside it, NOTEBOOK.recorded.json, with secrets cut. Questions are answered from --answers; to "
-        "answer in forms, start JupyterLab with NBAGENT_RECORD=FILE set instead. An earlier recording is replaced at "
-        "the end, and only if no cell failed.",
-    ),
-    (
-        "replay",
-        replay,
-        "execute a notebook with what was recorded; needs no API key",
-        "Execute a notebook with what `nbagent record` kept: no model is asked. A request that was not recorded fails "
-        "with what differs (exit code 1). In CI and on Binder, NBAGENT_REPLAY=FILE does the same for nbval, nbconvert "
-        "and JupyterLab.",
-    ),
-)
-
-
-def _add_playback(command: argparse.ArgumentParser) -> None:
-    command.add_argument("notebook", type=Path, metavar="NOTEBOOK")
-    command.add_argument(
-        "--recording", type=Path, metavar="FILE", help="default: NOTEBOOK.recorded.json"
-    )
-    command.add_argument(
-        "--output", type=Path, metavar="FILE", help="where to write the executed notebook"
-    )
-    command.add_argument(
-        "--timeout",
-        type=int,
-        default=600,
-        metavar="SECONDS",
-        help="that one cell may take; default 600",
-    )
+    command.set_defaults(run=_demo)
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -1,0 +1,5 @@
+"""The ``nbagent`` command."""
+
+from .parser import main
+
+__all__ = ["main"]

@@ -1,0 +1,75 @@
+"""What a command says: one document on standard output, errors on standard error, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from nbagent.core.base.controls import escaped
+from nbagent.core.base.errors import Conflict, InvalidAnswer, NbagentError, NotPending
+
+OK, FAILED, USAGE, NOTHING, CONFLICT = range(5)
+EXIT_CODES = """\
+exit codes:
+  0  it was done
+  1  it failed
+  2  what was given makes no sense, or an answer does not fit
+  3  there is no such run, or nothing of it waits for that answer
+  4  somebody else was first: the question is answered, or its run has ended"""
+_NAMES = ("ok", "failed", "usage", "not_found", "conflict")
+
+
+class CommandError(Exception):
+    """A command cannot do what it was asked; the text says why and what to do."""
+
+    def __init__(self, message: str, code: int = FAILED, **more: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.more = more
+        """What else the JSON of the error says."""
+
+
+def code_of(error: Exception) -> int:
+    """The exit code that tells of an error."""
+    match error:
+        case CommandError(code=code):
+            return code
+        case Conflict():
+            return CONFLICT
+        case NotPending():
+            return NOTHING
+        case InvalidAnswer():
+            return USAGE
+        case _:
+            return FAILED
+
+
+def tell(text: str) -> None:
+    """Print text; controls of others are written out."""
+    print(escaped(text))
+
+
+def tell_json(document: Any) -> None:
+    """Print one JSON document."""
+    print(json.dumps(document, ensure_ascii=True, indent=2))
+
+
+def tell_error(error: Exception, *, as_json: bool) -> int:
+    """Print an error on standard error, as JSON where that is wanted; return the exit code."""
+    code = code_of(error)
+    if as_json:
+        said: dict[str, Any] = {"error": _NAMES[code], "message": str(error), "exit_code": code}
+        said |= error.more if isinstance(error, CommandError) else {}
+        if isinstance(error, InvalidAnswer) and error.errors:
+            said["fields"] = [
+                {"at": list(e.get("loc", ())), "message": e["msg"]} for e in error.errors
+            ]
+        print(json.dumps(said, ensure_ascii=True, default=str), file=sys.stderr)
+    else:
+        print(escaped(f"nbagent: {error}"), file=sys.stderr)
+    return code
+
+
+KNOWN = (CommandError, NbagentError)
+"""The errors that a command tells in a line; any other is a bug, with its traceback."""

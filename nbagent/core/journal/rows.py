@@ -1,0 +1,139 @@
+"""Journals as they are kept: a row for each event, sealed to all rows before it.
+
+A seal is the SHA-256 of the row and of the seal before it, so that no row of a run can be changed, taken
+out or put in between without all later seals being wrong. It proves that the rows belong together, not
+who wrote them; what was cut off at the end shows only where somebody has noted the last seal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from nbagent.core.base.errors import StoreError
+from nbagent.core.base.events import FORMAT_VERSION, StoredEvent, parse
+
+
+class Row(NamedTuple):
+    """One event as it is kept."""
+
+    version: int
+    """The format that ``data`` is written in."""
+    data: str
+    """The event's JSON."""
+    seal: str | None
+    """See ``sealed``; None where an nbagent wrote it that did not seal."""
+
+
+class Head(NamedTuple):
+    """The end of one journal."""
+
+    run_id: str
+    length: int
+    """How many events it has."""
+    last: StoredEvent | None
+    """The last one; None where it cannot be read."""
+
+
+@runtime_checkable
+class Archive(Protocol):
+    """A store that tells of all its runs at once, and lets them be taken out, brought in and deleted."""
+
+    def heads(self) -> list[Head]:
+        """Where each journal ends, oldest run first; a row's damage is no matter of the others.
+
+        Raises:
+            StoreError: they could not be read.
+        """
+
+    def stamp(self) -> object:
+        """A value that is equal as long as nobody writes to any journal; cheap to ask for again and again.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+
+    def rows(self, run_id: str) -> list[Row]:
+        """A whole journal as it is kept.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: they could not be read.
+        """
+
+    def put(self, run_id: str, rows: Sequence[Row]) -> None:
+        """Bring in a journal as it was kept elsewhere, seals included.
+
+        Raises:
+            Conflict: there is a run of this id; nothing was added.
+            StoreError: they could not be written; nothing was added.
+        """
+
+    def delete(self, run_id: str) -> None:
+        """Delete a journal, whoever goes on with its run; ``nb.delete_run`` asks first.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: it could not be deleted.
+        """
+
+
+def seal_of(before: str, version: int, data: str | bytes) -> str:
+    """The seal of a row; ``before`` is that of the row before it, or of the first row the run's id."""
+    text = data.encode() if isinstance(data, str) else data
+    return sha256(b"%s\n%d\n%s" % (before.encode(), version, text)).hexdigest()
+
+
+def sealed(before: str, texts: Iterable[str]) -> list[Row]:
+    """The JSON of events as rows; ``before`` as in ``seal_of``."""
+    return list(_sealed(before, texts))
+
+
+def _sealed(seal: str, texts: Iterable[str]) -> Iterator[Row]:
+    for text in texts:
+        seal = seal_of(seal, FORMAT_VERSION, text)
+        yield Row(FORMAT_VERSION, text, seal)
+
+
+def first_broken(run_id: str, rows: Sequence[Row]) -> int | None:
+    """The number of the first row that is not as it was sealed; None where all are.
+
+    Rows that an older nbagent wrote have no seal: they may stand at the beginning alone, and the first
+    sealed row holds them together.
+    """
+    seal = run_id
+    has_begun = False
+    for number, row in enumerate(rows):
+        expected = seal_of(seal, row.version, row.data)
+        if row.seal is None and not has_begun:
+            seal = expected
+            continue
+        has_begun = True
+        if row.seal != expected:
+            return number
+        seal = expected
+    return None
+
+
+def last_seal(run_id: str, rows: Sequence[Row]) -> str:
+    """What the next row is sealed to: worked out where the last one has no seal."""
+    seal = run_id
+    for row in rows:
+        seal = row.seal if row.seal is not None else seal_of(seal, row.version, row.data)
+    return seal
+
+
+def events_of(rows: Iterable[Row]) -> list[StoredEvent]:
+    """The events in rows.
+
+    Raises:
+        StoreError: one is damaged, or of a newer nbagent; the message says which.
+    """
+    found = []
+    for number, row in enumerate(rows):
+        try:
+            found.append(parse(row.data, row.version))
+        except StoreError as error:
+            raise StoreError(f"event {number}: {error}") from error
+    return found

@@ -1,0 +1,44 @@
+"""An answer to a run whose agent this process does not have: checked by what the journal says of it."""
+
+from __future__ import annotations
+
+from nbagent.core.base.events import Resolved, StoredEvent
+from nbagent.core.base.process import this_process
+from nbagent.core.journal.journal import Journal
+from nbagent.core.state.state import RunState
+
+from .answers import AnyResolution, check_in_time, check_takes_answers, resolved
+from .follow import next_driver
+
+
+def answer_by_record(
+    journal: Journal, interrupt_id: str, resolution: AnyResolution, stamp: tuple[str, float]
+) -> Resolved:
+    """Settle an interrupt of a run whose agent this process does not have; whoever drives it goes on.
+
+    Not for an event loop: it waits for the store.
+
+    Args:
+        journal: the run's, as it was read.
+        interrupt_id: what to answer.
+        resolution: the answer.
+        stamp: who answers, and when (Unix seconds).
+
+    Returns:
+        The event, as it is stored.
+
+    Raises:
+        Conflict, NotPending, InvalidAnswer: as in ``resolved``; nothing was changed.
+        StoreError: it could not be stored.
+    """
+
+    def decide(state: RunState) -> list[StoredEvent]:
+        check_takes_answers(state, interrupt_id)
+        check_in_time(state, interrupt_id, stamp)
+        event = resolved(state, interrupt_id, resolution, {}, stamp, by_record=True)
+        driver = next_driver(state, event)  # not this process: it has nothing to go on with
+        return [event.model_copy(update={"owner": "" if driver == this_process() else driver})]
+
+    [answer] = journal.commit(decide)
+    assert isinstance(answer, Resolved)  # it is what was decided
+    return answer

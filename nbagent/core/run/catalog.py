@@ -1,0 +1,182 @@
+"""The runs of a store as people look for them: who began what, where it stands, what it asks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
+from nbagent.core.base.files import in_words
+from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.base.messages import text_of
+from nbagent.core.base.model import Usage
+from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.rows import Archive, Head
+from nbagent.core.state.state import RunState, Status, status_of
+
+from .answers import interrupts_of
+
+logger = logging.getLogger("nbagent")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run of a store."""
+
+    id: str
+    agent: str
+    prompt: str
+    """What was asked; a word for each file."""
+    status: Status
+    asks: tuple[PendingInterrupt, ...]
+    """What waits for an answer, in call order."""
+    begun: float
+    """When, in Unix seconds."""
+    moved: float
+    """When its last event happened, in Unix seconds."""
+    usage: Usage
+    turns: int
+    events: int
+    """How many it has."""
+    after: str | None
+    """The run whose conversation it goes on with, or waits for."""
+    driver: str
+    """The process that took it on last, as ``this_process`` names it."""
+    error: str | None = None
+    """Why it failed."""
+
+    @property
+    def deadline(self) -> float | None:
+        """When the first of its questions expires, in Unix seconds."""
+        return min((i.expires_at for i in self.asks if i.expires_at is not None), default=None)
+
+
+class Catalog:
+    """The runs of a store, read again only where they have grown."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._stamp: object = _NEVER
+        self._found: dict[str, Entry] = {}
+        self._open: dict[str, Journal] = {}
+        """The journals of those that have not ended."""
+        self.unreadable: dict[str, str] = {}
+        """Why runs cannot be read, by their ids."""
+
+    def look(self, *, only_open: bool = False) -> list[Entry]:
+        """The runs as they stand now, oldest first; not for an event loop, as it may read for long.
+
+        Args:
+            only_open: leave out, and do not read, runs whose last event ends them.
+
+        Raises:
+            StoreError: the store cannot be read; a damaged run alone is in ``unreadable``.
+        """
+        stamp = self.store.stamp() if isinstance(self.store, Archive) else _NEVER
+        heads = self._heads()
+        for head in heads:
+            known = self._found.get(head.run_id)
+            if known is not None and known.events == head.length:
+                continue
+            if only_open and known is None and _is_end(head.last):
+                continue
+            self._read(head.run_id)
+        there = {head.run_id for head in heads}
+        for gone in self._found.keys() - there:
+            del self._found[gone]
+            self._open.pop(gone, None)
+        self._stamp = stamp
+        listed = [self._found[head.run_id] for head in heads if head.run_id in self._found]
+        return [one for one in listed if not only_open or one.status not in ENDED]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anybody may have written since the last look; cheap.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        stamp = self.store.stamp() if isinstance(self.store, Archive) else None
+        return stamp is None or stamp != self._stamp
+
+    def journal(self, run_id: str) -> Journal | None:
+        """The journal of a run that had not ended at the last look."""
+        return self._open.get(run_id)
+
+    def _heads(self) -> Iterable[Head]:
+        if isinstance(self.store, Archive):
+            return self.store.heads()
+        return [Head(run_id, -1, None) for run_id in self.store.run_ids()]
+
+    def _read(self, run_id: str) -> None:
+        journal = self._open.get(run_id) or Journal(run_id, self.store)
+        try:
+            journal.catch_up()
+            known = self._found.get(run_id)
+            begun = known if known is not None else journal.read()[:1]
+        except (StoreError, UsageError) as error:  # a deleted run, or a damaged one
+            self.unreadable[run_id] = str(error)
+            self._found.pop(run_id, None)
+            return
+        self.unreadable.pop(run_id, None)
+        if not begun:
+            return
+        entry = self._found[run_id] = _entry(journal, begun)
+        if entry.status in ENDED:
+            self._open.pop(run_id, None)
+        else:
+            self._open[run_id] = journal
+
+
+ENDED: tuple[Status, ...] = ("completed", "failed", "cancelled")
+_NEVER = object()
+
+
+def _is_end(event: StoredEvent | None) -> bool:
+    return (
+        event is not None
+        and not event.scope
+        and event.type in ("run_completed", "run_failed", "run_cancelled")
+    )
+
+
+def _entry(journal: Journal, begun: Entry | list[StoredEvent]) -> Entry:
+    state = journal.state
+    if isinstance(begun, Entry):
+        first, prompt, after = begun.begun, begun.prompt, begun.after
+    else:
+        first, (prompt, after) = begun[0].at, _asked(begun[0])
+    outcome = state.outcome
+    return Entry(
+        id=journal.run_id,
+        agent=state.agent or _queued_agent(state),
+        prompt=prompt,
+        status=status_of(state),
+        asks=() if outcome is not None else tuple(interrupts_of(state, {}, state.agent)),
+        begun=first,
+        moved=state.at,
+        usage=state.usage,
+        turns=state.turns,
+        events=state.position,
+        after=after,
+        driver=journal.driver,
+        error=getattr(outcome, "message", None),
+    )
+
+
+def _queued_agent(state: RunState) -> str:
+    return "" if state.behind is None else state.behind.agent
+
+
+def _asked(event: StoredEvent) -> tuple[str, str | None]:
+    """The prompt in words, and the run before."""
+    match event:
+        case RunQueued(said=said, after=after):
+            return in_words(said), after
+        case RunStarted(messages=messages, after=after):
+            asked = next((m for m in reversed(messages) if m["role"] == "user"), None)
+            return "" if asked is None else text_of(asked), after
+        case _:
+            return "", None

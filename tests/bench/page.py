@@ -11,12 +11,14 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.browser.card import Card
+from tests.browser.card import GIVES_WAY, Card
 from tests.browser.conftest import CHROMIUM_FLAGS, chromium_path
 from tests.browser.notebook_page import VIEWPORT, App, NotebookPage
 from tests.browser.server import JupyterServer
 
-SETUP = """
+SETUP = (
+    GIVES_WAY
+    + """
 import asyncio, time
 import nbagent as nb
 from tests.bench import view
@@ -41,6 +43,7 @@ def agent(*steps):
 
     return made
 """
+)
 CASES = {
     "nothing": "run = agent('Done.').run('Go')",
     "20,000 tokens of prose": "run = agent(nb.ScriptedModel.slow(''.join(view.prose()), delay=0.0002, pieces=20_000)).run('Go')",

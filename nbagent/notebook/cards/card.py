@@ -111,6 +111,9 @@ class Card(anywidget.AnyWidget):
 
     # --- each kind's own
 
+    lasts = False
+    """Whether somebody may still use it once all has ended: it then stays live where a page keeps it."""
+
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop that messages are handled on."""

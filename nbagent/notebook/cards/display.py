@@ -166,7 +166,7 @@ class Live:
             self._charts.append(chart)
             for cell in self._cells:
                 cell.show(chart)
-        if self.card.kept:
+        if self.card.kept and self.card.lasts:
             _stay(self, partial(self._give_way, settled))
             self._keep()
         else:
@@ -231,8 +231,12 @@ def _is_quiet(card: Card) -> bool:
 class Shown:
     """One run on the page: one live card, shown in one or more places."""
 
-    def __init__(self, run: Run, *, earlier: list[Run]) -> None:
+    def __init__(
+        self, run: Run, *, earlier: list[Run], asked: Callable[[Run], None] = lambda _run: None
+    ) -> None:
         self._run = run
+        self._asked = asked
+        """Told of each run that somebody begins in the card."""
         self._executions: list[str | None] = []
         """The executions whose output shows the run."""
         self.live: Live | None = None
@@ -267,7 +271,8 @@ class Shown:
             self.live = Live(card, self.bundle)
             self._tell_earlier(card, self.live)
             card.moved = self._heard
-            self._heard(next(iter(self._run.journal[-1:]), None))
+            for event in self._run.journal[-1:]:
+                self._heard(event)
         return self.live
 
     def _heard(self, event: Event | None) -> None:
@@ -277,6 +282,8 @@ class Shown:
             return
         if isinstance(event, RunFailed) and not event.scope:
             self._failed_at = time.monotonic()
+        if event is None:
+            self._asked(self._runs[-1])
         live.keep(soon=event is None or _is_turn(event))
         if event is not None and _is_end(event):
             live.settle(settled=self._settled)
@@ -406,11 +413,16 @@ def _is_turn(event: Event) -> bool:
 class ShownChat:
     """One chat on the page: live as long as its kernel, as somebody may go on writing in it."""
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: Chat, *, asked: Callable[[Run], None]) -> None:
         card = ChatCard(chat)
         self._live = Live(card, lambda _live: chat_bundle(chat, measured=True))
-        card.moved = lambda event: self._live.keep(soon=event is None or _is_turn(event))
+        card.moved = partial(self._moved, chat, asked)
         self._executions: list[str | None] = []
+
+    def _moved(self, chat: Chat, asked: Callable[[Run], None], event: Event | None) -> None:
+        if event is None and chat.runs:
+            asked(chat.runs[-1])
+        self._live.keep(soon=event is None or _is_turn(event))
 
     def show(self, execution: str | None) -> None:
         """Show it in the output of the code that runs now, once."""

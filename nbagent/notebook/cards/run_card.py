@@ -76,6 +76,8 @@ _pace = _Pace()
 class RunCard(Card):
     """One run's card."""
 
+    lasts = True
+
     def __init__(self, run: Run) -> None:
         self.run = run
         self._session = session_of(run)

@@ -167,3 +167,20 @@ async def test_stop_is_told_to_every_page_before_the_tool_has_ended(cell: Cell) 
     cell.let_go.set()
     await until(lambda: first.status == "cancelled")
     assert not card.view.snapshot().head.stopping
+
+
+async def test_what_was_asked_in_a_card_stops_when_its_cell_is_run_again(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the box of a chat that has no name; one with a name is the same thread again, and goes on."""
+    monkeypatch.setattr(kernel, "attended", lambda: True)
+    store = nb.MemoryStore()
+    for name in (None, "named"):
+        cell.executions += 1
+        first = cell.agent([CALL("careful")]).chat(id=name, store=store, show=False)
+        cell.host.show_chat(first)
+        asked = first.send("go")
+        await asked.settled()
+        cell.executions += 1
+        cell.host.show_chat(cell.agent().chat(id=name, store=store, show=False))
+        await until(lambda: asked.status == ("interrupted" if name else "cancelled"))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 from nbagent.models.openai.providers import KEYS
+
+from .postgres import server
 
 settings.register_profile(
     "any machine",
@@ -24,6 +29,13 @@ def no_real_model(monkeypatch: pytest.MonkeyPatch) -> None:
     for key in KEYS:
         monkeypatch.delenv(key, raising=False)
     monkeypatch.setenv("OPENAI_BASE_URL", REFUSED)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Path]:
+    """A PostgreSQL server of this worker's; ``tests.postgres.database`` makes databases in it."""
+    with server() as place:
+        yield place
 
 
 SLOWEST = (

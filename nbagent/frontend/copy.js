@@ -4,11 +4,11 @@
 
 import {
   boxOf,
-  claim,
   focused,
   focusInPlace,
   h,
   makeButton,
+  prevent,
   setLabel,
   setText,
   stepOf,
@@ -69,7 +69,7 @@ export function offerCopies(root, card) {
   on(signal, button, "keydown", (event) => {
     const step = stepOf(event);
     if (step === 0) return;
-    claim(event);
+    prevent(event);
     const all = blocksOf(root);
     const next =
       all[(all.indexOf(/** @type {HTMLElement} */ (at)) + step + all.length) % all.length];

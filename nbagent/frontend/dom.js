@@ -79,14 +79,6 @@ export function makeInput(type, about) {
 }
 
 /**
- * Keeps the browser from what it would do by itself.
- * @param {Event} event
- */
-export function claim(event) {
-  event.preventDefault();
-}
-
-/**
  * What is there of a list.
  * @template T
  * @param {(T|null|undefined|false|"")[]} list
@@ -199,6 +191,9 @@ export function isEqual(a, b) {
  * @param {Element} el
  */
 export const boxOf = (el) => el.getBoundingClientRect();
+
+/** Keeps the page from doing what it does by itself. @param {Event} event */
+export const prevent = (event) => event.preventDefault();
 
 /** What has the focus on the page. */
 export const focused = () => /** @type {HTMLElement|null} */ (document.activeElement);

@@ -3,11 +3,11 @@
 // A module of its own, loaded when it is first used.
 
 import {
-  claim,
   div,
   focused,
   h,
   makeButton,
+  prevent,
   sanitized,
   setClass,
   setLabel,
@@ -279,7 +279,7 @@ function drawFinder({ store, signal, say }, items) {
     if (event.key === "Escape") close();
     else if (event.key === "Enter" && event.target === box) step(event.shiftKey ? -1 : 1);
     else return;
-    claim(event);
+    prevent(event);
   });
   store.listen((event) => {
     if (event.type === "view" && wanted) look();

@@ -23,7 +23,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
-from nbagent.core.journal.journal import moved_on
+from nbagent.core.journal.journal import begun_anew, moved_on
 from nbagent.core.journal.rows import Head, Row, last_seal, sealed
 
 T = TypeVar("T")
@@ -114,6 +114,7 @@ class SQLiteStore:
         self._local = threading.local()
         """Whether this thread asks for what can be done at once."""
         self._numbers: dict[str, int] = {}
+        """Which run an id was, when it was read or begun from its first event here."""
         self._closed = False
         self._handle: _Handle | None = None
         """None as long as there is nothing to read, and nothing was written."""
@@ -150,6 +151,8 @@ class SQLiteStore:
             there, seal = _end(connection, number, run_id)
             if there != expected:
                 raise moved_on(run_id, expected, there, self._at(connection, number, expected))
+            if expected and self._numbers.setdefault(run_id, number or 0) != number:
+                raise begun_anew(run_id)
             if not texts:
                 return
             if number is None:
@@ -178,6 +181,8 @@ class SQLiteStore:
                 nothing = None if handle is not None else self._nothing_there()
                 why = f": {nothing}; is the path right?" if nothing else ""
                 raise UsageError(f"{self!r} has no run {run_id!r}{why}")
+            if start == 0:
+                self._numbers[run_id] = number
             first = number << _POSITIONS
             return first + start, handle.connection.execute(
                 "select key, data, version, seal from events where key >= ? and key < ? order by key",
@@ -265,7 +270,6 @@ class SQLiteStore:
             connection.execute(
                 "insert into taken select ? where not exists (select * from taken)", (number,)
             )
-        self._numbers.pop(run_id, None)
 
     def beat(self, process: str) -> None:
         """Count one more beat of this process."""
@@ -310,16 +314,11 @@ class SQLiteStore:
     # --- reading the tables
 
     def _number(self, connection: sqlite3.Connection, run_id: str) -> int | None:
-        known = self._numbers.get(run_id)
-        if known is not None:
-            return known
         row = connection.execute("select number from runs where id = ?", (run_id,)).fetchone()
         if row is None:
             return None
         if not isinstance(row[0], int):  # as only damage can make it
             raise self._damaged()
-        if not connection.in_transaction:  # in one, this may still be undone
-            self._numbers[run_id] = row[0]
         return int(row[0])
 
     def _at(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import os
+import signal
+import subprocess
+import sys
 import threading
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -19,13 +25,30 @@ import nbagent as nb
 from nbagent.core.base.events import Resolved, RunCompleted, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.journal import Store
+from nbagent.core.journal.rows import Archive, first_broken
 from nbagent.core.run.heartbeat import Beating
 from tests.integration.test_extending import page_names
+from tests.postgres import database
+from tests.until import until
 
 numbers = itertools.count()
 
 
-@pytest.fixture(params=["memory", "sqlite", "of the page"])
+Shared: TypeAlias = Callable[[], Any]
+"""Opens the same journals again, as another process would."""
+SHARED = ["sqlite", "postgresql", "sqlite by SQLAlchemy"]
+
+
+def opener(kind: str, request: pytest.FixtureRequest, folder: Path) -> Shared:
+    if kind == "sqlite":
+        return lambda: nb.SQLiteStore(folder / "runs.db")
+    if kind == "postgresql":
+        url = database(request.getfixturevalue("postgres"))
+        return lambda: nb.SQLStore(url)
+    return lambda: nb.SQLStore(f"sqlite:///{folder / 'alchemy.db'}")
+
+
+@pytest.fixture(params=["memory", "of the page", *SHARED])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store of each kind; with hypothesis one for all examples, so these name runs anew."""
     if request.param == "memory":
@@ -34,8 +57,16 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "of the page":
         yield page_names()["FileStore"](tmp_path / "runs.jsonl")
         return
-    with nb.SQLiteStore(tmp_path / "runs.db") as opened:
+    with opener(request.param, request, tmp_path)() as opened:
         yield opened
+
+
+@pytest.fixture(params=SHARED)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shared]:
+    """Stores of one place, of each kind that processes share; each is closed in the end."""
+    again, made = opener(request.param, request, tmp_path), ExitStack()
+    with made:
+        yield lambda: made.enter_context(again())
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -201,3 +232,123 @@ def test_of_many_threads_at_one_position_exactly_one_gets_it(store: Store) -> No
     found = [event.text for event in store.read("run") if isinstance(event, RunCompleted)]
     assert found == [name for _, name in sorted(wins)]
     assert len(found) == 10
+
+
+def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: Store) -> None:
+    """Where a store can: heads, a stamp that only a write changes, rows with their seals."""
+    if not isinstance(store, Archive):
+        return
+    stamps = [store.stamp(), store.stamp()]
+    store.append("a", [said("1"), said("2")], 0)
+    store.append("b", [said("3")], 0)
+    assert [(h.run_id, h.length, h.last) for h in store.heads()] == [
+        ("a", 2, said("2")),
+        ("b", 1, said("3")),
+    ]
+    stamps += [store.stamp(), store.stamp()]
+    rows = store.rows("a")
+    assert first_broken("a", rows) is None
+    store.delete("a")
+    stamps += [store.stamp(), store.stamp()]
+    for act in (store.read, store.rows, store.delete):
+        with pytest.raises(nb.errors.UsageError, match="has no run 'a'"):
+            act("a")
+    store.put("a", rows)
+    stamps += [store.stamp(), store.stamp()]
+    with pytest.raises(nb.Conflict, match="has a run 'a' already"):
+        store.put("a", rows)
+    store.append("a", [said("4")], 2)
+    assert store.rows("a")[:2] == rows
+    assert first_broken("a", store.rows("a")) is None
+    assert store.run_ids() == ["b", "a"]
+    assert store.read("b") == [said("3")]
+    assert [stamps[n] == stamps[n + 1] for n in range(7)] == [n % 2 == 0 for n in range(7)]
+
+
+async def test_a_run_that_is_deleted_under_its_handle_says_so(opened: Shared) -> None:
+    """C246: no hang, and another run that is begun by its id gets nothing of it."""
+    agent = nb.Agent(nb.ScriptedModel(["done"]), store=opened())
+
+    @agent.tool(approval=True)
+    def send(to: str) -> str:
+        """Send."""
+        raise AssertionError(to)
+
+    agent.model = nb.ScriptedModel([nb.ScriptedModel.call("send", to="Ada")])
+    run = agent.run("Go.", show=False)
+    await until(lambda: len(run.interrupts) > 0)
+    others = opened()
+    rows = others.rows(run.id)
+    others.delete(run.id)
+    with pytest.raises(nb.errors.StoreError, match="was deleted"):
+        await run
+    others.append(run.id, [said(f"{n}") for n in range(len(rows))], 0)
+    with pytest.raises(nb.errors.StoreError, match="was deleted"):
+        await asyncio.to_thread(run.interrupts[0].approve)
+    assert others.read(run.id) == [said(f"{n}") for n in range(len(rows))]
+
+
+FILL = """
+import sys
+import nbagent as nb
+from nbagent.core.base.events import RunCompleted
+kind, place, name, count = sys.argv[1:]
+with getattr(nb, kind)(place, timeout=60) as store:
+    for n in range(int(count)):
+        store.append(name, [RunCompleted(at=n)], n)
+        if n % 10 == 0:
+            while True:
+                there = len(store.read("all")) if "all" in store.run_ids() else 0
+                try:
+                    store.append("all", [RunCompleted(at=n, text=name)], there)
+                    break
+                except nb.Conflict:
+                    pass
+        print(n, flush=True)
+"""
+
+
+def place_of(store: Any) -> tuple[str, str]:
+    if isinstance(store, nb.SQLiteStore):
+        return "SQLiteStore", str(store.path)
+    return "SQLStore", store._engine.url.render_as_string(hide_password=False)
+
+
+def fillers(store: Any, count: int, length: int) -> list[subprocess.Popen[bytes]]:
+    words = [
+        [sys.executable, "-c", FILL, *place_of(store), f"{n}", f"{length}"] for n in range(count)
+    ]
+    return [subprocess.Popen(each, stdout=subprocess.PIPE) for each in words]
+
+
+def test_eight_processes_append_at_once_and_nothing_is_lost(opened: Shared) -> None:
+    """Whoever comes first makes the tables; each event is there once, and its run is unbroken."""
+    with opened() as store:
+        started = fillers(store, 8, 200)
+        assert [len(p.communicate()[0].split()) for p in started] == [200] * 8
+        assert [p.returncode for p in started] == [0] * 8
+        for n in range(8):
+            assert [event.at for event in store.read(f"{n}")] == list(range(200))
+            assert first_broken(f"{n}", store.rows(f"{n}")) is None
+        everybodys = sorted((e.text, e.at) for e in store.read("all"))
+        assert everybodys == sorted(
+            (f"{n}", float(at)) for n in range(8) for at in range(0, 200, 10)
+        )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
+def test_what_was_said_to_be_stored_outlives_a_killed_process(opened: Shared) -> None:
+    """C247: killed in the middle of appends, nothing is torn, and everybody else goes on at once."""
+    with opened() as store:
+        started = fillers(store, 2, 100_000)
+        for number, process in enumerate(started):
+            assert process.stdout is not None
+            for _ in range(20 + 7 * number):
+                process.stdout.readline()
+            process.send_signal(signal.SIGKILL)
+            told = 20 + 7 * number + len(process.communicate()[0].splitlines())
+            there = [event.at for event in store.read(f"{number}")]
+            assert there == list(range(len(there)))
+            assert told - 1 <= len(there) <= told + 2
+            assert first_broken(f"{number}", store.rows(f"{number}")) is None
+            store.append(f"{number}", [said("goes on")], len(there))

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError
+from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError, UsageError
 from nbagent.core.base.events import (
     Resolved,
     RunCancelled,
@@ -23,11 +23,13 @@ from nbagent.core.base.events import (
     ToolStarted,
     dump,
     kept,
+    slim,
 )
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.secrets import release
+from nbagent.core.base.user import named
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import BEGINNING, RunState, evolve
 from nbagent.core.tools.output import (
@@ -39,6 +41,7 @@ from nbagent.core.tools.output import (
     StepStarted,
 )
 
+from .history import Known, histories_of, lengthened, reference_of, referred, shortened
 from .unwritten import call_of, keep_unwritten
 
 _TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried)
@@ -97,8 +100,11 @@ class Watcher(Protocol):
 class Telling(Protocol):
     """A store that tells of what is written, so that nobody needs to ask it again and again."""
 
-    def watch(self, run_id: str, watcher: Watcher) -> None:
-        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
+    def watch(self, run_id: str, watcher: Watcher) -> bool:
+        """Tell ``watcher`` of appends to this run, for as long as anybody else holds it.
+
+        It may be told of too much, on any thread. False where it is told of nothing after all.
+        """
 
 
 def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
@@ -107,8 +113,13 @@ def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None
     if winner is None:
         return Conflict(told)
     who = {Resolved: "by", RunCancelled: "by", ToolStarted: "owner"}.get(type(winner))
-    by = f" by {getattr(winner, who)}" if who else ""
+    by = f" by {named(getattr(winner, who), getattr(winner, 'user', ''))}" if who else ""
     return Conflict(f"{told}; number {expected} is {winner.type!r}{by} at {moment(winner.at)}")
+
+
+def begun_anew(run_id: str) -> Conflict:
+    """The refusal of an append to a run that was deleted, where another has its id now."""
+    return Conflict(f"run {run_id!r} was deleted, and another was begun by this id")
 
 
 def moment(at: float) -> str:
@@ -132,6 +143,7 @@ class Journal:
         "_at_once",
         "_before",
         "_follow",
+        "_last",
         "_line",
         "_lock",
         "_owed",
@@ -167,6 +179,8 @@ class Journal:
         """The state without that end."""
         self.driver = ""
         """The process that took the run on last: started it, answered, or ran a call."""
+        self._last: tuple[str, float] | None = None
+        """Type and time of the last event that the store has, as far as is known here."""
         self._writer: int | None = None
         """The thread that writes now: what the store tells on it is no news."""
         self._follow: Callable[[], None] | None = None
@@ -375,7 +389,12 @@ class Journal:
         return self.state.position - len(self._owed)
 
     def _catch_up(self, store: Store, _append: object = None) -> None:
-        self._take(self._stored(store, self._stored_length))
+        stored = self._stored(store, self._stored_length)
+        if stored and self._last is not None:
+            last = self._stored(store, self._stored_length - 1)[:1]
+            if [*map(_mark, last)] != [self._last]:
+                raise self._deleted(store)
+        self._take(stored)
 
     def _take(self, stored: Sequence[StoredEvent]) -> None:
         """Fold in what the store has from there on; an end it never got gives way to that."""
@@ -386,6 +405,7 @@ class Journal:
             if not _begins_with(stored, owed):
                 self.state, owed = self._before, ()
             self._fold(stored[len(owed) :])
+            self._last = _mark(stored[-1])
 
     def _arrived(self, sent: Sequence[StoredEvent]) -> bool:
         """Whether an append that raised was done all the same, as when the connection broke after it."""
@@ -396,16 +416,74 @@ class Journal:
             arrived = _begins_with(stored, sent)
         except Exception:  # the failure of the append is the one to be told
             return False
-        self._take(stored)
+        self._take(self._whole(self.store, stored))
         return arrived
 
     def _stored(self, store: Store, start: int) -> list[StoredEvent]:
+        return self._whole(store, self._read(store, start))
+
+    def _read(self, store: Store, start: int) -> list[StoredEvent]:
         try:
             return store.read(self.run_id, start)
+        except UsageError as error:
+            if self._last is None:
+                raise
+            raise self._deleted(store) from error
         except NbagentError:
             raise
         except Exception as error:
             raise StoreError(f"run {self.run_id!r} could not be read: {error}") from error
+
+    def _deleted(self, store: Store) -> StoreError:
+        return StoreError(
+            f"run {self.run_id!r} was deleted from {store!r}; nothing is written to it"
+        )
+
+    def _whole(self, store: Store, stored: list[StoredEvent]) -> list[StoredEvent]:
+        """The events with the histories that they refer to."""
+        return [self._with_history(store, event) for event in stored]
+
+    def _with_history(self, store: Store, event: StoredEvent) -> StoredEvent:
+        reference = reference_of(event)
+        if reference is None or not isinstance(event, RunStarted):
+            return event
+        has_begun = self.state.position > 0 and self.state.behind is None
+        if has_begun and len(self.state.messages) >= reference.messages:
+            return lengthened(event, self.state.messages[: reference.messages])
+        return lengthened(event, referred(self.run_id, reference, store.read, histories_of(store)))
+
+    def _kept(self, event: StoredEvent, *, may_wait: bool) -> tuple[StoredEvent, StoredEvent]:
+        """The event as it is stored, and the same with its whole history.
+
+        Raises:
+            _WouldWait: the run before would have to be read first.
+        """
+        short = event
+        if self.store is not None and isinstance(event, RunStarted) and not event.scope:
+            short = self._shortened(self.store, event, may_wait=may_wait)
+        stored = kept(short)
+        reference = reference_of(stored) if short is not event else None
+        if reference is None or not isinstance(event, RunStarted):
+            return stored, stored
+        assert isinstance(stored, RunStarted)  # it is a copy
+        return stored, slim(lengthened(stored, event.messages[: reference.messages]))
+
+    def _shortened(self, store: Store, event: RunStarted, *, may_wait: bool) -> RunStarted:
+        """The event with a reference to the run before, where the store has that and its history goes on with it."""
+        if event.after is None or event.after == self.run_id:
+            return event
+        known = histories_of(store).last(event.after)
+        if known is None and not may_wait:
+            raise _WouldWait
+        try:
+            if known is None:
+                before = Journal(event.after, store)
+                before.catch_up()
+                known = Known(before.state.position, before.state.messages)
+            is_there = known.events > 0 and bool(store.read(event.after, known.events - 1))
+        except (StoreError, UsageError):  # it is kept elsewhere, or nowhere any more
+            return event
+        return shortened(event, known, event.after) if is_there else event
 
     def watch(self, follow: Callable[[], None]) -> bool:
         """Call this, on any thread, when others write; False where the store doesn't tell."""
@@ -413,8 +491,7 @@ class Journal:
         store: object = self.store
         if not isinstance(store, Telling):
             return False
-        store.watch(self.run_id, self)
-        return True
+        return store.watch(self.run_id, self)
 
     def on_append(self) -> None:
         """The store tells that the journal has grown."""
@@ -424,8 +501,10 @@ class Journal:
     def _write(self, events: Sequence[StoredEvent], append: _Append) -> None:
         """Store and fold in; within the turn."""
         if self.store is not None and (events or self._owed):
-            events = [kept(event) for event in events]
-            sent = [*self._owed, *events]
+            may_wait = append != self._append_at_once
+            both = [self._kept(event, may_wait=may_wait) for event in events]
+            events = [whole for _, whole in both]
+            sent = [*self._owed, *(stored for stored, _ in both)]
             self._writer = threading.get_ident()
             try:
                 append(sent, self._stored_length)
@@ -443,6 +522,7 @@ class Journal:
                 raise StoreError(f"run {self.run_id!r} could not be written: {error}") from error
             finally:
                 self._writer = None
+            self._last = _mark(sent[-1])
         with self._lock:
             self._owed = ()
             self._fold(events)
@@ -455,6 +535,9 @@ class Journal:
                 _forget_secrets(before, self.state, event)
             if isinstance(event, _TAKE_ON):
                 self.driver = event.owner or self.driver
+        if self.store is not None and self.state.outcome is not None:
+            known = Known(self.state.position, self.state.messages)
+            histories_of(self.store).keep(self.run_id, known)
         if not self.listeners:
             return
         self._untold += tuple(events)
@@ -476,6 +559,10 @@ class Journal:
         except Exception:
             logger.exception("a listener of run %s failed and is dropped", self.run_id)
             self.unsubscribe(listener)
+
+
+def _mark(event: StoredEvent) -> tuple[str, float]:
+    return event.type, event.at
 
 
 def _begins_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> bool:

@@ -36,10 +36,7 @@ class MemoryStore:
                 return
             self._journals.setdefault(run_id, kept).events.extend(events)
             self._changes += 1
-        for found in kept.watchers:
-            watcher = found()
-            if watcher is not None:
-                watcher.on_append()
+        kept.tell()
 
     def at_once(self) -> AbstractContextManager[None]:
         """Nothing has to wait here."""
@@ -50,12 +47,13 @@ class MemoryStore:
         with self._lock:
             return self._kept(run_id).events[start:]
 
-    def watch(self, run_id: str, watcher: Watcher) -> None:
+    def watch(self, run_id: str, watcher: Watcher) -> bool:
         """Tell ``watcher`` of appends to this run, for as long as anybody else holds it."""
         with self._lock:
             kept = self._kept(run_id)
             there = tuple(one for one in kept.watchers if one() is not None)
             kept.watchers = (*there, weakref.ref(watcher))
+        return True
 
     def run_ids(self) -> list[str]:
         """The runs it holds, oldest first."""
@@ -96,9 +94,10 @@ class MemoryStore:
             UsageError: there is no such run.
         """
         with self._lock:
-            self._kept(run_id)
+            kept = self._kept(run_id)
             del self._journals[run_id]
             self._changes += 1
+        kept.tell()
 
     def _kept(self, run_id: str) -> _Kept:
         if run_id not in self._journals:
@@ -117,6 +116,13 @@ class _Kept:
     def __init__(self) -> None:
         self.events: list[StoredEvent] = []
         self.watchers: tuple[weakref.ref[Watcher], ...] = ()
+
+    def tell(self) -> None:
+        """On the thread that wrote."""
+        for found in self.watchers:
+            watcher = found()
+            if watcher is not None:
+                watcher.on_append()
 
 
 default_store = MemoryStore()

@@ -31,6 +31,7 @@ from .answers import AnyResolution, id_of, interrupts_of, settles
 from .before import Held
 from .describe import asks, bounded, result_of, unanswered
 from .growing import Growing
+from .named import remember_handle
 from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
@@ -62,6 +63,7 @@ class Run:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        remember_handle(session, self)
 
     # --- what can be read off it
 

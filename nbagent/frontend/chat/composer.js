@@ -3,13 +3,13 @@
 
 import {
   attr,
-  claim,
   disable,
   div,
   fill,
   h,
   makeButton,
   makeInput,
+  prevent,
   randomId,
   setLabel,
   showText,
@@ -229,14 +229,14 @@ export function drawComposer(card, said, leave) {
     if (event.isComposing || names.key(event)) return;
     const plain = !event.shiftKey && !event.altKey;
     if (event.key === "Enter" && plain) {
-      claim(event);
+      prevent(event);
       submit();
     } else if (event.key === "Escape") {
       if (edited) reset();
       else leave();
     } else {
       const step = stepOf(event);
-      if (plain && step && recall(step)) claim(event);
+      if (plain && step && recall(step)) prevent(event);
     }
   });
   onInput(signal, box, () => {
@@ -247,16 +247,16 @@ export function drawComposer(card, said, leave) {
   on(signal, box, "paste", (event) => {
     const files = event.clipboardData?.files ?? [];
     if (!files.length) return;
-    claim(event);
+    prevent(event);
     void add([...files]);
   });
   on(signal, el, "dragover", (event) => {
-    claim(event);
+    prevent(event);
     attr(el, "data-over", true);
   });
   on(signal, el, "dragleave", () => attr(el, "data-over", null));
   on(signal, el, "drop", (event) => {
-    claim(event);
+    prevent(event);
     attr(el, "data-over", null);
     void add([...(event.dataTransfer?.files ?? [])]);
   });

@@ -3,7 +3,6 @@
 
 import {
   attr,
-  claim,
   disable,
   div,
   expand,
@@ -11,6 +10,7 @@ import {
   focused,
   h,
   makeButton,
+  prevent,
   setLabel,
   setText,
   span,
@@ -259,14 +259,14 @@ function moreMenu(card, signal) {
   onClick(signal, button, () => open(panel.hidden === true));
   on(signal, button, "keydown", (event) => {
     if (event.key !== "ArrowDown" || !panel.hidden) return;
-    claim(event);
+    prevent(event);
     open(true);
   });
   on(signal, panel, "keydown", (event) => {
     const step = STEPS.get(event.key);
     const all = shown();
     if (step === undefined || all.length === 0) return;
-    claim(event);
+    prevent(event);
     const at = all.indexOf(/** @type {any} */ (focused())) + step;
     all.at(Number.isFinite(at) ? at % all.length : step < 0 ? 0 : -1)?.focus();
   });

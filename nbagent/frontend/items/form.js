@@ -3,12 +3,12 @@
 
 import {
   attr,
-  claim,
   div,
   fill,
   h,
   isEqual,
   present,
+  prevent,
   randomId,
   setText,
   showText,
@@ -130,7 +130,7 @@ export class FormView {
     };
     for (const type of /** @type {const} */ (["input", "change", "click", "keydown"]))
       for (const slot of [this.#slot, this.#instead]) on(signal, slot, type, used, true);
-    on(signal, this.el, "submit", claim);
+    on(signal, this.el, "submit", prevent);
     on(signal, this.el, "keydown", (event) =>
       pressKey(event, {
         approval: this.#shown.approval,

@@ -23,8 +23,11 @@ LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
 """The module that takes the card's from a ``FrontEnd``."""
 FIND = (STATIC / "find.js").read_text(encoding="utf-8")
 """The module that finds in a card, which a page loads when somebody does."""
+INBOX = (STATIC / "inbox.js").read_text(encoding="utf-8")
+"""The module of what an inbox has above its card."""
 STYLE = styles.live() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
+    ".nba-inbox .nba-stop { display: none !important; }"
 )
 
 
@@ -39,6 +42,8 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(texts=dict(TEXTS))
+        self.layout = ipywidgets.Layout()
+        """Of all cards and their boxes, which have no sizes of their own."""
 
     def __repr__(self) -> str:
         return "FrontEnd()"

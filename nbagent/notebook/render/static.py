@@ -213,8 +213,7 @@ def _strip(head: Head) -> Html:
             "i",
             {
                 "data-lane": span.lane,
-                "style": f"left:{span.start / length:.2%};"
-                f"width:{((span.end or length) - span.start) / length:.2%}",
+                "style": f"--l:{span.start / length:.2%};--r:{1 - (span.end or length) / length:.2%}",
             },
         )
         for span in sorted(head.spans, key=lambda span: LANES.index(span.lane))

@@ -195,7 +195,7 @@ async def test_a_run_that_has_ended_is_asked_on_in_its_own_card(monkeypatch):
     await until(lambda: card.view.snapshot().head.asks)
     for number, text in enumerate(("two", "three")):
         card._handle({"type": "say", "submission": f"s{number}", "text": text})
-        await until(lambda: len(card.chat.runs) == number + 2)
+        await until(lambda n=number: len(card.chat.runs) == n + 2)
         await card.chat.runs[-1].settled()
     after = card.view.snapshot()
     assert (after.head.prompt, after.head.chat, after.head.asks) == ("", True, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -183,4 +184,5 @@ async def test_what_was_asked_in_a_card_stops_when_its_cell_is_run_again(
         await asked.settled()
         cell.executions += 1
         cell.host.show_chat(cell.agent().chat(id=name, store=store, show=False))
-        await until(lambda: asked.status == ("interrupted" if name else "cancelled"))
+        wanted = "interrupted" if name else "cancelled"
+        await until(partial(lambda run, status: run.status == status, asked, wanted))

@@ -1,0 +1,153 @@
+"""One connection that hears by PostgreSQL's LISTEN what others write, and tells who watches."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+import weakref
+from contextlib import suppress
+from typing import Any
+
+from nbagent.core.journal.journal import Watcher
+
+CHANNEL = "nbagent"
+QUIET = 30.0
+"""Seconds without a notice after which it sends itself one: a connection may be dead and not tell."""
+PATIENCE = 5.0
+"""Seconds until it must have heard that one."""
+AGAIN = 1.0
+"""Seconds until it connects anew; whoever watches looks by itself meanwhile, as often."""
+logger = logging.getLogger("nbagent")
+
+
+class Listener:
+    """Listens in a thread, until ``end``.
+
+    A connection that breaks is made anew. Whenever one begins to listen, or cannot, all are told, since
+    nobody knows what they have missed.
+
+    Args:
+        engine: of SQLAlchemy, with psycopg 3; it lends nothing: the connection is the listener's own.
+        token: which notices are those of its own store, which tells of them itself.
+        name: of the store, for people.
+    """
+
+    def __init__(self, engine: Any, token: str, name: str) -> None:
+        self._engine, self._token, self._name = engine, token, name
+        self._watchers: weakref.WeakKeyDictionary[Watcher, str] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._count = 0
+        self._is_listening = False
+        self._ended = False
+        self._pid = os.getpid()
+        self._bell, self._rung = socket.socketpair()
+        threading.Thread(target=self._work, name="nbagent-listen", daemon=True).start()
+
+    @property
+    def heard(self) -> object:
+        """Another value after each write to the database; None while it cannot hear."""
+        return self._count if self._is_listening else None
+
+    def add(self, key: str, watcher: Watcher) -> None:
+        """Tell this one of notices with this key, for as long as anybody else holds it."""
+        with self._lock:
+            self._watchers[watcher] = key
+
+    def tell(self, key: str | None) -> None:
+        """Tell those who watch it; all of them where nobody knows what was written."""
+        with self._lock:
+            self._count += 1
+            concerned = [w for w, k in self._watchers.items() if key is None or k == key]
+        for watcher in concerned:
+            try:
+                watcher.on_append()
+            except Exception:
+                logger.exception("%s: who watches a run failed", self._name)
+
+    def end(self) -> None:
+        """Stop listening; the connection closes by itself."""
+        self._ended = True
+        if self._pid == os.getpid():
+            with suppress(OSError):
+                self._bell.send(b"!")
+
+    def _work(self) -> None:
+        is_told = False
+        while not self._ended:
+            try:
+                self._listen()
+            except Exception as error:  # whatever it was: all look by themselves meanwhile
+                if not (is_told or self._ended):
+                    logger.warning(
+                        "%s tells of nothing, so that runs are looked at each second: %s",
+                        *(self._name, str(error).partition("\n")[0]),
+                    )
+                is_told = True
+            else:
+                is_told = False
+            self._is_listening = False
+            if not self._ended:
+                self.tell(None)
+                time.sleep(AGAIN)
+        self._bell.close()
+        self._rung.close()
+
+    def _listen(self) -> None:
+        """Connect, and hear until the store ends.
+
+        Raises:
+            Exception: the connection cannot be made, has broken, or tells nothing.
+        """
+        pooled = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            connection: Any = pooled.connection.driver_connection
+            pooled.detach()
+            connection.execute(f"listen {CHANNEL}")
+            self._probe(connection)
+            self._is_listening = True
+            self.tell(None)
+            while not self._ended:
+                if self._wait(connection, QUIET):
+                    self._take(connection)
+                elif not self._ended:
+                    self._probe(connection)
+        finally:
+            pooled.close()
+
+    def _probe(self, connection: Any) -> None:
+        """Send itself a notice, and hear it: behind some proxies nobody ever would.
+
+        Raises:
+            ConnectionError: it did not come.
+        """
+        connection.execute("select pg_notify(%s, %s)", (CHANNEL, f"{self._token}:"))
+        until = time.monotonic() + PATIENCE
+        while not self._take(connection) and not self._ended:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise ConnectionError(
+                    "it does not hear its own notices; is there a proxy before it?"
+                )
+            self._wait(connection, left)
+
+    def _wait(self, connection: Any, seconds: float) -> bool:
+        """Until there is something to read, or the store ends."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection.fileno(), selectors.EVENT_READ)
+            selector.register(self._rung, selectors.EVENT_READ)
+            return any(key.fileobj is not self._rung for key, _ in selector.select(seconds))
+
+    def _take(self, connection: Any) -> bool:
+        """Tell of what has come; whether a notice of its own was among it."""
+        is_own = False
+        for notice in connection.notifies(timeout=0):
+            token, _, key = notice.payload.partition(":")
+            if token == self._token:
+                is_own = True
+            else:
+                self.tell(key)
+        return is_own

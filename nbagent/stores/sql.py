@@ -1,0 +1,597 @@
+"""Journals in an SQL database that processes of several machines share: PostgreSQL above all.
+
+One row for each run, with its length and last seal, and one for each event. Whoever appends first moves
+the run's length on, from the one that it expects: that row is the lock, and an append is one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
+from nbagent.core.base.events import StoredEvent, dump, parse
+from nbagent.core.journal.journal import Watcher, begun_anew, moved_on
+from nbagent.core.journal.rows import Head, Row, last_seal, sealed
+
+from .listening import CHANNEL, Listener
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy.dialects import mysql
+except ImportError as missing:
+    raise UsageError(
+        'nb.SQLStore needs SQLAlchemy: pip install "jupyter-nbagent[sql]"'
+    ) from missing
+
+T = TypeVar("T")
+
+SCHEMA_VERSION = 1
+"""Of the tables; the format of each event stands beside it."""
+UPGRADES: dict[int, tuple[str, ...]] = {}
+"""By the version that a database has: what makes it the next one."""
+PAUSE = 0.02
+"""Seconds between tries of what another process was faster in."""
+STATEMENT = 60
+"""Seconds that one statement may take."""
+FORGOTTEN = 7 * 86400.0
+"""Seconds after which the beats of a process that is silent are deleted; one that lives begins again."""
+
+_TEXT = sa.Text().with_variant(mysql.VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
+_JSON = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+"""As bytes: no database reads them, and so none refuses what JSON can say."""
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+_tables = sa.MetaData()
+_meta = sa.Table("nbagent_meta", _tables, sa.Column("version", sa.Integer, primary_key=True))
+_runs = sa.Table(
+    "nbagent_runs",
+    _tables,
+    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("id", _TEXT, nullable=False, unique=True),
+    sa.Column("length", sa.Integer, nullable=False),
+    sa.Column("seal", sa.String(64), nullable=False),
+    sqlite_autoincrement=True,  # no number is given twice
+)
+_events = sa.Table(
+    "nbagent_events",
+    _tables,
+    sa.Column("run", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("data", _JSON, nullable=False),
+    sa.Column("seal", sa.String(64)),
+)
+_beats = sa.Table(
+    "nbagent_beats",
+    _tables,
+    sa.Column("process", _TEXT, primary_key=True),
+    sa.Column("count", sa.Integer, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
+
+_FIND = sa.select(_runs.c.number, _runs.c.length, _runs.c.seal).where(
+    _runs.c.id == sa.bindparam("run_id")
+)
+_READ = (
+    sa.select(_events.c.position, _events.c.version, _events.c.data, _events.c.seal, _runs.c.number)
+    .select_from(
+        _runs.outerjoin(
+            _events,
+            (_events.c.run == _runs.c.number) & (_events.c.position >= sa.bindparam("start")),
+        )
+    )
+    .where(_runs.c.id == sa.bindparam("run_id"))
+    .order_by(_events.c.position)
+)
+_AT = sa.select(_events.c.version, _events.c.data).where(
+    (_events.c.run == sa.bindparam("number")) & (_events.c.position == sa.bindparam("place"))
+)
+_IDS = sa.select(_runs.c.id).order_by(_runs.c.number)
+_HEADS = (
+    sa.select(_runs.c.id, _runs.c.length, _events.c.version, _events.c.data)
+    .select_from(
+        _runs.outerjoin(
+            _events,
+            (_events.c.run == _runs.c.number) & (_events.c.position == _runs.c.length - 1),
+        )
+    )
+    .order_by(_runs.c.number)
+)
+_STAMP = sa.select(sa.func.count(), sa.func.sum(_runs.c.length), sa.func.max(_runs.c.number))
+"""No two states have the same one: lengths only grow, and a number is given once."""
+_BUSY = ("55P03", "57014", "40001", "40P01", "53300", 1205, 1213)
+"""Codes of PostgreSQL and MySQL: locked, too slow, begin again, deadlock, too many connections."""
+
+
+class SQLStore:
+    """Journals in the tables ``nbagent_…`` of an SQL database, which are made when a run begins in it.
+
+    ``nb.SQLStore("postgresql://user@host/database")``. PostgreSQL 13 or newer is what is tested, with psycopg 3;
+    other databases with transactions that SQLAlchemy knows should do. It needs
+    ``pip install "jupyter-nbagent[sql]"``.
+
+    Usable from any thread, from processes forked from this one, and from any machine. Followers of a run
+    are told by PostgreSQL when others write to it; elsewhere they look again and again. The tables are those
+    of the connection's ``search_path``. Who may read them reads prompts and results in plain text.
+
+    Args:
+        database: its URL, or a ``sqlalchemy.Engine``, which stays yours to dispose of.
+        timeout: seconds to wait for another process that writes to the same run, and for a connection.
+
+    Raises:
+        UsageError: that is no URL of a database, or its driver is not installed.
+    """
+
+    def __init__(self, database: str | sa.URL | sa.Engine, *, timeout: float = 5.0) -> None:
+        self._timeout = timeout
+        self._is_own = not isinstance(database, sa.Engine)
+        self._engine = (
+            database if isinstance(database, sa.Engine) else _engine_of(database, timeout)
+        )
+        self._told = _told(self._engine.url)
+        self._pid = os.getpid()
+        self._token = uuid.uuid4().hex[:12]
+        """Says which notices are this store's own."""
+        self._numbers: dict[str, int] = {}
+        """Which run an id was, when it was read or begun from its first event here."""
+        self._is_ready = False
+        self._closed = False
+        self._asked = False
+        self._listener: Listener | None = None
+        self._lock = threading.RLock()
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        """Add events after the first ``expected`` ones, in one transaction.
+
+        Raises:
+            Conflict: the journal has moved on, and the message says with what; nothing was added.
+            StoreError: it could not be written; unless the connection broke as it was, nothing was added.
+            ValueError: an event holds what is no JSON; nothing was added.
+        """
+        texts = [dump(event) for event in events]
+        self._patiently(lambda: self._append(run_id, texts, expected))
+        if texts:
+            self._tell(run_id)
+
+    def _append(self, run_id: str, texts: list[str], expected: int) -> None:
+        with self._writing() as connection:
+            found = connection.execute(_FIND, {"run_id": run_id}).one_or_none()
+            number, there, seal = found or (None, 0, run_id)
+            if there != expected:
+                winner = self._at(connection, number, expected)
+                raise moved_on(run_id, expected, there, winner)
+            if expected and self._numbers.setdefault(run_id, number or 0) != number:
+                raise begun_anew(run_id)
+            if not texts:
+                return
+            rows = sealed(seal, texts)
+            after = {"length": expected + len(rows), "seal": rows[-1].seal}
+            if number is None:
+                number = self._new_run(connection, run_id, rows)
+            else:
+                moved = (
+                    sa.update(_runs)
+                    .where((_runs.c.number == number) & (_runs.c.length == expected))
+                    .values(after)
+                )
+                if connection.execute(moved).rowcount != 1:
+                    raise _Faster
+            self._insert(connection, number, expected, rows)
+            self._notify(connection, run_id)
+        self._numbers[run_id] = number
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        """The events from number ``start`` on.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: the database cannot be read, or a newer nbagent has written these events.
+        """
+        rows = self._rows(run_id, start)
+        found = []
+        for expected, (position, version, data, _seal) in enumerate(rows, start):
+            try:
+                if position != expected:
+                    raise StoreError("an event is missing before it")
+                found.append(parse(bytes(data), version))
+            except StoreError as error:
+                raise StoreError(
+                    f"event {expected} of run {run_id!r} in {self!r} cannot be read; other runs can: {error}"
+                ) from error
+        return found
+
+    def run_ids(self) -> list[str]:
+        """The runs it holds, oldest first."""
+        return [run_id for (run_id,) in self._all(_IDS)]
+
+    def heads(self) -> list[Head]:
+        """Where each journal ends, oldest run first; a row's damage is no matter of the others."""
+        return [
+            Head(run_id, length, _event(version, data))
+            for run_id, length, version, data in self._all(_HEADS)
+        ]
+
+    def stamp(self) -> object:
+        """A value that is equal as long as nobody writes to any journal, other processes included.
+
+        Who asks again is told by PostgreSQL from then on, which asks the database nothing.
+        """
+        listener = self._listening() if self._asked else None
+        self._asked = True
+        heard = None if listener is None else listener.heard
+        return heard if heard is not None else [tuple(row) for row in self._all(_STAMP)]
+
+    def watch(self, run_id: str, watcher: Watcher) -> bool:
+        """Tell ``watcher`` of appends to this run; False where the database tells nobody of them."""
+        listener = self._listening()
+        if listener is not None:
+            listener.add(_key(run_id), watcher)
+        return listener is not None
+
+    def rows(self, run_id: str) -> list[Row]:
+        """A whole journal as it is kept.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: it could not be read.
+        """
+        return [
+            Row(version, bytes(data).decode(errors="replace"), seal)
+            for _, version, data, seal in self._rows(run_id, 0)
+        ]
+
+    def put(self, run_id: str, rows: Sequence[Row]) -> None:
+        """Bring in a journal as it was kept elsewhere, seals included, in one transaction.
+
+        Raises:
+            Conflict: there is a run of this id; nothing was added.
+            StoreError: the database could not be written; nothing was added.
+        """
+        self._patiently(lambda: self._put(run_id, rows))
+        self._tell(run_id)
+
+    def _put(self, run_id: str, rows: Sequence[Row]) -> None:
+        with self._writing() as connection:
+            if connection.execute(_FIND, {"run_id": run_id}).one_or_none() is not None:
+                raise Conflict(f"{self!r} has a run {run_id!r} already")
+            self._insert(connection, self._new_run(connection, run_id, rows), 0, rows)
+            self._notify(connection, run_id)
+
+    def delete(self, run_id: str) -> None:
+        """Delete a journal.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: the database could not be written.
+        """
+        self._patiently(lambda: self._delete(run_id))
+        self._tell(run_id)
+
+    def _delete(self, run_id: str) -> None:
+        with self._writing() as connection:
+            found = connection.execute(_FIND, {"run_id": run_id}).one_or_none()
+            if found is None:
+                raise UsageError(f"{self!r} has no run {run_id!r}")
+            if connection.execute(sa.delete(_runs).where(_runs.c.number == found[0])).rowcount != 1:
+                raise _Faster
+            connection.execute(sa.delete(_events).where(_events.c.run == found[0]))
+            self._notify(connection, run_id)
+
+    def beat(self, process: str) -> None:
+        """Count one more beat of this process."""
+        self._patiently(lambda: self._beat(process))
+
+    def _beat(self, process: str) -> None:
+        now = time.time()
+        with self._writing() as connection:
+            mine = sa.update(_beats).where(_beats.c.process == process)
+            if connection.execute(mine.values(count=_beats.c.count + 1, at=now)).rowcount:
+                return
+            connection.execute(sa.delete(_beats).where(_beats.c.at < now - FORGOTTEN))
+            connection.execute(sa.insert(_beats).values(process=process, count=1, at=now))
+
+    def beats(self, process: str) -> int:
+        """How many beats this process has left."""
+        found = self._all(sa.select(_beats.c.count).where(_beats.c.process == process))
+        return int(found[0][0]) if found else 0
+
+    def close(self) -> None:
+        """Close its connections; runs that still use this store fail from then on."""
+        with self._lock:
+            self._closed = True
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.end()
+        if self._is_own:
+            self._engine.dispose(close=self._pid == os.getpid())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SQLStore({self._told!r})"
+
+    # --- reading and writing the tables
+
+    def _rows(self, run_id: str, start: int) -> list[Any]:
+        rows = self._all(_READ, {"run_id": run_id, "start": start}) if _is_storable(run_id) else []
+        if not rows:
+            why = (
+                "" if self._is_ready else ": it has no tables of nbagent; is it the right database?"
+            )
+            raise UsageError(f"{self!r} has no run {run_id!r}{why}")
+        if start == 0:
+            self._numbers[run_id] = rows[0][4]
+        return [row[:4] for row in rows if row[0] is not None]
+
+    def _all(self, select: Any, values: dict[str, Any] | None = None) -> list[Any]:
+        """What a statement finds; nothing where nobody has written to the database yet."""
+
+        def act() -> list[Any]:
+            with self._connected() as connection:
+                if not self._is_ready and not self._has_tables(connection):
+                    return []
+                return list(connection.execute(select, values or {}))
+
+        return self._patiently(act)
+
+    def _at(
+        self, connection: sa.Connection, number: int | None, position: int
+    ) -> StoredEvent | None:
+        if number is None:
+            return None
+        row = connection.execute(_AT, {"number": number, "place": position}).one_or_none()
+        return None if row is None else _event(*row)
+
+    def _new_run(self, connection: sa.Connection, run_id: str, rows: Sequence[Row]) -> int:
+        if not _is_storable(run_id):
+            raise StoreError(f"{self!r} takes no run {run_id!r}: its id is no text of a database")
+        values = {"id": run_id, "length": len(rows), "seal": last_seal(run_id, rows)[:64]}
+        made = connection.execute(sa.insert(_runs).values(values))
+        return int((made.inserted_primary_key or [0])[0])
+
+    def _insert(
+        self, connection: sa.Connection, number: int, first: int, rows: Sequence[Row]
+    ) -> None:
+        values = [
+            {
+                "run": number,
+                "position": first + i,
+                "version": row.version,
+                "data": row.data.encode(errors="surrogatepass"),
+                "seal": row.seal,
+            }
+            for i, row in enumerate(rows)
+        ]
+        if values:
+            connection.execute(sa.insert(_events), values)
+
+    # --- telling
+
+    def _notify(self, connection: sa.Connection, run_id: str) -> None:
+        """Have PostgreSQL tell others, once the transaction is done; ids stay out of it."""
+        if self._tells:
+            connection.execute(sa.func.pg_notify(CHANNEL, f"{self._token}:{_key(run_id)}").select())
+
+    def _tell(self, run_id: str) -> None:
+        """Tell the watchers of this process, on the thread that wrote."""
+        listener = self._listener
+        if listener is not None:
+            listener.tell(_key(run_id))
+
+    @property
+    def _tells(self) -> bool:
+        return (self._engine.dialect.name, self._engine.driver) == ("postgresql", "psycopg")
+
+    def _listening(self) -> Listener | None:
+        """Who hears of what others write, begun when it is first needed; waits for nothing."""
+        if not self._tells:
+            return None
+        self._check_process()
+        with self._lock:
+            if self._listener is None and not self._closed:
+                self._listener = Listener(self._engine, self._token, repr(self))
+                weakref.finalize(self, self._listener.end)
+            return self._listener
+
+    # --- the connection
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        """Act, again while others are faster or hold what it needs."""
+        until = time.monotonic() + self._timeout
+        while True:
+            try:
+                return act()
+            except (_Faster, Busy) as error:
+                if time.monotonic() < until:
+                    time.sleep(PAUSE)
+                elif isinstance(error, Busy):
+                    raise
+                else:
+                    raise Busy(f"{self!r} is busy: others were always faster") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """A transaction that writes, in a database that has the tables."""
+        with self._connected() as connection:
+            if not self._is_ready:
+                self._make_tables(connection)
+            yield connection
+
+    @contextmanager
+    def _connected(self) -> Iterator[sa.Connection]:
+        """A transaction: done when this is left, undone where it raises."""
+        if self._closed:
+            raise StoreError(f"{self!r} is closed")
+        self._check_process()
+        try:
+            with self._engine.begin() as connection:
+                self._limit(connection)
+                yield connection
+        except (
+            sa.exc.IntegrityError
+        ) as error:  # what is there already, another process has put there
+            raise _Faster from error
+        except sa.exc.SQLAlchemyError as error:
+            raise self._failure(error) from error
+        self._is_ready = self._is_ready or self._found_tables
+
+    _found_tables = False
+    """Whether a transaction that ended well found the tables, or made them."""
+
+    def _limit(self, connection: sa.Connection) -> None:
+        """For this transaction alone: how long it waits for a lock, and how long a statement takes."""
+        if connection.dialect.name == "postgresql":
+            wait = f"{max(1, int(self._timeout * 1000))}ms"
+            connection.execute(
+                sa.select(
+                    sa.func.set_config("lock_timeout", wait, sa.true()),
+                    sa.func.set_config("statement_timeout", f"{STATEMENT}s", sa.true()),
+                )
+            )
+
+    def _check_process(self) -> None:
+        """A forked process gets connections of its own; the parent's stay untouched."""
+        if self._pid != os.getpid():
+            self._pid, self._token, self._lock = (
+                os.getpid(),
+                uuid.uuid4().hex[:12],
+                threading.RLock(),
+            )
+            self._engine.dispose(close=False)
+            self._listener = None
+
+    def _failure(self, error: sa.exc.SQLAlchemyError) -> StoreError:
+        """The same in our words; what was to be written, and the password, stay out of it."""
+        cause = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig else None
+        told = str(cause if cause is not None else error).strip().partition("\n")[0]
+        if password := self._engine.url.password:
+            told = told.replace(str(password), "***")
+        code = getattr(cause, "sqlstate", None) or next(iter(getattr(cause, "args", ())), None)
+        if isinstance(error, sa.exc.TimeoutError):
+            return Busy(f"{self!r} is busy: all of its connections are in use ({told})")
+        if code in _BUSY or getattr(cause, "sqlite_errorcode", 0) & 0xFF in (5, 6):
+            return Busy(f"{self!r} is busy: another process holds what this one needs ({told})")
+        return StoreError(f"{self!r} cannot be used: {_reason(code)}{told}")
+
+    # --- the tables
+
+    def _has_tables(self, connection: sa.Connection) -> bool:
+        """Whether they are there.
+
+        Raises:
+            StoreError: a newer nbagent made them.
+        """
+        if not sa.inspect(connection).has_table(_meta.name):
+            return False
+        version = connection.scalar(sa.select(sa.func.max(_meta.c.version)))
+        if version is None:
+            return False
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                f"{self!r} was made by a newer nbagent: its tables have version {version}, this nbagent "
+                f"knows up to {SCHEMA_VERSION}; upgrade with: pip install -U jupyter-nbagent"
+            )
+        self._found_tables = version == SCHEMA_VERSION
+        return True
+
+    def _make_tables(self, connection: sa.Connection) -> None:
+        """Make them, or make older ones of this version: one process at a time, where that can be had."""
+        if connection.dialect.name == "postgresql":
+            if self._has_tables(connection) and self._found_tables:
+                return
+            connection.execute(sa.func.pg_advisory_xact_lock(0x6E626167).select())
+        if not self._has_tables(connection):
+            for table in _tables.sorted_tables:
+                connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
+            connection.execute(sa.insert(_meta).values(version=SCHEMA_VERSION))
+        for version in range(connection.scalar(sa.select(_meta.c.version)) or 0, SCHEMA_VERSION):
+            for statement in UPGRADES[version]:
+                connection.execute(sa.text(statement))
+            connection.execute(sa.update(_meta).values(version=version + 1))
+        self._found_tables = True
+
+
+class _Faster(Exception):
+    """Another process was faster; nothing was done, and it is tried again."""
+
+
+def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:
+    try:
+        url = sa.make_url(database)
+    except (sa.exc.ArgumentError, ValueError) as error:
+        raise UsageError(
+            "nb.SQLStore takes the URL of a database, as in postgresql://user@host/database"
+        ) from error
+    if url.drivername in ("postgres", "postgresql"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise UsageError("SQLStore keeps a database; for runs in memory use nb.MemoryStore()")
+    pooled: dict[str, Any] = {"pool_size": 4, "max_overflow": 4, "pool_timeout": timeout}
+    if url.drivername == "postgresql+psycopg":
+        known = {"connect_timeout": "10", "application_name": "nbagent", "keepalives_idle": "30"}
+        url = url.update_query_dict({k: v for k, v in known.items() if k not in url.query})
+    try:
+        return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, **pooled)
+    except ImportError as error:
+        raise UsageError(
+            f"the driver of {_told(url)!r} is not installed ({error}); for PostgreSQL: "
+            'pip install "jupyter-nbagent[sql]"'
+        ) from error
+    except sa.exc.ArgumentError as error:  # no such dialect
+        raise UsageError(f"SQLAlchemy knows no database {url.drivername!r}") from error
+
+
+def _told(url: sa.URL) -> str:
+    """A URL without a password, which may stand among its options, too."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def _reason(code: object) -> str:
+    """What PostgreSQL's code means for a person."""
+    known = {
+        "42501": "its role may not do that; ask for rights on the tables nbagent_…, or on the schema: ",
+        "25006": "it is open for reading alone: ",
+        "42P01": "its tables are gone: ",
+        "3D000": "there is no such database: ",
+        "3F000": "there is no schema for its tables; is the search_path right? ",
+        "53100": "its disk is full: ",
+    }
+    return known.get(str(code), "")
+
+
+def _key(run_id: str) -> str:
+    """A run in a notice: whoever may connect may listen, and is not to learn ids."""
+    return hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _is_storable(run_id: str) -> bool:
+    with suppress(UnicodeEncodeError):
+        return b"\0" not in run_id.encode()
+    return False
+
+
+def _event(version: Any, data: Any) -> StoredEvent | None:
+    """An event that is only looked at; None where it is damaged, which whoever reads the run is told."""
+    if version is None or data is None:
+        return None
+    with suppress(StoreError):
+        return parse(bytes(data), version)
+    return None

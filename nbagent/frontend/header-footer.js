@@ -96,7 +96,6 @@ export function drawFooter(card, acts) {
       counts,
       ...head.counts.map(({ text, about }) => h("span", { title: about || null }, text)),
     );
-    counts.hidden = !head.counts.length;
     showText(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
     ask.hidden = !head.asks || store.gone;
     stop.hidden = ended;

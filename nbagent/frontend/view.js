@@ -373,8 +373,7 @@ export class RunView {
 
   /** Opens what finds in the run; its code comes when it is first used. */
   async #find() {
-    const found = await this.#store.finder?.();
-    found?.default(this.#card, this.#items);
+    (await this.#store.finder?.())?.default(this.#card, this.#items);
   }
 
   /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */

@@ -212,8 +212,7 @@ function isLong(node, value, room) {
  */
 function lineFor(node) {
   const number = ["int", "num", "decimal"].includes(node.kind);
-  return h("input", {
-    type: node.secret ? "password" : "text",
+  return makeInput(node.secret ? "password" : "text", {
     inputmode: INPUT_MODES[node.format ?? node.kind],
     autocomplete: node.secret ? "new-password" : "off",
     autocapitalize: "off",

@@ -94,7 +94,7 @@ export function drawFooter(card, acts) {
     pressed &&= !ended;
     fill(
       counts,
-      ...head.counts.map(({ text, about }) => h("span", { title: about || null }, text)),
+      ...head.counts.map(({ text, about }) => h("span", { title: about }, text)),
     );
     showText(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
     ask.hidden = !head.asks || store.gone;

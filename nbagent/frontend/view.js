@@ -368,7 +368,7 @@ export class RunView {
     if (!head?.asks) return;
     this.#asking = open;
     this.#drawBox(head);
-    (open ? this.#composer : this.#frame?.footer.ask)?.focus();
+    (open ? this.#composer?.box : this.#frame?.footer.ask)?.focus();
   }
 
   /** Opens what finds in the run; its code comes when it is first used. */

@@ -284,7 +284,7 @@ export function drawComposer(card, said, leave) {
 
   return {
     el,
-    focus: () => box.focus(),
+    box,
     /** @param {Head} next */
     update(next) {
       const changed = head?.status !== next.status || head.agent !== next.agent;

@@ -377,7 +377,7 @@ export class FormView {
       error && words("p", { class: "nba-err", role: "alert" }, error),
       note && words("p", "nba-help", note),
     ];
-    const shown = present([...preview.map(drawRich), ...told]);
+    const shown = [...preview.map(drawRich), ...present(told)];
     const about = { class: "nba-view", role: "group", "aria-label": t("preview") };
     const view = div({ ...about, tabindex: preview.length ? 0 : null }, ...shown);
     const heading = div({ class: "nba-named", "aria-hidden": "true" }, t("preview"));

@@ -176,7 +176,7 @@ function drawFinder({ store, signal, say }, items) {
   const stretchOf = (row) => {
     const all = (store.view?.items ?? []).map(({ key }) => key);
     const first = all.indexOf((row.getAttribute("data-key") ?? "").slice(2));
-    return all.slice(first, first + Number(row.getAttribute("data-size")));
+    return all.slice(first, first + Number(row.getAttribute("data-n")));
   };
   const tell = () => {
     const n = found.length;

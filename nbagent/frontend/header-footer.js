@@ -65,13 +65,13 @@ export function drawFooter(card, acts) {
     /** @type {string} */ label,
     /** @type {() => void} */ act,
   ) => {
-    const button = makeButton(`nba-link ${look}`, label);
+    const button = makeButton(`nba-link nba-${look}`, label);
     onClick(signal, button, act);
     return button;
   };
-  const questions = link("nba-jump", "", acts.jump);
-  const find = link("nba-find", store.t("find"), acts.find);
-  const ask = link("nba-ask", store.t("ask_on"), acts.ask);
+  const questions = link("jump", "", acts.jump);
+  const find = link("find", store.t("find"), acts.find);
+  const ask = link("ask", store.t("ask_on"), acts.ask);
   const stop = makeButton("nba-button nba-stop");
   const retry = makeButton("nba-button nba-stop", store.t("retry"));
   const el = h("footer", "nba-footer", counts, questions, find, ask, stop, retry);
@@ -92,10 +92,7 @@ export function drawFooter(card, acts) {
     const ended = ENDED.has(head.status);
     stopping = head.stopping;
     pressed &&= !ended;
-    fill(
-      counts,
-      ...head.counts.map(({ text, about }) => h("span", { title: about }, text)),
-    );
+    fill(counts, ...head.counts.map(({ text, about }) => span({ title: about }, text)));
     showText(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
     ask.hidden = !head.asks || store.gone;
     stop.hidden = ended;

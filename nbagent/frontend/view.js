@@ -351,7 +351,7 @@ export class RunView {
   /** The box of a chat, and of a run that is asked on. @param {import("./wire.js").Head} head */
   #drawBox(head) {
     const { gone, written } = this.#store;
-    const open = head.chat || (this.#asking && (!gone || !!written));
+    const open = head.chat || (this.#asking && (!gone || written));
     if (open && !this.#composer) {
       const end = () => this.#scroll?.toEnd();
       this.#composer = drawComposer(this.#card, end, () => this.#ask(false));

@@ -16,13 +16,15 @@ from .base.controls import escaped
 from .base.errors import Conflict, UsageError
 from .base.events import RunQueued, RunStarted
 from .base.messages import Message
+from .call.threads import private_loop
 from .journal.journal import Journal, Store
+from .journal.memory import MemoryStore
 from .run.host import current_host
 from .run.named import checked_id
 from .run.result import Result
 from .run.run import Run, document, session_of
 from .run.scripted_answers import Answers
-from .run.start import Options
+from .run.start import Options, launch_apart, take_up
 from .tools.files import Prompt
 from .tools.spec import RunSpec, new_id
 
@@ -251,6 +253,21 @@ class Chat:
 def thread_of(chat: Chat) -> Thread:
     """What the engine and the notebook hold of a chat."""
     return chat._thread  # noqa: SLF001 - the one door to it, so that `dir(chat)` is for people
+
+
+def thread_after(run: Run) -> Thread:
+    """A thread that begins with this run, and asks its agent as the run knew it; for an agent's run."""
+    session = session_of(run)
+    runs = Runs(
+        lambda: session.spec,
+        lambda prompt, options, blocking: launch_apart(
+            session.spec, prompt, options, blocking=blocking
+        ),
+        lambda journal, options: take_up(session.spec, journal, options),
+    )
+    is_apart = session.attended and session.loop is private_loop()
+    options = Options(after=run, attended=session.attended, show=False, background=is_apart)
+    return Thread(runs, options, session.journal.store or MemoryStore(), None)
 
 
 def goes_on(run: Run) -> bool:

@@ -16,9 +16,9 @@ export default function card() {
   /** @type {Store|null} */
   let store = null;
   return {
-    /** @param {{model: import("./wire.js").Model, signal: AbortSignal, texts?: Record<string, string>}} context */
-    initialize({ model, signal, texts }) {
-      store = new Store(model, signal, texts);
+    /** @param {{model: import("./wire.js").Model, signal: AbortSignal, texts?: Record<string, string>, finder?: import("./store.js").LoadFinder}} context */
+    initialize({ model, signal, texts, finder }) {
+      store = new Store(model, signal, texts, finder);
       keepSaved(model, signal);
     },
     /** @param {{model: import("./wire.js").Model, el: HTMLElement, signal: AbortSignal}} context */

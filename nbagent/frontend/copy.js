@@ -20,7 +20,7 @@ const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
 /** Milliseconds for which it says that it was done. */
 const DONE = 1600;
 /** How far it stands above the edge, in pixels, and inside of it. */
-const ABOVE = 12;
+const ABOVE = 6;
 const INSIDE = 6;
 
 /**

@@ -44,7 +44,7 @@ export const span = (about, ...children) => h("span", about, ...children);
  * @param {...Child} children
  */
 export function fill(el, ...children) {
-  el.replaceChildren(.../** @type {(string|Node)[]} */ (children.filter(Boolean)));
+  el.replaceChildren(...present(children));
 }
 
 /**
@@ -67,6 +67,24 @@ export function words(tag, about, ...children) {
  */
 export function makeButton(look, ...children) {
   return h("button", { type: "button", class: look }, ...children);
+}
+
+/**
+ * An input of a type, with further attributes.
+ * @param {string|undefined} type
+ * @param {Attributes} [about]
+ */
+export function makeInput(type, about) {
+  return h("input", { type, ...about });
+}
+
+/**
+ * What is there of a list.
+ * @template T
+ * @param {(T|null|undefined|false|"")[]} list
+ */
+export function present(list) {
+  return /** @type {T[]} */ (list.filter(Boolean));
 }
 
 /**
@@ -214,9 +232,7 @@ export function stepOf({ key }) {
   return key === "ArrowDown" ? 1 : key === "ArrowUp" ? -1 : 0;
 }
 
-/** Random hex digits; works without a secure context, unlike crypto.randomUUID. */
+/** Random digits; works without a secure context, unlike crypto.randomUUID. */
 export function randomId() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
-    byte.toString(16).padStart(2, "0"),
-  ).join("");
+  return crypto.getRandomValues(new Uint32Array(4)).join("");
 }

@@ -1,21 +1,12 @@
 // @ts-check
-// Numbers, money and time as they are written.
+// Numbers and time as they are written.
 
 /**
  * Digits in groups of three, the same in every locale, as the static view writes them.
  * @param {number} n
  */
 export function groupDigits(n) {
-  return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
-}
-
-/**
- * An amount in dollars, with as many digits as it takes to tell it from nothing.
- * @param {number} n
- */
-export function money(n) {
-  if (n >= 1) return groupDigits(Math.floor(n)) + n.toFixed(2).slice(-3);
-  return n === 0 ? "0" : n.toFixed(n < 0.01 ? 4 : 3);
+  return n.toLocaleString("en");
 }
 
 /**

@@ -1,18 +1,8 @@
 import { expect, test } from "vitest";
-import { countdown, groupDigits, money } from "./format.js";
+import { countdown, groupDigits } from "./format.js";
 
 test("numbers are written alike in every locale", () => {
   expect([0, 999, 1000, 1234567].map(groupDigits)).toEqual(["0", "999", "1,000", "1,234,567"]);
-});
-
-test("small amounts keep the digits that tell them from nothing", () => {
-  expect([0, 0.0042, 0.021, 1.5, 1234.5].map(money)).toEqual([
-    "0",
-    "0.0042",
-    "0.021",
-    "1.50",
-    "1,234.50",
-  ]);
 });
 
 test("what is left is counted in hours only where there are some, and never below nothing", () => {

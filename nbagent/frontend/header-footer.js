@@ -1,8 +1,7 @@
 // @ts-check
 // The frame of the card: header with prompt, status and time strip; footer with counts and Stop.
 
-import { attr, disable, div, fill, h, makeButton, setText, span, words } from "./dom.js";
-import { groupDigits, money } from "./format.js";
+import { attr, disable, div, fill, h, makeButton, setText, showText, span, words } from "./dom.js";
 import { onClick } from "./lifetime.js";
 import { drawStrip } from "./time-strip.js";
 
@@ -54,24 +53,31 @@ export function drawHeader(card) {
 }
 
 /**
- * The footer: counts, the way to the next question, and Stop.
+ * The footer: counts, the way to the next question, and what can be done with the run as a whole.
  * @param {CardContext} card
- * @param {() => void} jump goes to the next question
+ * @param {{jump: () => void, ask: () => void, find: () => void}} acts goes to the next question, opens the box, finds
  */
-export function drawFooter(card, jump) {
+export function drawFooter(card, acts) {
   const { store, signal } = card;
-  const turns = span();
-  const tokens = span();
-  const cost = span();
-  const decisions = span();
-  const questions = makeButton("nba-link nba-jump");
+  const counts = span("nba-counts");
+  const link = (
+    /** @type {string} */ look,
+    /** @type {string} */ label,
+    /** @type {() => void} */ act,
+  ) => {
+    const button = makeButton(`nba-link nba-${look}`, label);
+    onClick(signal, button, act);
+    return button;
+  };
+  const questions = link("jump", "", acts.jump);
+  const find = link("find", store.t("find"), acts.find);
+  const ask = link("ask", store.t("ask_on"), acts.ask);
   const stop = makeButton("nba-button nba-stop");
   const retry = makeButton("nba-button nba-stop", store.t("retry"));
-  const el = h("footer", "nba-footer", turns, tokens, cost, decisions, questions, stop, retry);
+  const el = h("footer", "nba-footer", counts, questions, find, ask, stop, retry);
   let stopping = false;
   let pressed = false;
   onClick(signal, retry, () => disable(retry, store.gone || store.send({ type: "retry" })));
-  onClick(signal, questions, jump);
   onClick(signal, stop, () => {
     if (stopping || pressed || store.gone) return;
     pressed = store.send({ type: "stop" });
@@ -86,28 +92,13 @@ export function drawFooter(card, jump) {
     const ended = ENDED.has(head.status);
     stopping = head.stopping;
     pressed &&= !ended;
-    setText(
-      turns,
-      !head.max_turns || (ended && !head.turns && head.chat)
-        ? ""
-        : ended
-          ? store.tn("turns", head.turns)
-          : store.t("turn", { n: head.turns, m: head.max_turns }),
-    );
-    setText(tokens, head.tokens > 0 ? store.tn("tokens", head.tokens) : "");
-    tokens.title = [head.cached && store.t("cached", { n: groupDigits(head.cached) })]
-      .concat(head.reasoning && store.t("reasoned", { n: groupDigits(head.reasoning) }))
-      .filter(Boolean)
-      .join(", ");
-    const said = head.cost === null ? "cost_known" : "cost";
-    setText(cost, head.known_cost > 0 ? store.t(said, { n: money(head.known_cost) }) : "");
-    setText(decisions, head.decisions > 0 ? store.tn("decisions", head.decisions) : "");
-    setText(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
+    fill(counts, ...head.counts.map(({ text, about }) => span({ title: about }, text)));
+    showText(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
+    ask.hidden = !head.asks || store.gone;
     stop.hidden = ended;
     retry.hidden = head.status !== "failed";
     disable(retry, store.gone);
-    for (const part of [turns, tokens, cost, decisions, questions]) part.hidden = !part.textContent;
     draw();
   };
-  return { el, update };
+  return { el, update, find, ask };
 }

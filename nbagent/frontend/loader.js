@@ -20,7 +20,10 @@ export default function loader() {
   const made = (context) => {
     card ??= find(context.model).then(async (frontEnd) => {
       const one = (await load(frontEnd)).default();
-      one.initialize({ ...context, texts: frontEnd.get("texts") });
+      /** @type {Promise<any>|null} */
+      let found = null;
+      const finder = () => (found ??= run(frontEnd.get("find")));
+      one.initialize({ ...context, texts: frontEnd.get("texts"), finder });
       return one;
     });
     return card;

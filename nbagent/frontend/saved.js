@@ -86,7 +86,10 @@ export function keepSaved(model, signal) {
   onAbort(signal, () => {
     model.off("msg:custom", heard);
     notebook.saveState?.disconnect(saving);
-    if (kept) saving(null, "started"); // the kernel is gone: what is saved from now on is what was kept last
+    if (!kept) return; // the kernel is gone: what is saved, and shown where nothing goes on, is what was kept last
+    if (kept.over)
+      each((cell, index) => cell.outputs.set(index, still(/** @type {Keep} */ (kept))));
+    else saving(null, "started");
   });
   model.send({ type: "keeps", ended: false });
 }

@@ -19,6 +19,8 @@ import { apply, changes } from "./reduce.js";
  * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | {type: "gone"} | {type: "written"}} Event
  */
 
+/** Loads what finds in a card. @typedef {() => Promise<typeof import("./find.js")>} LoadFinder */
+
 /** How a kernel stands that has lost all it had; JupyterLab tells. */
 const LOST = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 /** Milliseconds after which a gap asks for a snapshot once more. */
@@ -44,9 +46,11 @@ export class Store {
    * @param {Model} model
    * @param {AbortSignal} signal aborting it takes every listener away
    * @param {Record<string, string>} [texts] the sentences that all cards have in common
+   * @param {LoadFinder} [finder] where there is one
    */
-  constructor(model, signal, texts = {}) {
+  constructor(model, signal, texts = {}, finder) {
     this.#model = model;
+    this.finder = finder;
     this.texts = texts;
     const synced = () => {
       if (this.#live === null) this.#fromTrait(model.get("snapshot"));

@@ -42,6 +42,8 @@ import { HEAD } from "./reduce.js";
 
 /** Milliseconds in which what lies below a table, or rows that become one, comes up. */
 const GLIDE = 180;
+/** From how many items on something may be looked for. */
+const LONG = 8;
 /** Milliseconds for which rows that become one leave their room to what comes next. */
 const ROOM = 1000;
 
@@ -55,6 +57,7 @@ export class RunView {
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
   /** @type {ReturnType<typeof drawComposer>|null} */ #composer = null;
+  /** Whether the box stands below a run that has ended. */ #asking = false;
   /** @type {ReturnType<typeof stayAtEnd>|null} */ #scroll = null;
   /** @type {HTMLElement|null} */ #jumped = null;
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
@@ -145,6 +148,8 @@ export class RunView {
       this.#put(this.#shown.get(item.key)?.drawn.el, index);
     }
     this.#tellGone(view.head);
+    if (this.#frame)
+      this.#frame.footer.find.hidden = !this.#store.finder || view.items.length < LONG;
     this.#notice(fresh, changed, answered);
     placed();
     this.#copies.look();
@@ -324,26 +329,58 @@ export class RunView {
     if (this.#frame === null) {
       this.#frame = {
         header: drawHeader(this.#card),
-        footer: drawFooter(this.#card, () => this.#jump()),
+        footer: drawFooter(this.#card, {
+          jump: () => this.#jump(),
+          ask: () => this.#ask(true),
+          find: () => this.#find(),
+        }),
       };
       this.#copies.name();
       this.#items.before(this.#frame.header.el);
       this.#gone.after(this.#frame.footer.el);
-      if (head.chat) this.#drawChat();
     }
+    if (head.chat && !this.#scroll) this.#drawChat();
+    else if (head.asks && this.#store.written) this.#asking = true; // before a reload
     setLabel(this.el, this.#store.t("card", { agent: head.agent }));
     attr(this.el, "data-status", head.status);
     this.#frame.header.update(head);
     this.#frame.footer.update(head);
-    this.#composer?.update(head);
+    this.#drawBox(head);
+  }
+
+  /** The box of a chat, and of a run that is asked on. @param {import("./wire.js").Head} head */
+  #drawBox(head) {
+    const { gone, written } = this.#store;
+    const open = head.chat || (this.#asking && (!gone || written));
+    if (open && !this.#composer) {
+      const end = () => this.#scroll?.toEnd();
+      this.#composer = drawComposer(this.#card, end, () => this.#ask(false));
+      this.#gone.after(this.#composer.el);
+    }
+    if (!this.#composer) return;
+    this.#composer.el.hidden = !open;
+    this.#composer.update(head);
+  }
+
+  /** Opens the box below a run that has ended, or closes it. @param {boolean} open */
+  #ask(open) {
+    const head = this.#store.view?.head;
+    if (!head?.asks) return;
+    this.#asking = open;
+    this.#drawBox(head);
+    (open ? this.#composer?.box : this.#frame?.footer.ask)?.focus();
+  }
+
+  /** Opens what finds in the run; its code comes when it is first used. */
+  async #find() {
+    (await this.#store.finder?.())?.default(this.#card, this.#items);
   }
 
   /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */
   #drawChat() {
     setClass(this.el, "nba-chat");
     this.#scroll = stayAtEnd(this.#items, this.#card.signal);
-    this.#composer = drawComposer(this.#card, () => this.#scroll?.toEnd());
-    this.#gone.after(this.#composer.el);
+    this.#scroll.toEnd();
   }
 
   /**

@@ -94,17 +94,11 @@
  * @property {RunStatus} status
  * @property {string} status_text
  * @property {number} started_at
- * @property {number} turns
- * @property {number} max_turns
- * @property {number} tokens
- * @property {number|null} cost
- * @property {number} known_cost
- * @property {number} cached
- * @property {number} reasoning
+ * @property {{text: string, about: string}[]} counts
  * @property {number} questions
- * @property {number} decisions
  * @property {boolean} stopping
  * @property {boolean} chat
+ * @property {boolean} [asks] it has ended and can be asked on
  * @property {Span[]} spans
  */
 /** @typedef {{head: Head, items: Item[]}} View */
@@ -121,7 +115,7 @@
 /** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
 /** @typedef {{field: string|null, message: string}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
-/** @typedef {{type: "keep", view: string, bundle: Record<string, string>, ended: boolean}} Keep */
+/** @typedef {{type: "keep", view: string, bundle: Record<string, string>, ended: boolean, over?: boolean}} Keep */
 /** @typedef {{name: string, about: string}} Name */
 /** @typedef {{type: "names", text: string, names: Name[]}} Names */
 /** @typedef {Snapshot|Patch|Receipt|Names|Keep} FromKernel */

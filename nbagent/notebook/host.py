@@ -55,13 +55,21 @@ class NotebookHost:
             return
         earlier = [r for k, r in self._started.get(cell, ()) if k != key and _goes_on(r)]
         if on_rerun == "cancel":
-            for old in earlier:
-                if not session_of(old).executing:
-                    session_of(old).stop(by=TEXTS["cell_rerun"])
-            earlier = [r for r in earlier if session_of(r).executing]
+            earlier = _stopped(earlier)
         self._before[run] = earlier
-        kept = [(k, r) for k, r in self._started.get(cell, ()) if _goes_on(r)]
-        self._started[cell] = [*kept, (key, run)]
+        self._belongs(cell, key, run)
+
+    def _belongs(self, cell: str | None, key: str | None, run: Run) -> None:
+        """The run is of this execution of the cell: its code began it, or somebody who asked on in its card."""
+        if cell is not None:
+            kept = [(k, r) for k, r in self._started.get(cell, ()) if _goes_on(r) and r is not run]
+            self._started[cell] = [*kept, (key, run)]
+
+    def _asked_in(self, chat: Chat | None) -> Callable[[Run], None]:
+        """Told of each run that is begun in a card which the cell that runs now shows."""
+        if chat is not None and thread_of(chat).is_named:
+            return lambda _run: None  # the same thread is shown when the cell is run again
+        return partial(self._belongs, kernel.cell_id(), kernel.execution_key())
 
     def earlier(self, run: Run) -> list[Run]:
         """The runs of the same cell that still went on when this one was started."""
@@ -73,7 +81,8 @@ class NotebookHost:
 
         shown = self._displays.get(run.id)
         if shown is None:
-            shown = self._displays[run.id] = Shown(run, earlier=self.earlier(run))
+            earlier, asked = self.earlier(run), self._asked_in(None)
+            shown = self._displays[run.id] = Shown(run, earlier=earlier, asked=asked)
         shown.show(kernel.execution_key())
 
     def display(self, run: Run) -> None:
@@ -112,8 +121,12 @@ class NotebookHost:
             return
         shown = self._chats.get(chat)
         if shown is None:
-            shown = self._chats[chat] = ShownChat(chat)
-        shown.show(kernel.execution_key())
+            shown = self._chats[chat] = ShownChat(chat, asked=self._asked_in(chat))
+        cell, key = kernel.cell_id(), kernel.execution_key()
+        if cell is not None and not thread_of(chat).is_named:
+            left = [r for k, r in self._started.get(cell, ()) if k != key and _goes_on(r)]
+            _stopped([r for r in left if r not in chat.runs])
+        shown.show(key)
 
     async def wait(self, run: Run, future: Future[None]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""
@@ -154,6 +167,14 @@ class NotebookHost:
         from .cards.display import publish_static  # noqa: PLC0415 - not needed where nothing is shown
 
         publish_static(run)
+
+
+def _stopped(runs: list[Run]) -> list[Run]:
+    """Stop those that execute nothing, as their cell was run again; the others are left."""
+    for run in runs:
+        if not session_of(run).executing:
+            session_of(run).stop(by=TEXTS["cell_rerun"])
+    return [run for run in runs if session_of(run).executing]
 
 
 def _goes_on(run: Run) -> bool:

@@ -248,6 +248,13 @@ class Span(_Wire):
     end: float | None = None
 
 
+class Count(_Wire):
+    """Something that was counted, as the footer says it; ``about`` tells more where somebody points at it."""
+
+    text: str
+    about: str = ""
+
+
 class Head(_Wire):
     """What the card's frame shows: header, pill and footer."""
 
@@ -257,25 +264,29 @@ class Head(_Wire):
     status: RunStatus
     status_text: str
     started_at: float
-    turns: int = 0
-    max_turns: int = 20
+    turns: int = Field(default=0, exclude=True)
+    max_turns: int = Field(default=20, exclude=True)
     """0 where no model answers, as in a flow."""
-    tokens: int = 0
-    cost: float | None = None
+    tokens: int = Field(default=0, exclude=True)
+    cost: float | None = Field(default=None, exclude=True)
     """In US dollars, where it is known of all responses."""
-    known_cost: float = 0
+    known_cost: float = Field(default=0, exclude=True)
     """What of it is known."""
-    cached: int = 0
+    cached: int = Field(default=0, exclude=True)
     """Of the tokens, those that the server had already."""
-    reasoning: int = 0
+    reasoning: int = Field(default=0, exclude=True)
     """Of the tokens, those that nobody reads."""
+    counts: list[Count] = Field(default_factory=list)
+    """These in words: what a page gets of them."""
     questions: int = 0
     """What a person is asked; what an outside system answers is none of it."""
-    decisions: int = 0
+    decisions: int = Field(default=0, exclude=True)
     stopping: bool = False
     """Whether somebody pressed Stop and what still runs has not ended yet."""
     chat: bool = False
     """Whether it is a thread of runs, with a box to write in; of what is counted it has the sums."""
+    asks: bool = False
+    """Whether it is a run that has ended, and the page offers to ask on below it; live alone."""
     spans: list[Span] = Field(default_factory=list)
 
 
@@ -394,6 +405,8 @@ class Keep(_Wire):
     a page that does not show it asks for it."""
     ended: bool = False
     """Whether this is the last: the page shows it in the widget's place, and says so."""
+    over: bool = False
+    """Whether nothing in the card goes on: the page shows it in the widget's place once the kernel is gone."""
 
 
 class Name(_Wire):

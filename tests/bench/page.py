@@ -15,12 +15,14 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.browser.card import Card
+from tests.browser.card import GIVES_WAY, Card
 from tests.browser.conftest import CHROMIUM_FLAGS, chromium_path
 from tests.browser.notebook_page import VIEWPORT, App, NotebookPage
 from tests.browser.server import JupyterServer
 
-SETUP = """
+SETUP = (
+    GIVES_WAY
+    + """
 import asyncio, time
 import nbagent as nb
 from tests.bench import view
@@ -58,6 +60,7 @@ def asking(count):
 
     return made
 """
+)
 CASES = {
     "nothing": "run = agent('Done.').run('Go')",
     "a second card": "run = agent('Done.').run('Go')",

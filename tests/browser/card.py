@@ -19,6 +19,10 @@ STOOD_STILL = """(button) => {
 CELL_FAILED = '.jp-Notebook [data-mime-type="application/vnd.jupyter.error"]'
 
 
+GIVES_WAY = "from nbagent.notebook.cards import display as _cards; _cards.STAY = 0\n"
+"""For a first cell: cards of runs that have ended give way at once, as they do once many newer ones have ended."""
+
+
 class Card:
     """The card in one cell's output; ``number`` where that shows more than one."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.card import Card
+from tests.browser.card import GIVES_WAY, Card
 from tests.browser.notebook_page import App
 
-AGENT = """
+AGENT = (
+    GIVES_WAY
+    + """
 import nbagent as nb
 import pandas as pd
 call = nb.ScriptedModel.call
@@ -16,6 +18,7 @@ call = nb.ScriptedModel.call
 def agent(*steps):
     return nb.Agent(nb.ScriptedModel(list(steps)), name="clerk")
 """
+)
 PREVIEW = """
 stock = pd.DataFrame({"product": ["lamp", "desk", "desk"], "price": [40, 200, 180]})
 def raised(asked):

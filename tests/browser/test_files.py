@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.card import Card
+from tests.browser.card import GIVES_WAY, Card
 from tests.browser.notebook_page import App
 
-SETUP = """
+SETUP = (
+    GIVES_WAY
+    + """
 from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,6 +41,7 @@ def approve(ctx: nb.ToolContext) -> str:
         ctx.interrupt(nb.Confirm(message="Is that it?"))
     return "yes"
 """
+)
 RUN = 'run = agent.run(["What is odd here?", fig, Path("scan.pdf"), np.eye(6)])'
 KEPT = """
 files = [f for e in run.journal if e.type == "tool_finished" for f in e.files]

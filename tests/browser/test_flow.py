@@ -46,7 +46,6 @@ def test_a_flow_asks_is_restarted_and_goes_on_where_it_was(server, open_lab):
         notebook.run_cell(index)
     expect(notebook.output(STEPS)).to_contain_text("['load', 'drop columns', 'write']")
     notebook.turn_to(STEPS)
-    card.wait_until_static()
     expect(card.root.locator("table")).to_contain_text("Edsger Dijkstra")
     expect(card.root.locator(".nba-footer")).not_to_contain_text("turn")
     notebook.shot("flow-done", card.root)

@@ -15,6 +15,7 @@ from nbagent.notebook.cards import display
 
 S = nb.ScriptedModel
 display.RETRY_FOR = 0.0  # a failed run gives way like any other
+display.STAY = 0  # and at once
 
 class Squares:
     def __init__(self, n):

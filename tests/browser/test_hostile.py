@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.card import Card
+from tests.browser.card import GIVES_WAY, Card
 from tests.browser.notebook_page import App
 
-CELL = r"""
+CELL = (
+    GIVES_WAY
+    + r"""
 import nbagent as nb
 
 BAD = (
@@ -36,6 +38,7 @@ def act(what: str, ctx: nb.ToolContext) -> str:
 
 run = agent.run(BAD)
 """
+)
 
 INVISIBLE = "\u202e\u200b"
 

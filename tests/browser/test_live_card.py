@@ -7,9 +7,11 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.card import Card
+from tests.browser.card import GIVES_WAY, Card
 
-SETUP = """
+SETUP = (
+    GIVES_WAY
+    + """
 import threading
 import nbagent as nb
 
@@ -36,6 +38,7 @@ def agent(*steps):
 
     return made
 """
+)
 AGAIN = """
 runs = globals().setdefault("runs", [])
 first = [S.call("transfer", amount=200.0)] if not runs else "Nothing to do."

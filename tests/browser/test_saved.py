@@ -9,10 +9,12 @@ from typing import Any
 import nbformat
 from playwright.sync_api import expect
 
-from tests.browser.card import Card
+from tests.browser.card import GIVES_WAY, Card
 from tests.browser.notebook_page import App
 
-SETUP = """
+SETUP = (
+    GIVES_WAY
+    + """
 import nbagent as nb
 call = nb.ScriptedModel.call
 store = nb.SQLiteStore("runs.db")
@@ -33,6 +35,7 @@ def pay(to: str, amount: int) -> str:
     "Pay."
     return f"paid {amount} to {to}"
 """
+)
 RUN = "run = clerk.run('Pay Ada')\nrun"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 

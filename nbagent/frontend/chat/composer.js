@@ -8,6 +8,7 @@ import {
   fill,
   h,
   makeButton,
+  makeInput,
   prevent,
   randomId,
   setLabel,
@@ -39,14 +40,15 @@ const DRAFT_AFTER = 400;
  * The box, and what stands around it.
  * @param {import("../items/item.js").CardContext} card
  * @param {() => void} said a message was sent
+ * @param {() => void} leave Escape was pressed
  */
-export function drawComposer(card, said) {
+export function drawComposer(card, said, leave) {
   const { store, signal } = card;
   const { t } = store;
   const box = h("textarea", { rows: 1, class: "nba-write", dir: "auto" });
   const send = makeButton("nba-button nba-go", t("say_send"));
   const attach = makeButton("nba-button nba-attach", "+");
-  const pick = h("input", { type: "file", multiple: true, hidden: true, tabindex: -1 });
+  const pick = makeInput("file", { multiple: true, hidden: true, tabindex: -1 });
   const chipList = div({ class: "nba-chips", hidden: true });
   const editing = div({ class: "nba-editing nba-help", hidden: true });
   const cancel = makeButton("nba-link", t("cancel"));
@@ -229,8 +231,9 @@ export function drawComposer(card, said) {
     if (event.key === "Enter" && plain) {
       prevent(event);
       submit();
-    } else if (event.key === "Escape" && edited) {
-      reset();
+    } else if (event.key === "Escape") {
+      if (edited) reset();
+      else leave();
     } else {
       const step = stepOf(event);
       if (plain && step && recall(step)) prevent(event);
@@ -281,6 +284,7 @@ export function drawComposer(card, said) {
 
   return {
     el,
+    box,
     /** @param {Head} next */
     update(next) {
       const changed = head?.status !== next.status || head.agent !== next.agent;

@@ -1,7 +1,7 @@
 // @ts-check
 // Yes or no: a checkbox where there is a value to start from, else radios with none chosen.
 
-import { div, h } from "../dom.js";
+import { div, makeInput } from "../dom.js";
 import { radioControl, selectControl } from "./choice.js";
 import { controlField } from "./control-field.js";
 
@@ -58,7 +58,7 @@ function pickOne(control, node) {
  * @returns {import("./field.js").Control}
  */
 function checkbox() {
-  const input = h("input", { type: "checkbox" });
+  const input = makeInput("checkbox");
   return {
     el: div("nba-check", input),
     inputs: [input],

@@ -1,7 +1,7 @@
 // @ts-check
 // One of several: a row of buttons where it is the whole question, radios, a list; with a write-in.
 
-import { attr, div, h, span } from "../dom.js";
+import { attr, div, h, makeInput, span } from "../dom.js";
 import { on, onChange, onClick } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { dropdown, lineInput } from "./inputs.js";
@@ -136,7 +136,7 @@ export function radioControl(ctx, node, whole) {
  * @param {string} group
  */
 function writeIn(ctx, group) {
-  const radio = h("input", { type: "radio", name: group });
+  const radio = makeInput("radio", { name: group });
   const el = h("label", "nba-option", radio, span({}, ctx.t("other")));
   const input = writtenInput(ctx);
   const open = (/** @type {boolean} */ shown) => attr(input, "hidden", !shown);

@@ -1,7 +1,7 @@
 // @ts-check
 // Dates and times, with an offset that is always shown: nothing is converted, and a naive time stays one.
 
-import { div, h, setLabel } from "../dom.js";
+import { div, h, makeInput, setLabel } from "../dom.js";
 import { onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 
@@ -45,7 +45,7 @@ export function dateTimeField(ctx, node, saved, place) {
   const format = /** @type {keyof typeof SHAPES} */ (node.format);
   const start = initial?.text ?? "";
   const step = /\.\d/.test(start) ? "0.001" : /:\d\d:\d\d/.test(start) ? "1" : null;
-  const input = h("input", { type: TYPES[format], step });
+  const input = makeInput(TYPES[format], { step });
   const known = SHAPES[format].exec(start)?.[2];
   const zone = format === "date" ? null : zoneSelect(ctx, known);
   // A time of day has an offset only where it came with one.

@@ -1,7 +1,7 @@
 // @ts-check
 // What an edit changed, line by line. ../notebook/render/static.py finds the same lines.
 
-import { div, h } from "../dom.js";
+import { div, h, present } from "../dom.js";
 
 /** Pairs of lines that are compared; beyond, what differs is taken as a whole. */
 const MAX_PAIRS = 250_000;
@@ -88,7 +88,7 @@ function changedWords(lines) {
  * @returns {[(string|HTMLElement)[], (string|HTMLElement)[]]}
  */
 function wordChanges(before, after) {
-  const [old, now] = [before.split(WORDS).filter(Boolean), after.split(WORDS).filter(Boolean)];
+  const [old, now] = [present(before.split(WORDS)), present(after.split(WORDS))];
   if (old.length * now.length > MAX_WORD_PAIRS) return [[before], [after]];
   const words = lineChanges(old, now);
   const alike = words.reduce(

@@ -1,7 +1,7 @@
 // @ts-check
 // A file: read in the page, sent with the answer and never before.
 
-import { announce, div, h, setClass, showText } from "../dom.js";
+import { announce, div, makeInput, setClass, showText } from "../dom.js";
 import { on, onChange } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { cutLongText } from "./long-text.js";
@@ -26,7 +26,7 @@ export const MAX_FILE = 6 * 2 ** 20;
 export function fileField(ctx, node, _saved, place) {
   const { t } = ctx;
   const initial = node.initial ?? null;
-  const input = h("input", { type: "file" });
+  const input = makeInput("file");
   const status = div({ class: "nba-status", role: "status" });
   const there = initial?.text ?? "";
   const before = there === "" ? null : div("nba-mono", there);

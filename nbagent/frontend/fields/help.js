@@ -1,7 +1,7 @@
 // @ts-check
 // The lines under a control: what it is for, its limits, what is wrong.
 
-import { div, h, showText } from "../dom.js";
+import { div, h, present, showText } from "../dom.js";
 
 /**
  * @typedef {import("./spec.js").SpecNode} SpecNode
@@ -18,7 +18,7 @@ const SHORT = 240;
  */
 export function withCode(value) {
   const parts = value.split(/`([^`\n]+)`/);
-  return parts.map((part, index) => (index % 2 ? h("code", {}, part) : part)).filter(Boolean);
+  return present(parts.map((part, index) => (index % 2 ? h("code", {}, part) : part)));
 }
 
 /**
@@ -35,7 +35,7 @@ export function helpOf(ctx, node) {
   const said = node.help ?? "";
   const cut = said.length > SHORT ? said.search(/\n\s*\n|(?<=[.!?])\s/) : -1;
   const start = cut > 0 ? said.slice(0, cut) : said;
-  const line = withCode([start, ...limits].filter(Boolean).join(" · "));
+  const line = withCode(present([start, ...limits]).join(" · "));
   if (cut <= 0) return line;
   const rest = div({}, ...withCode(said.slice(cut).trim()));
   return [...line, h("details", {}, h("summary", {}, ctx.t("read_on")), rest)];

@@ -1,7 +1,7 @@
 // @ts-check
 // Names with values: rows of a name, a value and a button that removes them.
 
-import { div, h, setLabel, span } from "../dom.js";
+import { div, h, makeInput, setLabel, span } from "../dom.js";
 import { onChange, onInput } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
@@ -96,9 +96,7 @@ function nameInput(ctx, node, value) {
   const common = { autocomplete: "off", spellcheck: "false", dir: "auto" };
   // What is approved is seen whole: a line would hide its end, and lose line breaks.
   const long = value.includes("\n") || (ctx.approval && value.length > SHORT);
-  const input = long
-    ? h("textarea", { ...common, rows: 1 })
-    : h("input", { type: "text", ...common });
+  const input = long ? h("textarea", { ...common, rows: 1 }) : makeInput("text", common);
   input.placeholder = ctx.t("name");
   input.value = value;
   return input;

@@ -1,7 +1,7 @@
 // @ts-check
 // What stands beside the label of a field: "optional", "changed · undo", "no value".
 
-import { h, makeButton, setLabel, setText, span } from "../dom.js";
+import { h, makeButton, makeInput, setLabel, setText, span } from "../dom.js";
 
 /**
  * @typedef {import("./spec.js").SpecNode} SpecNode
@@ -58,7 +58,7 @@ export function changeMark(ctx) {
  * @param {Context} ctx
  */
 export function noneBox(ctx) {
-  const input = h("input", { type: "checkbox" });
+  const input = makeInput("checkbox");
   const el = h("label", "nba-none", input, ctx.t("no_value"));
   return {
     el,

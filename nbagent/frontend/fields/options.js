@@ -1,7 +1,7 @@
 // @ts-check
 // A list of options to pick from: radios or checkboxes, as a row, a column, or a column with a filter.
 
-import { div, h, setClass, setText, showText, span, words } from "../dom.js";
+import { div, h, makeInput, setClass, setText, showText, span, words } from "../dom.js";
 import { onChange, onInput } from "../lifetime.js";
 import { lineInput } from "./inputs.js";
 
@@ -32,7 +32,7 @@ export function optionList(ctx, options, { type, row, digits }) {
   const helps = options.some((option) => option.help);
   const list = div(`nba-options ${row && !helps ? "nba-row" : "nba-column"}`);
   const inputs = options.slice(0, DRAWN).map((_, index) => {
-    const input = h("input", { type, name: group, value: index });
+    const input = makeInput(type, { name: group, value: index });
     input.dataset["option"] = String(index);
     return input;
   });

@@ -8,6 +8,7 @@ import {
   fill,
   h,
   makeButton,
+  makeInput,
   setClass,
   setLabel,
   setText,
@@ -145,7 +146,7 @@ function emptyText(ctx, node, input) {
  * @param {{min: number, max: number, step?: number}} range
  */
 function slider(ctx, input, { min, max, step = (max - min) / 100 }) {
-  const el = h("input", { type: "range", min, max, step });
+  const el = makeInput("range", { min, max, step });
   onInput(ctx.signal, el, () => {
     input.value = el.value;
     draw();
@@ -211,8 +212,7 @@ function isLong(node, value, room) {
  */
 function lineFor(node) {
   const number = ["int", "num", "decimal"].includes(node.kind);
-  return h("input", {
-    type: node.secret ? "password" : "text",
+  return makeInput(node.secret ? "password" : "text", {
     inputmode: INPUT_MODES[node.format ?? node.kind],
     autocomplete: node.secret ? "new-password" : "off",
     autocapitalize: "off",

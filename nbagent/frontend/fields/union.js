@@ -1,7 +1,7 @@
 // @ts-check
 // One of several shapes: which one is the person's choice alone, and what was typed into each is kept.
 
-import { div, h, setLabel, words } from "../dom.js";
+import { div, h, makeInput, setLabel, words } from "../dom.js";
 import { onChange } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { addedContext } from "./field.js";
@@ -137,7 +137,7 @@ function shapeSelect(ctx, labels, pick) {
 function shapeRadios(ctx, labels, pick) {
   const group = ctx.id();
   const inputs = labels.map((_, index) => {
-    const input = h("input", { type: "radio", name: group, value: index });
+    const input = makeInput("radio", { name: group, value: index });
     onChange(ctx.signal, input, () => pick(index));
     return input;
   });

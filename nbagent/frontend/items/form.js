@@ -7,6 +7,7 @@ import {
   fill,
   h,
   isEqual,
+  present,
   prevent,
   randomId,
   setText,
@@ -376,7 +377,7 @@ export class FormView {
       error && words("p", { class: "nba-err", role: "alert" }, error),
       note && words("p", "nba-help", note),
     ];
-    const shown = [...preview.map(drawRich), ...told].filter(Boolean);
+    const shown = [...preview.map(drawRich), ...present(told)];
     const about = { class: "nba-view", role: "group", "aria-label": t("preview") };
     const view = div({ ...about, tabindex: preview.length ? 0 : null }, ...shown);
     const heading = div({ class: "nba-named", "aria-hidden": "true" }, t("preview"));
@@ -393,7 +394,7 @@ export class FormView {
     const root = this.#root?.node;
     const belongsToNone = item.interrupt === "";
     setText(this.#title, item.title);
-    setText(this.#path, [item.path, item.tool].filter(Boolean).join(" ▸ "));
+    setText(this.#path, present([item.path, item.tool]).join(" ▸ "));
     setText(this.#note, item.note ?? "");
     for (const part of [this.#path, this.#note, this.#facts, this.#named, this.#slot])
       part.hidden = !part.firstChild;

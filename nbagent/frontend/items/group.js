@@ -1,7 +1,7 @@
 // @ts-check
 // Questions that are alike, as one table: a row for each, and one answer for all that are open.
 
-import { div, fill, focused, focusInPlace, h, setText, tableCell, words } from "../dom.js";
+import { div, fill, focused, focusInPlace, h, present, setText, tableCell, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
 import { unseenTexts } from "../fields/long-text.js";
 import { drawAnswerAll } from "./group-answer-all.js";
@@ -111,7 +111,7 @@ export function drawGroup(group, card) {
     for (const [index, row] of order.entries()) row.lay(index + 1, columns);
     const same = names.filter(alike);
     share(same.flatMap((name) => (name === TITLE ? [] : (first.values.get(name) ?? []))));
-    setText(note, [same.includes(TITLE) && one.title, one.note].filter(Boolean).join("\n"));
+    setText(note, present([same.includes(TITLE) && one.title, one.note]).join("\n"));
   };
   /** What is the same in all rows stands above them, once. @param {import("../wire.js").Fact[]} shared */
   const share = (shared) => {

@@ -106,6 +106,7 @@ export function drawStretch({ items: [one] }, card, take) {
   const update = (/** @type {StretchItem} */ next) => {
     items = next.items;
     setText(times, store.t("times", { n: items.length }));
+    el.dataset.n = String(items.length);
     const briefs = items.slice(0, TOLD).map((item) => item.brief);
     setText(brief, briefs.join(" · "));
     const known = items.flatMap(({ elapsed }) => elapsed ?? []);

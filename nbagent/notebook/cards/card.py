@@ -112,6 +112,9 @@ class Card(anywidget.AnyWidget):
 
     # --- each kind's own
 
+    lasts = False
+    """Whether somebody may still use it once all has ended: it then stays live where a page keeps it."""
+
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop that messages are handled on."""
@@ -120,9 +123,11 @@ class Card(anywidget.AnyWidget):
     def detach(self) -> None:
         """Follow nothing any more; the widget is about to close."""
 
-    @property
-    def charts(self) -> list[Bundle]:
-        """What Jupyter draws by itself below the card, once that has given way; by default nothing."""
+    def stays(self) -> None:
+        """A page keeps the card in its notebook by itself, so that it may stay live when its run has ended."""
+
+    def give_charts(self) -> list[Bundle]:
+        """Give away what Jupyter draws by itself below the card; by default there is nothing."""
         return []
 
     # --- ipywidgets in the place of fields
@@ -220,13 +225,16 @@ class Card(anywidget.AnyWidget):
         """Send the whole view, with every sentence."""
         self._show(texts=self._texts())
 
-    def keep(self, view: str, bundle: dict[str, str], *, ended: bool) -> None:
+    def keep(
+        self, view: str, bundle: dict[str, str], *, ended: bool = False, over: bool = False
+    ) -> None:
         """Tell the pages what a saved notebook keeps of the card; ``view`` is the displayed widget's id.
 
         Without a bundle its display has been told the end.
         """
         if self.comm is not None:
-            self.send(Keep(view=view, bundle=bundle, ended=ended).model_dump(mode="json"))
+            kept = Keep(view=view, bundle=bundle, ended=ended, over=over)
+            self.send(kept.model_dump(mode="json"))
 
     def _show(self, **more: Any) -> None:
         """Send the snapshot, and what only a page gets."""
@@ -288,6 +296,7 @@ class Card(anywidget.AnyWidget):
                 self._stop()
             case Keeps(ended=ended):
                 self.kept = True
+                self.stays()
                 self.keeps(ended)
             case Retry():
                 self._retry()

@@ -81,6 +81,12 @@ class Charts:
                 area.children[0].outputs = _outputs(chart)
         return [self._areas[key] for key in wanted]
 
+    def give(self) -> list[Bundle]:
+        """Give them away: they are shown here no more."""
+        given = self.bundles
+        self._shown.clear()
+        return given
+
     def close(self) -> None:
         """Take them off the page."""
         _close(self._areas.values())

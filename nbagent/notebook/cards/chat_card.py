@@ -1,5 +1,8 @@
 """The live card of a chat: its runs one below the other, and a box to write in.
 
+A run's own card is one too, of a thread that begins with that run: once it has ended, the page offers the box, and
+what is written there makes it a chat.
+
 What is written comes with a message of its own and goes into a run; what is not sent yet is kept for a reload. It is in no trait.
 """
 
@@ -10,6 +13,7 @@ import base64
 import binascii
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -46,14 +50,25 @@ MAX_NAME = 200
 MAX_PREFIX = 100
 
 
-class ChatCard(RunCard):
-    """A chat's card: that of its newest run, below those before it."""
+MAX_HEARD = 100
+"""Messages that are known again where a page sends them twice."""
 
-    def __init__(self, chat: Chat) -> None:
+
+class ChatCard(RunCard):
+    """A chat's card: that of its newest run, below those before it.
+
+    Args:
+        chat: whose card it is.
+        run: the run whose own card it is, with which the chat begins; None for a chat that somebody made.
+    """
+
+    def __init__(self, chat: Chat, run: Run | None = None) -> None:
         self.chat = chat
         self._thread = thread_of(chat)
-        self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
-        self.threads = ThreadView(reveal(self._thread.agent.spec().agent))
+        self._begun = None if run is None else session_of(run)
+        self._loop = self._begun.loop if self._begun else _own_loop()
+        agent = reveal(self._thread.agent.spec().agent)
+        self.threads = ThreadView(agent, chat=run is None)
         self.view = self.threads
         self._flush_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -70,6 +85,8 @@ class ChatCard(RunCard):
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent = ""
         """What stands in the box; on the loop only."""
+        self._heard_says: deque[str] = deque(maxlen=MAX_HEARD)
+        """The submissions of messages that came."""
         self._follow_runs()
         self.threads.flush(time.monotonic())
         Card.__init__(self)
@@ -90,7 +107,7 @@ class ChatCard(RunCard):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the kernel: a chat may have no run yet."""
+        """The loop of the kernel, as a chat may have no run yet; that of the run whose card it is."""
         return self._loop
 
     # --- out
@@ -110,8 +127,11 @@ class ChatCard(RunCard):
             self.threads.cut(alike)
             if runs[alike:] != runs:
                 self._later(self._draw_charts)
+            was_chat = self.threads.chat
             for run in runs[alike:]:
                 self._follow(run)
+            if self.threads.chat != was_chat:
+                self._later(self.greet)  # a chat says other sentences
             if self._flush_at is None:
                 self._plan()
         self.moved(None)
@@ -122,7 +142,7 @@ class ChatCard(RunCard):
             run.id,
             types_of=partial(types_of, run),
             traceback_of=partial(traceback_of_call, run),
-            in_thread=True,
+            in_thread=self.threads.chat or bool(self._followed),
         )
         heard = partial(self._hear_and_tell, session, view)
         events = run.subscribe(heard)
@@ -150,7 +170,20 @@ class ChatCard(RunCard):
 
     def _texts(self) -> dict[str, str]:
         texts = Card._texts(self)  # noqa: SLF001 - what any card shows
-        return texts | {"card": texts["chat_card"], "gone": texts["chat_gone"]}
+        if self.threads.chat:
+            return texts | {"card": texts["chat_card"], "gone": texts["chat_gone"]}
+        stored = self._begun is not None and self._begun.is_stored
+        return texts | {"gone": texts["gone_stored"]} if stored else texts
+
+    @property
+    def _newest(self) -> Run:
+        return self._followed[-1][0]
+
+    def stays(self) -> None:
+        """The page may offer to ask on."""
+        with self._lock:
+            self.threads.can_ask = _can_go_on(self._begun)
+            self._push()
 
     # --- in
 
@@ -188,6 +221,9 @@ class ChatCard(RunCard):
         return self._unsent
 
     def _said(self, message: Say) -> None:
+        if message.submission in self._heard_says:
+            return  # its receipt goes to every page
+        self._heard_says.append(message.submission)
         self._unsent = ""
         task = self._loop.create_task(self._say(message))
         self._tasks.add(task)
@@ -241,6 +277,15 @@ class ChatCard(RunCard):
         told = TEXTS["use_tool"].format(tool=name)
         is_tool = any(name == known for known, _ in named_tools(self._thread))
         return f"{text.rstrip()}\n\n{told}" if is_tool and told not in text else text
+
+
+def _own_loop() -> asyncio.AbstractEventLoop:
+    return kernel.kernel_loop() or asyncio.get_running_loop()
+
+
+def _can_go_on(session: Session | None) -> bool:
+    """Whether there is a conversation to go on with; a flow, or a run that never began, has none."""
+    return session is not None and session.spec.model is not None and session.state.behind is None
 
 
 def _file(said: SaidFile) -> File:

@@ -25,9 +25,10 @@ from nbagent.core.base.events import (
     RunCompleted,
     RunFailed,
 )
-from nbagent.core.chat import Chat
+from nbagent.core.chat import Chat, goes_on, thread_after
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.core.tools.output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
 from nbagent.notebook.render import plain, static
@@ -47,12 +48,10 @@ KEPT_AT_LEAST = 10.0
 """Seconds that what a saved notebook has of a card may be behind it, while nothing waits for a person."""
 RETRY_FOR = 120.0
 """Seconds in which the card of a run that failed stays live, for its Retry button."""
+STAY = 20
+"""Cards of runs that have ended which stay live, the newest, where a page keeps them in its notebook by itself: one can
+ask on there, find, copy. Older ones give way to static HTML, as all do elsewhere."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
-
-
-def goes_on(run: Run) -> bool:
-    """Whether the run has not ended."""
-    return run.status in ("queued", "running", "interrupted")
 
 
 class RunBox(ipywidgets.VBox):
@@ -88,10 +87,12 @@ class Live:
         """Whether it has given way, and is there for pages alone that do not know it yet."""
         self._keeping: asyncio.TimerHandle | None = None
         """When pages are told again what a saved notebook keeps; touched on the loop only."""
-        self._kept: dict[str, str] = {}
-        """What they were told last; on the loop only."""
+        self._kept: tuple[dict[str, str], bool] = ({}, False)
+        """What they were told last, and whether it was over; on the loop only."""
         self._cells: list[kernel.Cell] = []
         """The executions whose output has them."""
+        self._charts: list[Bundle] = []
+        """What of its charts stands in those outputs by itself."""
 
     def add(self, card: Card) -> None:
         """Show another card below."""
@@ -117,6 +118,8 @@ class Live:
             WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id},
         }
         display(bundle, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
+        for chart in self._charts:
+            display(chart, raw=True)  # type: ignore[no-untyped-call]
 
     def keep(self, *, soon: bool) -> None:
         """Have saved notebooks show the card as it stands: soon, or a little later; safe from any thread."""
@@ -135,13 +138,14 @@ class Live:
     def _keep(self) -> None:
         """Tell the pages what is kept, if that is something else than before."""
         self._keeping = None
-        bundle = self.bundle()
-        if bundle != self._kept:
+        bundle, over = self.bundle(), self in _staying
+        if (bundle, over) != self._kept:
             self._tell_kept(bundle)
 
     def _tell_kept(self, bundle: dict[str, str]) -> None:
-        self._kept = bundle
-        self.card.keep(self.box.model_id, bundle, ended=self._ended)
+        over = self in _staying
+        self._kept = (bundle, over)
+        self.card.keep(self.box.model_id, bundle, ended=self._ended, over=over)
 
     def _keeps(self, ended: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
         """A page writes what is kept; or has written the end, and needs no widget any more."""
@@ -153,11 +157,16 @@ class Live:
     def settle(self, *, settled: Callable[[], None] | None = None) -> None:
         """Give way to the card as it stands, once nobody is looking into it any more.
 
+        Where a page keeps the card by itself it stays live instead, until ``STAY`` newer ones have ended.
         Safe from any thread. ``settled`` is called when that is done. The widgets close once a page says
         that its notebook has the end. Of pages that cannot, one has it with the display; where another
         was there, after a reload or beside it, they do not close: it has no display to update.
         """
         self._later(QUIET, partial(self._settle, settled))
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Do something on its loop; callable on any thread."""
+        self._later(0, work)
 
     def _later(self, delay: float, work: Callable[[], None]) -> None:
         loop = self.card.loop
@@ -167,8 +176,28 @@ class Live:
     def _settle(self, settled: Callable[[], None] | None) -> None:
         if self._ended:
             return  # it has given way already
-        if self.held() or not all(map(_is_quiet, (self.card, *self.below))):
+        if not self._is_still():
             self._later(QUIET / 2, partial(self._settle, settled))
+            return
+        for chart in (chart for card in (self.card, *self.below) for chart in card.give_charts()):
+            self._charts.append(chart)
+            for cell in self._cells:
+                cell.show(chart)
+        if self.card.kept and self.card.lasts:
+            _stay(self, partial(self._give_way, settled))
+            self._keep()
+        else:
+            self._give_way(settled)
+
+    def _is_still(self) -> bool:
+        """Whether nothing goes on in it, and nobody is at work there."""
+        return not self.held() and all(map(_is_quiet, (self.card, *self.below)))
+
+    def _give_way(self, settled: Callable[[], None] | None) -> None:
+        if self._ended or self in _staying:
+            return
+        if not self._is_still():
+            self._later(QUIET / 2, partial(self._give_way, settled))
             return
         shown = self.bundle()
         for display_id in self._places:
@@ -178,9 +207,6 @@ class Live:
         self._ended, self.bundle = True, lambda: shown
         if self._keeping is not None:
             self._keeping.cancel()
-        for cell in self._cells:
-            for chart in (chart for card in (self.card, *self.below) for chart in card.charts):
-                cell.show(chart)
         self._cells = []
         for card in (self.card, *self.below):
             card.detach()
@@ -199,6 +225,19 @@ class Live:
             widget.close()
 
 
+_staying: dict[Live, Callable[[], None]] = {}
+"""What has ended and stays live, the oldest first, and what makes it give way."""
+
+
+def _stay(live: Live, give_way: Callable[[], None]) -> None:
+    """Keep what has just ended live; the oldest of too many gives way."""
+    _staying.pop(live, None)
+    _staying[live] = give_way
+    while len(_staying) > STAY:
+        oldest = next(iter(_staying))
+        oldest.later(_staying.pop(oldest))
+
+
 def _is_quiet(card: Card) -> bool:
     """Whether a page shows the card and nobody is at work in it."""
     quiet_for = time.monotonic() - card.touched_at
@@ -208,8 +247,12 @@ def _is_quiet(card: Card) -> bool:
 class Shown:
     """One run on the page: one live card, shown in one or more places."""
 
-    def __init__(self, run: Run, *, earlier: list[Run]) -> None:
+    def __init__(
+        self, run: Run, *, earlier: list[Run], asked: Callable[[Run], None] = lambda _run: None
+    ) -> None:
         self._run = run
+        self._asked = asked
+        """Told of each run that somebody begins in the card."""
         self._executions: list[str | None] = []
         """The executions whose output shows the run."""
         self.live: Live | None = None
@@ -217,6 +260,8 @@ class Shown:
         """Runs that the same cell started before, and that may still go on."""
         self._below: list[Run] = []
         """Those of them whose cards stand below this one."""
+        self._chat: Chat | None = None
+        """What the run becomes where somebody asks on below it, while it is live."""
         self._failed_at = float("-inf")
         """When it failed last, by the monotonic clock."""
 
@@ -237,32 +282,40 @@ class Shown:
 
     def _made(self) -> Live:
         if self.live is None:
-            card = RunCard(self._run)
+            self._chat = Chat(thread_after(self._run))
+            card = ChatCard(self._chat, self._run)
             self.live = Live(card, self.bundle)
             self._tell_earlier(card, self.live)
-            events = self._run.subscribe(self._heard)
-            if events:
-                self._heard(events[-1])
+            card.moved = self._heard
+            for event in self._run.journal[-1:]:
+                self._heard(event)
         return self.live
 
-    def _heard(self, heard: RunEvent) -> None:
+    def _heard(self, event: Event | None) -> None:
+        """One of its runs has moved, or (None) there is another one."""
         live = self.live
-        if live is None or not isinstance(heard, Event):
+        if live is None:
             return
-        if isinstance(heard, RunFailed) and not heard.scope:
+        if isinstance(event, RunFailed) and not event.scope:
             self._failed_at = time.monotonic()
-        live.keep(soon=_is_turn(heard))
-        if _is_end(heard):
+        if event is None:
+            self._asked(self._runs[-1])
+        live.keep(soon=event is None or _is_turn(event))
+        if event is not None and _is_end(event):
             live.settle(settled=self._settled)
 
     def _settled(self) -> None:
         """The page has the static HTML: begin anew if the run is shown again."""
-        self._run.unsubscribe(self._heard)
         self.live, self._executions, self._earlier, self._below = None, [], [], []
 
     def bundle(self, live: Live) -> dict[str, str]:
-        """The run, and those whose cards stand below it, as HTML and text."""
-        bundle = _bundle_of(self._run, live.card)
+        """The run, or the chat it has become, and those whose cards stand below it, as HTML and text."""
+        chat = self._chat
+        bundle = (
+            _bundle_of(self._run, live.card)
+            if chat is None or chat.runs == (self._run,)
+            else chat_bundle(chat, measured=True)
+        )
         for run, card in zip(self._below, live.below, strict=True):
             more = _bundle_of(run, card)
             bundle = {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
@@ -271,7 +324,7 @@ class Shown:
     @property
     def _can_be_retried(self) -> bool:
         """Whether it has failed a moment ago: its card has a button to go on."""
-        failed = self._run.status == "failed"
+        failed = self._runs[-1].status == "failed"
         return failed and time.monotonic() - self._failed_at < RETRY_FOR
 
     # --- what the same cell started before
@@ -284,8 +337,13 @@ class Shown:
             for number, run in enumerate(filter(goes_on, self._earlier))
         }
         card.pressed = lambda key, action: notices[key].pressed(action)
-        runs = [self._run, *(earlier.run for earlier in notices.values())]
-        live.held = lambda: self._can_be_retried or any(map(goes_on, runs))
+        held = [earlier.run for earlier in notices.values()]
+        live.held = lambda: self._can_be_retried or any(map(goes_on, (*self._runs, *held)))
+
+    @property
+    def _runs(self) -> tuple[Run, ...]:
+        """The run, and what was asked on after it."""
+        return self._chat.runs if self._chat is not None else (self._run,)
 
     def _show_below(self, live: Live, run: Run) -> RunCard:
         card = RunCard(run)
@@ -371,11 +429,16 @@ def _is_turn(event: Event) -> bool:
 class ShownChat:
     """One chat on the page: live as long as its kernel, as somebody may go on writing in it."""
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: Chat, *, asked: Callable[[Run], None]) -> None:
         card = ChatCard(chat)
         self._live = Live(card, lambda _live: chat_bundle(chat, measured=True))
-        card.moved = lambda event: self._live.keep(soon=event is None or _is_turn(event))
+        card.moved = partial(self._moved, chat, asked)
         self._executions: list[str | None] = []
+
+    def _moved(self, chat: Chat, asked: Callable[[Run], None], event: Event | None) -> None:
+        if event is None and chat.runs:
+            asked(chat.runs[-1])
+        self._live.keep(soon=event is None or _is_turn(event))
 
     def show(self, execution: str | None) -> None:
         """Show it in the output of the code that runs now, once."""

@@ -21,6 +21,8 @@ CARD = (STATIC / "card.js").read_text(encoding="utf-8")
 """The module whose default export is a card."""
 LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
 """The module that takes the card's from a ``FrontEnd``."""
+FIND = (STATIC / "find.js").read_text(encoding="utf-8")
+"""The module that finds in a card, which a page loads when somebody does."""
 INBOX = (STATIC / "inbox.js").read_text(encoding="utf-8")
 """The module of what an inbox has above its card."""
 STYLE = styles.live() + (
@@ -34,6 +36,7 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
     """What all cards have in common; nothing of it is seen by itself."""
 
     code = traitlets.Unicode(CARD).tag(sync=True)
+    find = traitlets.Unicode(FIND).tag(sync=True)
     css = traitlets.Unicode(STYLE).tag(sync=True)
     texts = traitlets.Dict().tag(sync=True)
     """The sentences as they were when it was opened; a card tells which of its own are others."""

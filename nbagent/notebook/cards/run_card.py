@@ -77,6 +77,8 @@ _pace = _Pace()
 class RunCard(Card):
     """One run's card."""
 
+    lasts = True
+
     def __init__(self, run: Run) -> None:
         self.run = run
         self._session = session_of(run)
@@ -131,6 +133,11 @@ class RunCard(Card):
         """The run's own loop."""
         return self._session.loop
 
+    @property
+    def _newest(self) -> Run:
+        """The run that goes on where somebody says so."""
+        return self.run
+
     # --- out
 
     def notice(self, key: str, item: NoticeItem | None) -> None:
@@ -164,10 +171,12 @@ class RunCard(Card):
         """The charts of its calls, then the widgets of its questions."""
         return [*self._charts.rows, *super().rows]
 
-    @property
-    def charts(self) -> list[Bundle]:
-        """What its calls displayed that Jupyter draws by itself."""
-        return self._charts.bundles
+    def give_charts(self) -> list[Bundle]:
+        """Give away what its calls displayed that Jupyter draws by itself; what comes later is the card's again."""
+        given = self._charts.give()
+        if given:
+            self.rows_changed(self.rows)
+        return given
 
     def _chart_shown(self, heard: RunEvent) -> None:
         if self._charts.heard(heard):
@@ -310,7 +319,7 @@ class RunCard(Card):
         """Go on after the failure, or say why that cannot be."""
         self.notice("retry", None)
         try:
-            self.run.retry()
+            self._newest.retry()
         except NbagentError as error:
             text = TEXTS["not_retried"].format(error=reveal(str(error)))
             self.notice("retry", NoticeItem(key="retry", tone="warn", text=text))

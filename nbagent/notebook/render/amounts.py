@@ -1,14 +1,40 @@
-"""Numbers, money and time as they are written; ``frontend/format.js`` writes them alike."""
+"""Numbers, money and time as they are written; ``frontend/format.js`` writes time alike."""
 
 from __future__ import annotations
 
 from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import Count, Head
+
+ENDED = ("completed", "failed", "cancelled")
 
 
 def count(key: str, number: int) -> str:
     """How many there are of what this text counts; nothing for none."""
     text = TEXTS[f"{key}_one" if number == 1 else key]
     return text.format(n=f"{number:,}") if number else ""
+
+
+def cost(head: Head) -> str:
+    """What is known of the cost; nothing where none is."""
+    said = TEXTS["cost_known" if head.cost is None else "cost"]
+    return said.format(n=money(head.known_cost)) if head.known_cost > 0 else ""
+
+
+def counted(head: Head) -> Head:
+    """With all that was counted, in words, as the footer of a live card has it."""
+    if head.status in ENDED or not head.max_turns:
+        turns = count("turns", head.turns if head.max_turns else 0)
+    else:
+        turns = TEXTS["turn"].format(n=head.turns, m=head.max_turns)
+    told = [("cached", head.cached), ("reasoned", head.reasoning)]
+    about = ", ".join(TEXTS[key].format(n=f"{number:,}") for key, number in told if number)
+    counts = [
+        Count(text=turns),
+        Count(text=count("tokens", head.tokens), about=about),
+        Count(text=cost(head)),
+        Count(text=count("decisions", head.decisions)),
+    ]
+    return head.model_copy(update={"counts": [each for each in counts if each.text]})
 
 
 def money(dollars: float) -> str:

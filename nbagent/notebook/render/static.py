@@ -222,11 +222,7 @@ def _strip(head: Head) -> Html:
 
 
 def _footer(head: Head, how: _How) -> Html:
-    cost = ""
-    if head.known_cost > 0:
-        said = TEXTS["cost_known" if head.cost is None else "cost"]
-        cost = said.format(n=amounts.money(head.known_cost))
-    measures = [amounts.count("tokens", head.tokens), cost] if how.measured else []
+    measures = [amounts.count("tokens", head.tokens), amounts.cost(head)] if how.measured else []
     turns = amounts.count("turns", head.turns if head.max_turns else 0)
     parts = [turns, *measures, amounts.count("decisions", head.decisions)]
     spans = (_el("span", {}, part) for part in parts if part)

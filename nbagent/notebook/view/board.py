@@ -101,6 +101,12 @@ class Board:
         self.touch(node)
         self.head_dirty = True
 
+    def add_first(self, node: Node) -> None:
+        """Put an item above all others."""
+        self.root.entries.insert(0, node)
+        self._fixed = self._fixed_nodes = 0
+        self.touch(node)
+
     def drop(self, nodes: list[Turn | Node], node: Node) -> None:
         """Take an item out of its list."""
         nodes.remove(node)

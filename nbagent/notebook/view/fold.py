@@ -76,6 +76,10 @@ class Fold:
         self._types_of = types_of
         self._in_thread = in_thread
         """Whether the prompt is a message among others, and not the card's header."""
+        self._said: Mapping[str, Any] | None = None
+        """The prompt."""
+        self._prompted: FixedNode | None = None
+        """The message that shows it, or its files alone."""
         self._traceback_of = traceback_of
         self._strip = self.frame.strip
 
@@ -178,14 +182,35 @@ class Fold:
         if state is not None:
             self._draw_open_turn(state, event.scope, event.at)
 
+    def join_thread(self) -> None:
+        """The prompt becomes a message among others, above all that came of it."""
+        self._in_thread = True
+        before, self._prompted = self._prompted, None
+        if before is not None:
+            self._board.drop(self._board.root.entries, before)
+        item = self._prompt_item()
+        if item is not None:
+            self._prompted = FixedNode(item)
+            self._board.add_first(self._prompted)
+        self._board.head_dirty = True
+
     def _draw_prompt(self, agent: Agent, said: Mapping[str, Any] | None) -> None:
         """Draw what the person gave with the prompt, below its text; in a thread the text too."""
+        self._said = said
+        item = self._prompt_item()
+        if item is not None:
+            self._prompted = FixedNode(item)
+            self._board.add(agent.entries, self._prompted)
+
+    def _prompt_item(self) -> MessageItem | None:
+        said = self._said
         files = [] if said is None else rich.files(files_of(said), sized=True)
         is_said = self._in_thread and said is not None
+        if not files and not is_said:
+            return None
         text = facts.shown(text_of(said), facts.MAX_TEXT) if is_said and said else ""
-        if files or is_said:
-            item = MessageItem(key=agent.message_key(), text=text, files=files, editable=is_said)
-            self._board.add(agent.entries, FixedNode(item))
+        key = self._board.root.message_key()
+        return MessageItem(key=key, text=text, files=files, editable=is_said)
 
     def _started_by_body(self, event: RunStarted) -> None:
         """A run that a body started has no other start."""

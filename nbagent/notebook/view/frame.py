@@ -8,7 +8,7 @@ from typing import Any, Literal
 from nbagent.core.base.messages import is_prompt, text_of
 from nbagent.core.base.user import is_somebody_else
 from nbagent.core.state.state import RunState, status_of
-from nbagent.notebook.render import facts
+from nbagent.notebook.render import amounts, facts
 from nbagent.notebook.render.sanitize import encodable
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Head, Span
@@ -102,7 +102,7 @@ class Frame:
         status = status_of(state)
         asked = sum(waits.expects != "external" for waits in state.open)
         waiting = "interrupted" if asked else "outside"
-        return Head(
+        head = Head(
             run=self._run,
             agent=agent,
             prompt=self._prompt,
@@ -126,6 +126,7 @@ class Frame:
             stopping=self.stopping,
             spans=self.strip.spans(self._started_at),
         )
+        return amounts.counted(head)
 
 
 def _prompt(messages: list[Any]) -> str:

@@ -19,7 +19,7 @@ from nbagent.core.base.secrets import SecretPlaces, prefilled
 from nbagent.core.call.questions import reply_types
 from nbagent.core.tools.json_schema import form_type
 from nbagent.forms.form import Form
-from nbagent.notebook.render import facts
+from nbagent.notebook.render import arguments, facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, Fact
@@ -174,9 +174,10 @@ def approval(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, An
     title, long = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     exact = facts.facts_of(waiting.input, approved=True)
     said = _apart(metadata.facts("danger"), exact)
+    shown = arguments.colored(exact, waiting.input)
     return {
         "title": title,
-        "facts": long + said + exact + _defaults(waiting.input, known),
+        "facts": long + said + shown + _defaults(waiting.input, known),
         "instead": instead(waiting, known),
         "warning": _unseen(waiting),
         "actions": approving_buttons(danger=metadata.danger, changes=False, waiting=waiting),

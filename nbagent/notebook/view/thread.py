@@ -1,6 +1,7 @@
 """What is drawn of a thread: the views of its runs one below the other, as one.
 
-Keys of items get the number of their run in front, so that they stay when other runs come or go.
+Keys of items get the number of their run in front, so that they stay when other runs come or go. A run by itself is
+a thread too, drawn as the run is; a second one makes it a chat, in which what was drawn stays.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from nbagent.notebook.render.amounts import ENDED, counted
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
     FormItem,
@@ -27,14 +29,13 @@ from .questions import Question
 from .view import RunView
 
 T = TypeVar("T")
-_ENDED = ("completed", "failed", "cancelled")
 
 
 class Part:
     """One run of a thread."""
 
-    def __init__(self, number: int, view: RunView) -> None:
-        self.prefix = f"t{number}:"
+    def __init__(self, prefix: str, view: RunView) -> None:
+        self.prefix = prefix
         self.view = view
         self.keys: set[str] = set()
         """Those that pages know, without the prefix."""
@@ -72,10 +73,18 @@ class Part:
 
 
 class ThreadView:
-    """The view of a thread; who uses it from several threads holds a lock."""
+    """The view of a thread; who uses it from several threads holds a lock.
 
-    def __init__(self, agent: str) -> None:
+    Args:
+        agent: whose thread it is.
+        chat: whether it is a chat from the beginning; else once there are two runs.
+    """
+
+    def __init__(self, agent: str, *, chat: bool = True) -> None:
         self._agent = agent
+        self.chat = chat
+        self.can_ask = False
+        """Whether a page offers to ask on once a run by itself has ended."""
         self._parts: list[Part] = []
         self._numbers = itertools.count(1)
         self._gone: list[Op] = []
@@ -83,7 +92,11 @@ class ThreadView:
 
     def begin(self, view: RunView) -> None:
         """A run at the end."""
-        self._parts.append(Part(next(self._numbers), view))
+        if self._parts and not self.chat:
+            self.chat = True
+            self._parts[0].view.join_thread()
+        number = next(self._numbers)
+        self._parts.append(Part(f"t{number}:" if self.chat else "", view))
 
     def cut(self, count: int) -> None:
         """Only the first ``count`` runs stay."""
@@ -93,8 +106,8 @@ class ThreadView:
 
     def place(self, key: str) -> int | None:
         """Which run an item is of, counted from 0."""
-        places = (n for n, part in enumerate(self._parts) if key.startswith(part.prefix))
-        return next(places, None)
+        places = [n for n, part in enumerate(self._parts) if key.startswith(part.prefix)]
+        return places[-1] if places else None  # the first may have no number
 
     def asker(self, interrupt: str) -> int | None:
         """Which run asks this, counted from 0."""
@@ -155,7 +168,8 @@ class ThreadView:
 
     def notice(self, key: str, item: NoticeItem | None) -> None:
         """Show a line of the notebook layer's own at the end, replace it, or (None) take it away."""
-        for part in self._parts[-1:]:
+        there = [part for part in self._parts if part.view.has_notice(key)]
+        for part in there or self._parts[-1:]:
             part.view.notice(key, item)
 
     def offers(self, key: str, action: str) -> bool:
@@ -182,13 +196,16 @@ class ThreadView:
                 chat=True,
             )
         last = heads[-1]
+        if not self.chat:
+            asks = self.can_ask and last.status in ENDED
+            return last.model_copy(update={"asks": asks})
         costs = [head.cost for head in heads]
         known = [cost for cost in costs if cost is not None]
-        return last.model_copy(
+        whole = last.model_copy(
             update={
                 "prompt": "",
                 "chat": True,
-                "turns": sum(h.turns for h in heads) if last.status in _ENDED else last.turns,
+                "turns": sum(h.turns for h in heads) if last.status in ENDED else last.turns,
                 "tokens": sum(head.tokens for head in heads),
                 "cost": sum(known) if len(known) == len(costs) else None,
                 "known_cost": sum(head.known_cost for head in heads),
@@ -197,3 +214,4 @@ class ThreadView:
                 "decisions": sum(head.decisions for head in heads),
             }
         )
+        return counted(whole)

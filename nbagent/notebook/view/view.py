@@ -142,6 +142,16 @@ class RunView:
             elif item is not None:
                 self._board.add(entries, FixedNode(item.model_copy(update={"key": key})))
 
+    def join_thread(self) -> None:
+        """Show the prompt as a message among others."""
+        with self._lock:
+            self._fold.join_thread()
+
+    def has_notice(self, key: str) -> bool:
+        """Whether a line of the notebook layer's own has this key."""
+        with self._lock:
+            return self._noticed(key) is not None
+
     def offers(self, key: str, action: str) -> bool:
         """Whether the notice of this key is there and has this button."""
         with self._lock:

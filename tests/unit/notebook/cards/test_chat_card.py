@@ -8,6 +8,7 @@ import json
 import pytest
 
 import nbagent as nb
+from nbagent.core.chat import Chat, thread_after
 from nbagent.notebook import kernel, variables
 from nbagent.notebook.cards import chat_card
 from nbagent.notebook.cards.chat_card import ChatCard
@@ -167,3 +168,58 @@ def test_a_table_is_told_by_its_columns_and_first_rows():
     assert "  c0: int64" in told
     assert "… 40 more columns" in told
     assert len(told) <= variables.MAX_SUMMARY
+
+
+async def test_c225_a_message_that_a_page_sends_twice_is_said_once(box):
+    """A page that got no receipt sends the same submission again; the receipt of the first goes to every page."""
+    made = box("Heard.", "Heard again.")
+    assert await made.say("once") == ""
+    said = {"type": "say", "submission": "s0", "text": "once"}
+    for _ in range(2):
+        made.card._handle(said)
+    assert await made.say("another") == ""
+    assert [len(run.messages) for run in made.chat.runs] == [2, 4]
+
+
+async def test_a_run_that_has_ended_is_asked_on_in_its_own_card(monkeypatch):
+    """What stood there stays under its keys; the prompt becomes a message, and another run stands below."""
+    sent = []
+    monkeypatch.setattr(ChatCard, "send", lambda _card, content, **_: sent.append(content))
+    agent = nb.Agent(nb.ScriptedModel(["First.", RuntimeError("down"), "Third."]), name="guide")
+    run = agent.run("one", show=False)
+    await run
+    card = ChatCard(Chat(thread_after(run)), run)
+    before = card.view.snapshot()
+    assert (before.head.prompt, before.head.chat, before.head.asks) == ("one", False, False)
+    card._handle({"type": "keeps", "ended": False})
+    await until(lambda: card.view.snapshot().head.asks)
+    for number, text in enumerate(("two", "three")):
+        card._handle({"type": "say", "submission": f"s{number}", "text": text})
+        await until(lambda n=number: len(card.chat.runs) == n + 2)
+        await card.chat.runs[-1].settled()
+    after = card.view.snapshot()
+    assert (after.head.prompt, after.head.chat, after.head.asks) == ("", True, False)
+    said = [item.text for item in after.items if item.type == "message"]
+    assert said == ["one", "two", "three"]
+    kept = [item for item in after.items if item in before.items]
+    assert kept == before.items
+    assert [each.status for each in card.chat.runs] == ["completed", "failed", "completed"]
+    card.detach()
+    card.close()
+
+
+async def test_what_cannot_be_asked_on_offers_no_box(monkeypatch):
+    """A flow has no conversation."""
+    monkeypatch.setattr(ChatCard, "send", lambda *_, **__: None)
+
+    @nb.flow
+    async def count() -> int:
+        return 3
+
+    run = count.run()
+    await run
+    card = ChatCard(Chat(thread_after(run)), run)
+    card.stays()
+    assert not card.view.snapshot().head.asks
+    card.detach()
+    card.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import nbagent as nb
 from nbagent.core.run.run import Run
 from nbagent.notebook import host, kernel
 from nbagent.notebook.cards import display
+from nbagent.notebook.cards.chat_card import ChatCard
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.host import NotebookHost
 from nbagent.notebook.wire import NoticeItem
@@ -109,7 +111,9 @@ async def test_show_puts_the_earlier_card_below_and_both_end_as_one(cell: Cell) 
     second, card = cell.run(cell.agent("second"))
     press(card, "show")
     box, below = cell.live.box, cell.live.below
-    assert [widget.run for widget in box.children] == [second, first]
+    shown, added = box.children
+    assert isinstance(shown, ChatCard)
+    assert (shown.chat.runs, added.run) == ((second,), first)
     assert [action.name for action in notices(card)[0].actions] == ["stop"]
     await second
     assert cell.live.held()
@@ -164,3 +168,21 @@ async def test_stop_is_told_to_every_page_before_the_tool_has_ended(cell: Cell) 
     cell.let_go.set()
     await until(lambda: first.status == "cancelled")
     assert not card.view.snapshot().head.stopping
+
+
+async def test_what_was_asked_in_a_card_stops_when_its_cell_is_run_again(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the box of a chat that has no name; one with a name is the same thread again, and goes on."""
+    monkeypatch.setattr(kernel, "attended", lambda: True)
+    store = nb.MemoryStore()
+    for name in (None, "named"):
+        cell.executions += 1
+        first = cell.agent([CALL("careful")]).chat(id=name, store=store, show=False)
+        cell.host.show_chat(first)
+        asked = first.send("go")
+        await asked.settled()
+        cell.executions += 1
+        cell.host.show_chat(cell.agent().chat(id=name, store=store, show=False))
+        wanted = "interrupted" if name else "cancelled"
+        await until(partial(lambda run, status: run.status == status, asked, wanted))

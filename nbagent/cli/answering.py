@@ -6,11 +6,11 @@ import argparse
 import asyncio
 import json
 import sys
+import textwrap
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nbagent.core.base.errors import InvalidAnswer
 from nbagent.core.base.events import Resolved, StoredEvent
 from nbagent.core.base.interrupts import (
     PendingInterrupt,
@@ -22,17 +22,13 @@ from nbagent.core.base.interrupts import (
 from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.opening import answer_external, answer_stored
-from nbagent.core.run.answers import AnyResolution, resolved
+from nbagent.core.run.answers import AnyResolution
 from nbagent.core.state.state import status_of
-from nbagent.notebook.render import plain
-from nbagent.notebook.wire import FieldError
 
 from . import driving
-from .asking import asked, field_errors
 from .output import CONFLICT, NOTHING, OK, USAGE, CommandError, tell, tell_json
-from .runs import how_to_answer, question_json, view_of
+from .runs import how_to_answer, question_json, text_of
 from .stored import add_options, asked_by, opened, question_of, run_of
-from .terminal import Left, Terminal
 
 BY = "command line"
 _MISSING: Any = object()
@@ -47,7 +43,7 @@ examples:
   nbagent answer 3f2a --value '"window seat"'         answer a question: any JSON
   nbagent answer 3f2a --input '{"amount": 5}'         approve, with this changed
   nbagent answer 3f2a 9c1b --approve                  where several questions wait
-  nbagent answer 3f2a --approve --agent bank.py:agent and go on with the run here
+  nbagent answer 3f2a --approve --agent bank.py:agent  and go on with the run here
   nbagent answer --token-file token --value '{}'      what an outside system was asked"""
 
 
@@ -56,9 +52,12 @@ def add(commands: Any, epilog: str) -> None:
     command = commands.add_parser(
         "answer",
         help="answer a question of a run",
-        description="Answer a question of a run that waits. Without an option it is asked in the terminal, where "
-        "Enter alone never approves and Ctrl+C changes nothing. The run goes on in the process that has it; where "
-        "there is none, with --agent, or once somebody opens it with nb.open_run.",
+        description=textwrap.fill(
+            "Answer a question of a run that waits. Without an option it is asked in the terminal, where "
+            "Enter alone never approves and Ctrl+C changes nothing. The run goes on in the process that has it; where "
+            "there is none, with --agent, or once somebody opens it with nb.open_run.",
+            width=76,
+        ),
         epilog=f"{_EXAMPLES}\n\n{epilog}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -242,6 +241,9 @@ def _read_token(path: str) -> str:
 
 def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
     """Ask a person, one question after the other."""
+    from .asking import asked, no_refusal, refusal, view_of  # noqa: PLC0415  (by options nothing is drawn)
+    from .terminal import Left, Terminal  # noqa: PLC0415
+
     terminal, store = Terminal(), journal.store
     assert store is not None  # it was read from one
     if options.interrupt is not None or not asked_by(journal):
@@ -265,7 +267,7 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
         question = view_of(journal).question(interrupt.id)
         if question is None:
             raise CommandError(f"the question {interrupt.id!r} waits no more", CONFLICT)
-        check = partial(_refusal, journal, interrupt) if agent is None else _no_refusal
+        check = no_refusal if agent is not None else partial(refusal, journal, interrupt, BY)
         try:
             resolution = asked(terminal, question, interrupt, check)
         except Left:
@@ -281,24 +283,6 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
 def _goes_on(options: argparse.Namespace, journal: Journal, agent: Any) -> bool:
     """Whether the run needs no answer, but somebody who goes on with it."""
     return agent is not None and options.interrupt is None and journal.state.outcome is None
-
-
-def _no_refusal(_resolution: AnyResolution) -> list[FieldError]:
-    """The agent itself checks the answer."""
-    return []
-
-
-def _refusal(
-    journal: Journal, interrupt: PendingInterrupt, resolution: AnyResolution
-) -> list[FieldError]:
-    """What the record has against an answer, so that it can be mended before it is given."""
-    try:
-        resolved(
-            journal.state, interrupt.id, resolution, {}, (BY, journal.state.at), by_record=True
-        )
-    except InvalidAnswer as error:
-        return field_errors(error)
-    return []
 
 
 # --- what comes of it
@@ -352,7 +336,7 @@ def _tell(
         tell_json({**said, "questions": [question_json(each) for each in waiting]})
         return OK
     if here:
-        tell(plain.render(view_of(journal).snapshot()))
+        tell(text_of(journal))
     else:
         tell(f"Answered. {_who_goes_on(where, driver, journal.run_id)}")
     for each in waiting:

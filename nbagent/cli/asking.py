@@ -9,10 +9,12 @@ from typing import TypeAlias
 
 from nbagent.core.base.errors import InvalidAnswer
 from nbagent.core.base.interrupts import PendingInterrupt, Restart
-from nbagent.core.run.answers import AnyResolution
+from nbagent.core.journal.journal import Journal
+from nbagent.core.run.answers import AnyResolution, resolved
 from nbagent.forms.schema.fields import escaped as step_of
 from nbagent.notebook.render import plain
 from nbagent.notebook.view.questions import Question
+from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import FieldError
 
 from .terminal import Filling, Terminal
@@ -102,3 +104,29 @@ def field_errors(error: InvalidAnswer) -> list[FieldError]:
         )
         for each in error.errors
     ] or [FieldError(field=None, message=str(error))]
+
+
+def view_of(journal: Journal) -> RunView:
+    """What is drawn of a run."""
+    view = RunView(journal.run_id)
+    for event in journal.read():
+        view.apply(event)
+    return view
+
+
+def no_refusal(_resolution: AnyResolution) -> list[FieldError]:
+    """The agent itself checks the answer."""
+    return []
+
+
+def refusal(
+    journal: Journal, interrupt: PendingInterrupt, by: str, resolution: AnyResolution
+) -> list[FieldError]:
+    """What the record has against an answer, so that it can be mended before it is given."""
+    try:
+        resolved(
+            journal.state, interrupt.id, resolution, {}, (by, journal.state.at), by_record=True
+        )
+    except InvalidAnswer as error:
+        return field_errors(error)
+    return []

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from nbagent.core.base.controls import escaped
-from nbagent.core.base.errors import Conflict, InvalidAnswer, NbagentError, NotPending
+from nbagent.core.base.errors import Conflict, InvalidAnswer, NbagentError, NotPending, UsageError
 
 OK, FAILED, USAGE, NOTHING, CONFLICT = range(5)
 EXIT_CODES = """\
@@ -39,7 +39,7 @@ def code_of(error: Exception) -> int:
             return CONFLICT
         case NotPending():
             return NOTHING
-        case InvalidAnswer():
+        case UsageError():
             return USAGE
         case _:
             return FAILED

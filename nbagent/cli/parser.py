@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from nbagent import __version__
 
-from . import answering, demo, recordings, runs
+from . import answering, archive, demo, recordings, runs
 from .output import EXIT_CODES, KNOWN, OK, tell_error
 
 _EXAMPLES = """\
@@ -52,4 +52,5 @@ def _parser() -> argparse.ArgumentParser:
     recordings.add(commands)
     runs.add(commands)
     answering.add(commands, EXIT_CODES)
+    archive.add(commands)
     return parser

@@ -15,8 +15,6 @@ from nbagent.core.journal.journal import Journal
 from nbagent.core.run.catalog import Catalog, Entry
 from nbagent.core.run.describe import asks
 from nbagent.core.state.state import Status, status_of
-from nbagent.notebook.render import plain
-from nbagent.notebook.view.view import RunView
 
 from .output import OK, tell, tell_json
 from .stored import add_options, asked_by, opened, run_of, shortened
@@ -76,8 +74,7 @@ def runs(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     """Show one run; return the exit code."""
     journal = run_of(opened(options), options.run_id)
-    waiting, view = asked_by(journal), view_of(journal)
-    text = plain.render(view.snapshot())
+    waiting, text = asked_by(journal), text_of(journal)
     if options.json:
         said = {
             "id": journal.run_id,
@@ -92,12 +89,13 @@ def show(options: argparse.Namespace) -> int:
     return OK
 
 
-def view_of(journal: Journal) -> RunView:
-    """What is drawn of a run."""
-    view = RunView(journal.run_id)
-    for event in journal.read():
-        view.apply(event)
-    return view
+def text_of(journal: Journal) -> str:
+    """A run as text."""
+    from nbagent.notebook.render import plain  # noqa: PLC0415  (a list, or an answer, draws nothing)
+
+    from .asking import view_of  # noqa: PLC0415
+
+    return plain.render(view_of(journal).snapshot())
 
 
 def how_to_answer(run_id: str, interrupt: PendingInterrupt, *, several: bool) -> list[str]:

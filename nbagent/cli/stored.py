@@ -11,13 +11,14 @@ from typing import Any
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.hooks import hooks
+from nbagent.core.journal.default import VARIABLE
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.run.answers import interrupts_of
 from nbagent.stores.sqlite import SQLiteStore
 
 from .output import CONFLICT, NOTHING, USAGE, CommandError
 
-VARIABLE = "NBAGENT_STORE"
 SHORT = 8
 """Characters of an id that are shown at least."""
 
@@ -26,9 +27,9 @@ def add_options(command: Any) -> None:
     """The options of every command that reads a store."""
     command.add_argument(
         "--store",
-        metavar="PATH",
+        metavar="PLACE",
         default=os.environ.get(VARIABLE),
-        help=f"the file in which runs are kept; default: ${VARIABLE}",
+        help=f"the file, or the URL of the database, in which runs are kept; default: ${VARIABLE}",
     )
     command.add_argument(
         "--json",
@@ -45,8 +46,11 @@ def opened(options: argparse.Namespace) -> Store:
         StoreError: it cannot be read.
     """
     given = options.store
+    if given and "://" in given:
+        store: Store = hooks.store_at(given)
+        return store
     if not given:
-        raise CommandError(f"which store? Give --store PATH, or set {VARIABLE}", USAGE)
+        raise CommandError(f"which store? Give --store PLACE, or set {VARIABLE}", USAGE)
     if not Path(given).expanduser().exists():
         raise CommandError(f"there is no store at {given!r}", NOTHING, store=given)
     return SQLiteStore(given)

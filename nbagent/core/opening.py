@@ -17,7 +17,9 @@ from .base.interrupts import Respond, token_digest
 from .base.keywords import tells
 from .call.threads import run_in_thread
 from .flow import Flow
+from .journal.default import kept_in
 from .journal.journal import Journal, Store, finished
+from .known import known_named
 from .run.answers import AnyResolution
 from .run.by_record import answer_by_record
 from .run.result import Receipt
@@ -185,11 +187,30 @@ async def answer_stored(
     return event
 
 
+def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
+    """The newest agent or flow of this process that has the name of the run's.
+
+    Raises:
+        UsageError: there is none.
+    """
+    state = journal.state
+    name = state.agent or ("" if state.behind is None else state.behind.agent)
+    found: Agent | Flow[..., Any] | None
+    found = known_named(Flow, name) if state.flow else known_named(Agent, name)
+    if found is None:
+        word = "flow" if state.flow else "agent"
+        raise UsageError(
+            f"{journal.run_id!r} is a run of the {word} {name!r}, and this process has none of that name: define "
+            "it first, or give agent="
+        )
+    return found
+
+
 @tells("nb.open_run")
 async def open_run(
     run_id: str,
     *,
-    agent: Agent | Flow[..., Any],
+    agent: Agent | Flow[..., Any] | None = None,
     store: Store | None = None,
     answers: Answers = None,
     attended: bool | None = None,
@@ -204,20 +225,24 @@ async def open_run(
 
     Args:
         run_id: ``run.id`` of the run.
-        agent: whose model and tools go on with it; the flow, for a run of one.
-        store: where its journal is; the agent's by default.
+        agent: whose model and tools go on with it; the flow, for a run of one. By default the newest agent, or
+            flow, of this process that has the name of the run's.
+        store: where its journal is; by default the agent's, or what ``nb.use_store`` says.
         answers: as in ``Agent.run``; also for what waits already.
         attended: whether a person can answer; detected by default.
         show: whether the card appears at once.
         context: as in ``Agent.run``: none is stored.
 
     Raises:
-        UsageError: the store has no such run.
+        UsageError: the store has no such run, or nothing here has the name of its agent.
         ToolError: an answer restarts a tool that the agent does not have.
         StoreError: the journal cannot be read, or a newer nbagent has written it.
     """
-    journal = Journal(run_id, agent.store if store is None else checked_store(store))
+    if checked_store(store) is None:
+        store = kept_in() if agent is None else agent.store
+    journal = Journal(run_id, store)
     await run_in_thread(journal.catch_up)
+    agent = _named_by(journal) if agent is None else agent
     if isinstance(agent, Agent):
         try:
             await agent._know_tools(journal)  # noqa: SLF001 - as below

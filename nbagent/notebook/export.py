@@ -15,14 +15,16 @@ from typing import Any, Literal
 from nbagent.core.base.messages import Message, text_of
 from nbagent.core.call.body import Raised
 from nbagent.core.chat import Chat, thread_of
+from nbagent.core.journal.default import is_default, told_in
 from nbagent.core.run.run import Run, session_of
 
 from .render import plain, static
 from .render.reveal import reveal
 from .render.sanitize import escape
+from .texts import TEXTS
 from .view.thread import ThreadView
 from .view.view import RunView
-from .wire import Item, MessageItem, TextItem, View
+from .wire import Item, MessageItem, NoticeItem, TextItem, View
 
 Format = Literal["html", "markdown", "notebook"]
 
@@ -48,9 +50,27 @@ _CODE = re.compile(r'<pre class="code"><code>(.*?)</code></pre>', re.DOTALL)
 _TAG = re.compile(r"<[^>]*+>")
 
 
-def view_of(run: Run) -> View:
-    """The run as it stands."""
+def reopening(run: Run) -> str:
+    """The name of the sentence that tells how the run is taken up again; empty where it is kept nowhere."""
+    session = session_of(run)
+    if not session.is_stored:
+        return ""
+    return "reopen_default" if is_default(session.journal.store) else "reopen"
+
+
+def say_where_kept(view: RunView, run: Run) -> None:
+    """In the card of the first run that is kept by default: where runs are kept, and what of them."""
+    place = told_in(run.id, session_of(run).journal.store)
+    if place is not None:
+        text = TEXTS["kept_in"].format(place=reveal(place))
+        view.notice("kept", NoticeItem(key="kept", text=text))
+
+
+def view_of(run: Run, *, shown: bool = False) -> View:
+    """The run as it stands; ``shown`` where it was made, and not sent to anybody."""
     view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
+    if shown:
+        say_where_kept(view, run)
     for event in run.journal:
         view.apply(event)
     return view.snapshot()
@@ -76,9 +96,9 @@ def traceback_of_call(run: Run, call_id: str) -> str:
 def exported(shown: Run | Chat, form: Format) -> str:
     """The run or chat as it stands, as one whole document."""
     if isinstance(shown, Chat):
-        view, reopen = view_of_chat(shown), False
+        view, reopen = view_of_chat(shown), ""
     else:
-        view, reopen = view_of(shown), session_of(shown).is_stored
+        view, reopen = view_of(shown), reopening(shown)
     if form == "html":
         return _page(view, reopen=reopen)
     cells = list(_cells(view, shown.messages, reopen=reopen))
@@ -88,14 +108,14 @@ def exported(shown: Run | Chat, form: Format) -> str:
     return json.dumps(_notebook(cells), ensure_ascii=False, indent=1) + "\n"
 
 
-def _page(view: View, *, reopen: bool) -> str:
+def _page(view: View, *, reopen: str) -> str:
     title = " · ".join(part for part in (view.head.agent, view.head.prompt[:80]) if part)
     card = static.render(view, reopen=reopen)
     return _PAGE.format(policy=_POLICY, title=escape(title), card=card)
 
 
 def _cells(
-    view: View, messages: Sequence[Message], *, reopen: bool
+    view: View, messages: Sequence[Message], *, reopen: str
 ) -> Iterator[tuple[Literal["markdown", "code"], str]]:
     """The document in pieces; ``code`` is Python that the model wrote, which nobody has run."""
     head = view.head
@@ -109,7 +129,7 @@ def _cells(
     python = {code.strip() for text in answers for code in _PYTHON.findall(text)}
     for item in view.items:
         yield from _pieces(item, python)
-    reopened = static.reopened(head) if reopen else ""
+    reopened = static.reopened(head, reopen) if reopen else ""
     if reopened:
         said, _, code = reopened.partition("\n")
         yield "markdown", f"{said}\n\n    {code}"

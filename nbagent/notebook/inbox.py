@@ -17,8 +17,8 @@ from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.inbox import Asked, Owner, Waiting
+from nbagent.core.journal.default import kept_in
 from nbagent.core.journal.journal import Store
-from nbagent.core.journal.memory import default_store
 from nbagent.core.run.describe import asks
 
 from . import kernel
@@ -147,7 +147,7 @@ def inbox(
         UsageError: ``store`` is none.
         StoreError: it cannot be read.
     """
-    kept = default_store if store is None else checked_store(store)
+    kept = kept_in() if store is None else checked_store(store)
     if agent is not None and not isinstance(agent, str):
         raise UsageError(
             "agent= is an agent's name; agents= takes the agents that go on with runs here"

@@ -81,6 +81,8 @@ TEXTS: dict[str, str] = {
     "state_cancelled": "stopped",
     "waiting_static": "Waits for an answer.",
     "reopen": 'The run is in its store. To go on with it:\nawait nb.open_run("{run}", agent=agent, store=store)',
+    "reopen_default": 'The run is in its store. To go on with it:\nawait nb.open_run("{run}")',
+    "kept_in": "Runs are kept in {place}, with their prompts and results in plain text.",
     "image": "image",
     # a chat
     "chat_card": "Chat with {agent}",
@@ -330,6 +332,7 @@ TEXTS: dict[str, str] = {
     "sent": "Sent. The kernel is busy with something else; it goes on as soon as it can.",
     "gone": "The kernel is gone, and this run with it. What is typed stays here.\nRun the cell again.",
     "gone_stored": 'The kernel is gone, but the run is in its store. What is typed stays here.\nReopen it: await nb.open_run("{run}", agent=agent, store=store)',
+    "gone_default": 'The kernel is gone, but the run is in its store. What is typed stays here.\nDefine the agent again and reopen it: await nb.open_run("{run}")',
     "form_gone": "The kernel is gone, so nothing can be sent. What is typed stays here.\nRestart it and run the cell again.",
 }
 """English; the front end gets all of them with a snapshot."""

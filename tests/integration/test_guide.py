@@ -42,6 +42,11 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "started on 3 rows",
         "The accuracy is 0.9.",
         "order changed {'bottles': (6, 3)} code",
+        "Stella",
+        "session-1 done",
+        "Stella",
         "Coal it is.",
         "Beer.",
+        "True",
+        "[]",
     ]

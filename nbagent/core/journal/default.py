@@ -97,7 +97,11 @@ def told_in(run_id: str, store: object) -> str | None:
 
 def is_default(store: object) -> bool:
     """Whether a run is found in this store without naming it."""
-    return store is kept_in()
+    with _default.lock:
+        said = _default.said
+        if said is None and _default.variable is not None:
+            said = _default.variable[1]
+        return said is not None and store is said
 
 
 def place_of(store: object) -> str:

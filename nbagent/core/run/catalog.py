@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nbagent.core.base.errors import StoreError, UsageError
-from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
+from nbagent.core.base.events import Event, RunQueued, RunStarted, StoredEvent
 from nbagent.core.base.files import in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import text_of
 from nbagent.core.base.model import Usage
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal, RunEvent, Store
 from nbagent.core.journal.rows import Archive, Head
 from nbagent.core.state.state import RunState, Status, status_of
 
@@ -62,20 +61,27 @@ class Catalog:
         self._found: dict[str, Entry] = {}
         self._open: dict[str, Journal] = {}
         """The journals of those that have not ended."""
+        self.count = 0
+        """How many runs the store had at the last look."""
         self.unreadable: dict[str, str] = {}
         """Why runs cannot be read, by their ids."""
 
-    def look(self, *, only_open: bool = False) -> list[Entry]:
+    def look(self, *, only_open: bool = False, newest: int | None = None) -> list[Entry]:
         """The runs as they stand now, oldest first; not for an event loop, as it may read for long.
 
         Args:
             only_open: leave out, and do not read, runs whose last event ends them.
+            newest: leave out, and do not read, all but so many whose last event is the latest.
 
         Raises:
             StoreError: the store cannot be read; a damaged run alone is in ``unreadable``.
         """
         stamp = self.store.stamp() if isinstance(self.store, Archive) else _NEVER
         heads = self._heads()
+        self.count = len(heads)
+        if newest is not None:
+            kept = {head.run_id for head in sorted(heads, key=_moved)[-newest:]}
+            heads = [head for head in heads if head.run_id in kept]
         for head in heads:
             known = self._found.get(head.run_id)
             if known is not None and known.events == head.length:
@@ -105,25 +111,30 @@ class Catalog:
         """The journal of a run that had not ended at the last look."""
         return self._open.get(run_id)
 
-    def _heads(self) -> Iterable[Head]:
+    def _heads(self) -> list[Head]:
         if isinstance(self.store, Archive):
             return self.store.heads()
         return [Head(run_id, -1, None) for run_id in self.store.run_ids()]
 
     def _read(self, run_id: str) -> None:
         journal = self._open.get(run_id) or Journal(run_id, self.store)
+        known = self._found.get(run_id)
+        events: list[RunEvent] = []
+        journal.listeners = (events.append,)
         try:
             journal.catch_up()
-            known = self._found.get(run_id)
-            begun = known if known is not None else journal.read()[:1]
+            if known is None and not events:  # it had been read when that failed
+                events += journal.read()[:1]
         except (StoreError, UsageError) as error:  # a deleted run, or a damaged one
             self.unreadable[run_id] = str(error)
             self._found.pop(run_id, None)
             return
+        finally:
+            journal.listeners = ()
         self.unreadable.pop(run_id, None)
-        if not begun:
+        if known is None and not events:
             return
-        entry = self._found[run_id] = _entry(journal, begun)
+        entry = self._found[run_id] = _entry(journal, known or events[0])
         if entry.status in ENDED:
             self._open.pop(run_id, None)
         else:
@@ -142,12 +153,18 @@ def _is_end(event: StoredEvent | None) -> bool:
     )
 
 
-def _entry(journal: Journal, begun: Entry | list[StoredEvent]) -> Entry:
+def _moved(head: Head) -> float:
+    """When it moved last; what cannot be read comes first, as it is to be told of."""
+    return float("inf") if head.last is None else head.last.at
+
+
+def _entry(journal: Journal, begun: Entry | RunEvent) -> Entry:
     state = journal.state
     if isinstance(begun, Entry):
         first, prompt, after = begun.begun, begun.prompt, begun.after
     else:
-        first, (prompt, after) = begun[0].at, _asked(begun[0])
+        first = begun.at if isinstance(begun, Event) else 0.0
+        prompt, after = _asked(begun)
     outcome = state.outcome
     return Entry(
         id=journal.run_id,
@@ -170,7 +187,7 @@ def _queued_agent(state: RunState) -> str:
     return "" if state.behind is None else state.behind.agent
 
 
-def _asked(event: StoredEvent) -> tuple[str, str | None]:
+def _asked(event: RunEvent) -> tuple[str, str | None]:
     """The prompt in words, and the run before."""
     match event:
         case RunQueued(said=said, after=after):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import weakref
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
@@ -110,17 +109,3 @@ def _begun(event: StoredEvent) -> tuple[str, Any]:
             return agent, next((m for m in reversed(messages) if is_prompt(m)), None)
         case _:
             return "", None
-
-
-_handles: weakref.WeakKeyDictionary[Session, weakref.ref[Any]] = weakref.WeakKeyDictionary()
-
-
-def remember_handle(session: Session, run: Any) -> None:
-    """Note what a person holds of a session."""
-    _handles[session] = weakref.ref(run)
-
-
-def handle_of(session: Session) -> Any:
-    """The run that a person holds of this session; None where nobody does any more."""
-    ref = _handles.get(session)
-    return None if ref is None else ref()

@@ -121,6 +121,7 @@ class Session:
         "before",
         "behind",
         "error",
+        "handle",
         "host",
         "journal",
         "loop",
@@ -143,6 +144,8 @@ class Session:
         self.attended = place.attended
         self.loop = place.loop or running_loop() or private_loop()
         """The event loop the run lives on."""
+        self.handle: Callable[[], Any] = _nobody
+        """Gives the ``Run`` that a person holds of it, as long as anybody does."""
         self.error: BaseException | None = None
         """Why the run cannot go on here."""
         self.values = dict(values or {})
@@ -976,6 +979,10 @@ def _look(session: Callable[[], Session | None]) -> None:
     found = session()
     if found is not None:
         found._look()  # noqa: SLF001 - its own, by a reference that keeps nothing alive
+
+
+def _nobody() -> None:
+    return None
 
 
 def open_sessions() -> list[Session]:

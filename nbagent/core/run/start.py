@@ -23,7 +23,7 @@ from nbagent.core.tools.toolbox import is_whole
 
 from .generate import Pending, RunPending, beginning
 from .host import Place, current_host
-from .named import Asked, checked_id, found, handle_of
+from .named import Asked, checked_id, found
 from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_here
 from .result import Result
 from .run import Run, session_of
@@ -241,7 +241,7 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
         asked.check(there)
         return take_up(spec, there, options), lambda: None
     asked.check(there.journal)
-    run = handle_of(there) or Run(there)
+    run = there.handle() or Run(there)
     show = options.show and there.attended
     return run, (lambda: there.host.show(run)) if show else (lambda: None)
 
@@ -267,6 +267,7 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
     host.started(run, on_rerun="keep")
+    tell_kept(run.id, journal.store)
     session.take_up()
     if attended and options.show:
         host.show(run)

@@ -29,7 +29,7 @@ from nbagent.core.chat import Chat
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.notebook import kernel
-from nbagent.notebook.export import view_of, view_of_chat
+from nbagent.notebook.export import reopening, view_of, view_of_chat
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -413,7 +413,7 @@ def publish_chat(chat: Chat) -> None:
 def _bundle_of(run: Run, card: Card) -> dict[str, str]:
     """The run as a page shows it now, and how to go on with it where its kernel is gone."""
     opened = card.opened if card.greetings else None
-    return static_bundle(run, opened=opened, measured=True, reopen=session_of(run).is_stored)
+    return static_bundle(run, opened=opened, measured=True, reopen=reopening(run))
 
 
 def static_bundle(
@@ -421,15 +421,15 @@ def static_bundle(
     *,
     opened: list[str] | None = None,
     measured: bool = False,
-    reopen: bool = False,
+    reopen: str = "",
 ) -> dict[str, str]:
     """The run as it stands, as HTML and text that need no kernel.
 
     What differs each time is told (``measured``) where a person has seen it on the live card: a cell
-    that runs with nobody there shows the same each time, and can be compared. ``reopen`` tells how to go
-    on with a run that has not ended.
+    that runs with nobody there shows the same each time, and can be compared. ``reopen`` names the sentence
+    that tells how to go on with a run that has not ended.
     """
-    view = view_of(run)
+    view = view_of(run, shown=True)
     return {
         "text/html": static.render(view, opened=opened, measured=measured, reopen=reopen),
         "text/plain": plain.render(view, reopen=reopen),

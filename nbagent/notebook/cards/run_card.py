@@ -24,13 +24,14 @@ from nbagent.core.base.events import (
     RunStarted,
     ToolFinished,
 )
+from nbagent.core.journal.default import is_default
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.output import Bundle, Displayed
 from nbagent.core.tools.tool import Tool
-from nbagent.notebook.export import traceback_of_call
+from nbagent.notebook.export import say_where_kept, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
@@ -98,6 +99,7 @@ class RunCard(Card):
         """Touched on the run's loop only, from its first event on."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
+        say_where_kept(view, run)
         before = run.journal
         for event in before:
             view.apply(event)
@@ -145,7 +147,10 @@ class RunCard(Card):
 
     def _texts(self) -> dict[str, str]:
         texts = super()._texts()
-        return texts | {"gone": texts["gone_stored"]} if self._session.is_stored else texts
+        if not self._session.is_stored:
+            return texts
+        named = "gone_default" if is_default(self._session.journal.store) else "gone_stored"
+        return texts | {"gone": texts[named]}
 
     def _view(self) -> View:
         return self.view.snapshot()

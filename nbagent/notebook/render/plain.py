@@ -32,15 +32,15 @@ from .static import reopened, status_text
 _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "-", "waiting": "?"}
 
 
-def render(view: View, *, reopen: bool = False) -> str:
+def render(view: View, *, reopen: str = "") -> str:
     """The run as it stands: prompt, text, calls with input and result, questions and answers.
 
-    ``reopen`` tells how a run that has not ended is taken up again from its store.
+    ``reopen`` names the sentence that tells how a run that has not ended is taken up again from its store.
     """
     head = view.head
     title = " · ".join(part for part in (head.agent, status_text(head)) if part)
     parts = [title, *(f"> {line}" for line in head.prompt.splitlines())]
-    drawn = [*map(item_text, view.items), reopened(head) if reopen else ""]
+    drawn = [*map(item_text, view.items), reopened(head, reopen) if reopen else ""]
     return "\n".join(parts) + "".join(f"\n\n{text}" for text in drawn if text)
 
 

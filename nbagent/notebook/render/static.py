@@ -97,7 +97,7 @@ def render(
     opened: Collection[str] | None = None,
     style: bool = True,
     frame: bool = True,
-    reopen: bool = False,
+    reopen: str = "",
     measured: bool = False,
 ) -> str:
     """The run as it stands.
@@ -107,7 +107,7 @@ def render(
         opened: keys of the items that stand open; by default those with a table or a picture.
         style: whether the style sheet comes along.
         frame: whether header and footer are drawn; a form that stands alone has none.
-        reopen: whether it is told how a run that has not ended is taken up again from its store.
+        reopen: the sentence that tells how a run that has not ended is taken up again from its store, by its name.
         measured: whether what differs from run to run is drawn: times, tokens, cost, tracebacks.
     """
     how = _How(opened, measured)
@@ -115,7 +115,7 @@ def render(
     drawn = (
         _header(view.head, how) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
-        _reopened(view.head) if reopen else None,
+        _reopened(view.head, reopen) if reopen else None,
         _footer(view.head, how) if frame else None,
     )
     # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
@@ -194,14 +194,14 @@ def status_text(head: Head) -> str:
     return TEXTS["status_unfinished"] if head.status == "running" else head.status_text
 
 
-def reopened(head: Head) -> str:
+def reopened(head: Head, sentence: str) -> str:
     """How a run that has not ended is taken up again."""
     goes_on = head.status in ("running", "interrupted")
-    return TEXTS["reopen"].format(run=head.run) if goes_on else ""
+    return TEXTS[sentence].format(run=head.run) if goes_on else ""
 
 
-def _reopened(head: Head) -> Html | None:
-    said, _, code = reopened(head).partition("\n")
+def _reopened(head: Head, sentence: str) -> Html | None:
+    said, _, code = reopened(head, sentence).partition("\n")
     return _el("p", {"class": "nba-gone"}, f"{said} ", _el("code", {}, code)) if said else None
 
 
@@ -381,7 +381,7 @@ def _call(item: CallItem, how: _How) -> Html:
         *_dotted(
             _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
             _decision(item.decisions[-1], how) if item.decisions else None,
-            _el("span", {"class": "nba-state"}, state_word(item)),
+            _el("span", {"class": "nba-state"}, word) if (word := state_word(item)) else None,
             _el("span", {"class": "nba-time"}, how.time(item.elapsed)),
         ),
     )

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import nbagent as nb
-from nbagent.core.run.session import open_sessions
 
 
 def asking(store: nb.Store, did: list[str]) -> nb.Agent:
@@ -161,4 +160,3 @@ async def test_an_id_is_for_a_run_of_its_own_in_a_body() -> None:
     run = agent.run("go")
     await run
     assert "nested=False" in run.calls["starts"][0].output
-    assert not [s for s in open_sessions() if s.run_id == "a"]

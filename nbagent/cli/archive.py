@@ -1,0 +1,140 @@
+"""``nbagent export``, ``import``, ``verify``, ``delete``, ``prune``: runs taken out of a store, brought in, checked, deleted."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nbagent.core.journal.verification import verify_run
+from nbagent.core.run.deletion import delete_run, prune
+from nbagent.core.run.document import export_run, import_run
+from nbagent.stores.sqlite import SQLiteStore
+
+from .output import FAILED, OK, USAGE, CommandError, tell, tell_json
+from .stored import add_options, opened, run_of
+
+_STILL = "what a run has is deleted for good, prompts and results with it"
+
+
+def add(commands: Any) -> None:
+    """Add the commands to the parser."""
+    command = _command(commands, "export", export, "write a run as one JSON document")
+    command.add_argument("run_id", metavar="RUN", help="its id, or how that begins")
+    command.add_argument("--output", type=Path, metavar="FILE", help="default: standard output")
+    command = _command(commands, "import", bring_in, "bring in a run from its document")
+    command.add_argument("file", type=Path, metavar="FILE", help="what `nbagent export` wrote")
+    command = _command(
+        commands, "verify", verify, "check that nobody changed a run since it was written"
+    )
+    command.add_argument("run_id", metavar="RUN", help="its id, or how that begins")
+    command.add_argument(
+        "--seal", help="the last seal, as an earlier check told it: shows what was cut off since"
+    )
+    command = _command(commands, "delete", delete, f"delete a run: {_STILL}")
+    command.add_argument("run_id", metavar="RUN", help="its id, or how that begins")
+    command.add_argument(
+        "--with-followers",
+        action="store_true",
+        help="also the runs that go on with its conversation",
+    )
+    command.add_argument("--yes", action="store_true", help="do not ask")
+    command = _command(commands, "prune", sweep, f"delete old conversations: {_STILL}")
+    command.add_argument(
+        "--older-than",
+        required=True,
+        metavar="TIME",
+        help="such as 30d, 12h, 2w: since anything happened in it",
+    )
+    command.add_argument(
+        "--waiting", action="store_true", help="also those in which a question waits"
+    )
+    command.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+
+
+def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], help_: str) -> Any:
+    command = commands.add_parser(name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.")
+    add_options(command)
+    command.set_defaults(run=run)
+    return command
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write a run as a document; return the exit code."""
+    store = opened(options)
+    document = export_run(run_of(store, options.run_id).run_id, options.output, store=store)
+    if options.output is None:
+        tell_json(document)
+    elif options.json:
+        tell_json({"run": document["id"], "file": str(options.output)})
+    else:
+        tell(f"Wrote {options.output}. It holds prompts and results in plain text.")
+    return OK
+
+
+def bring_in(options: argparse.Namespace) -> int:
+    """Bring in a run; return the exit code."""
+    if not options.file.is_file():
+        raise CommandError(f"there is no file {str(options.file)!r}", USAGE)
+    store = SQLiteStore(options.store) if _is_new_file(options.store) else opened(options)
+    run_id = import_run(options.file, store=store)
+    if options.json:
+        tell_json({"run": run_id})
+    else:
+        tell(f"Brought in {run_id}. What had been approved elsewhere is asked again here.")
+    return OK
+
+
+def _is_new_file(place: str | None) -> bool:
+    return bool(place) and "://" not in str(place)
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Check the seals of a run; return the exit code."""
+    store = opened(options)
+    found = verify_run(run_of(store, options.run_id).run_id, store=store, seal=options.seal)
+    if options.json:
+        said = {"run": found.run_id, "ok": bool(found), "events": found.events, "seal": found.seal}
+        tell_json({**said, "sealed_from": found.sealed_from, "problems": found.problems})
+    else:
+        tell(repr(found))
+    return OK if found else FAILED
+
+
+def delete(options: argparse.Namespace) -> int:
+    """Delete a run; return the exit code."""
+    from .terminal import Left, Terminal  # noqa: PLC0415  (it loads the forms)
+
+    store, terminal = opened(options), Terminal()
+    run_id = run_of(store, options.run_id).run_id
+    if not options.yes:
+        if not terminal.is_there:
+            raise CommandError(
+                "there is no terminal to ask in: give --yes to delete the run", USAGE
+            )
+        try:
+            if not terminal.agrees(f"Delete {run_id} for good?"):
+                return OK
+        except Left:
+            raise CommandError("nothing was deleted") from None
+    return _deleted(options, delete_run(run_id, store=store, with_followers=options.with_followers))
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """Delete old conversations; return the exit code."""
+    found = prune(
+        options.older_than, store=opened(options), waiting=options.waiting, dry_run=options.dry_run
+    )
+    return _deleted(options, found, dry_run=options.dry_run)
+
+
+def _deleted(options: argparse.Namespace, ids: list[str], *, dry_run: bool = False) -> int:
+    if options.json:
+        tell_json({"deleted": [] if dry_run else ids, "would_delete": ids if dry_run else []})
+        return OK
+    for each in ids:
+        tell(f"{'would delete' if dry_run else 'deleted'} {each}")
+    if not ids:
+        tell("Nothing to delete.")
+    return OK

@@ -1,0 +1,250 @@
+"""The runs of a store as a list that people read: what each is about, where it stands, who goes on with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from .agent import Agent
+from .arguments import checked_store, checked_turns
+from .base.controls import escaped
+from .base.errors import UsageError
+from .base.keywords import tells
+from .base.model import Usage
+from .base.process import describe_process, has_ended, this_process
+from .flow import Flow
+from .journal.default import kept_in, place_of
+from .journal.journal import Store
+from .opening import open_run
+from .run.catalog import ENDED, Catalog, Entry
+from .run.run import Run
+from .state.state import Status
+
+COLUMNS = ("id", "agent", "prompt", "status", "asks", "age", "deadline", "cost")
+_STATUSES = ("queued", "running", "interrupted", *ENDED, "unreadable")
+_WIDEST = 40
+"""Characters of a cell in the table that is text."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """One run of a store, as it stood when it was listed."""
+
+    id: str
+    agent: str
+    prompt: str
+    status: str
+    """As ``run.status`` says it; ``unreadable`` for a run whose journal is damaged."""
+    says: str
+    """Where it stands and who goes on with it, in words."""
+    asks: tuple[str, ...]
+    """The tools that wait for an answer, in call order."""
+    begun: float | None
+    """When, in Unix seconds."""
+    moved: float | None
+    """When its last event happened, in Unix seconds."""
+    deadline: float | None
+    """When the first of its questions expires, in Unix seconds."""
+    usage: Usage
+    store: Store = field(repr=False)
+
+    async def open(self, agent: Agent | Flow[..., Any] | None = None, **options: Any) -> Run:
+        """A handle on it, and its card, as ``nb.open_run`` gives it.
+
+        Args:
+            agent: whose model and tools go on with it; by default the newest one here of that name.
+            options: those of ``nb.open_run``.
+        """
+        return await open_run(self.id, agent=agent, store=self.store, **options)
+
+
+class Runs(list[StoredRun]):
+    """Runs of a store, the one that moved last first. As a value of a cell they are a table."""
+
+    def __init__(self, runs: Iterable[StoredRun], place: str, left_out: int = 0) -> None:
+        super().__init__(runs)
+        self.place = place
+        """Where they are kept."""
+        self.left_out = left_out
+        """How many more fit what was asked for."""
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A text for each of ``COLUMNS``, a row for each run."""
+        now = time.time()
+        return [tuple(map(escaped, _row(run, now))) for run in self]
+
+    def to_frame(self) -> Any:
+        """A pandas ``DataFrame``: a row for each run, by id, with times in UTC.
+
+        Raises:
+            ModuleNotFoundError: there is no pandas.
+        """
+        import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
+
+        names = ("agent", "prompt", "status", "says", "asks", "begun", "moved", "deadline")
+        table: dict[str, Any] = {name: [getattr(run, name) for run in self] for name in names}
+        for name in ("begun", "moved", "deadline"):
+            table[name] = pd.to_datetime(
+                pd.Series(table[name], dtype="float64"), unit="s", utc=True
+            )
+        table["tokens"] = [run.usage.total_tokens for run in self]
+        table["cost"] = [run.usage.cost for run in self]
+        frame = pd.DataFrame({name: list(values) for name, values in table.items()})
+        frame.index = pd.Index([run.id for run in self], name="id")
+        return frame
+
+    def __repr__(self) -> str:
+        if not self:
+            return f"no runs in {escaped(self.place)}"
+        rows = [COLUMNS, *([_short(cell) for cell in row] for row in self.rows())]
+        widths = [max(len(row[n]) for row in rows) for n in range(len(COLUMNS))]
+        lines = (
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        )
+        return "\n".join([*lines, *self._more()])
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return f"<p>{escape(repr(self))}</p>"
+        head = "".join(f"<th style='text-align:left'>{name}</th>" for name in COLUMNS)
+        body = "".join(f"<tr>{''.join(map(_cell, COLUMNS, row))}</tr>" for row in self.rows())
+        more = "".join(f"<p>{escape(line)}</p>" for line in self._more())
+        return (
+            "<div style='overflow-x:auto'><table aria-label='Runs'>"
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
+        )
+
+    def _more(self) -> list[str]:
+        return [f"and {self.left_out} more: nb.runs(limit=…)"] if self.left_out else []
+
+
+def _cell(name: str, text: str) -> str:
+    shown = f"<code>{escape(text)}</code>" if name == "id" else escape(_short(text))
+    title = f" title='{escape(text)}'" if len(text) > _WIDEST and name != "id" else ""
+    return f"<td style='text-align:left'{title}>{shown}</td>"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _row(run: StoredRun, now: float) -> tuple[str, ...]:
+    cost = run.usage.cost
+    return (
+        run.id,
+        run.agent,
+        " ".join(run.prompt.split()),
+        run.says,
+        ", ".join(run.asks),
+        "" if run.begun is None else _span(now - run.begun),
+        "" if run.deadline is None else _deadline(run.deadline - now),
+        "" if not cost else f"${cost:.4f}",
+    )
+
+
+def _deadline(left: float) -> str:
+    return f"in {_span(left)}" if left > 0 else "expired"
+
+
+def _span(seconds: float) -> str:
+    """A length of time in one unit; a clock that was set back makes none less than nothing."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+@tells("nb.runs")
+def runs(
+    store: Store | None = None,
+    *,
+    agent: str | Agent | Flow[..., Any] | None = None,
+    status: str | Sequence[str] | None = None,
+    limit: int = 100,
+) -> Runs:
+    """The runs of a store: what each was asked, where it stands, what it waits for.
+
+    Nothing is opened or executed: ``await nb.runs()[0].open()`` shows the first one's card, and goes on with it.
+
+    Args:
+        store: where they are kept; by default what ``nb.use_store`` says, or this process's memory.
+        agent: only those of this agent or flow, or of that name.
+        status: only those of this status, or of one of these, as ``run.status`` says it: ``"interrupted"`` waits
+            for an answer; ``"unreadable"`` has a damaged journal.
+        limit: how many at most, the ones that moved last.
+
+    Raises:
+        UsageError: there is no such status.
+        StoreError: the store cannot be read; a damaged run alone is listed as unreadable.
+    """
+    given: Any = checked_store(store)
+    place: Store = kept_in() if given is None else given
+    wanted = (status,) if isinstance(status, str) else _STATUSES if status is None else status
+    odd = [one for one in wanted if one not in _STATUSES]
+    if odd:
+        raise UsageError(f"a status is one of {', '.join(_STATUSES)}, not {odd[0]!r:.80}")
+    checked_turns(limit, "limit")
+    name = agent if agent is None or isinstance(agent, str) else agent.name
+    catalog = Catalog(place)
+    all_of_them = status is None and name is None
+    only_open = not {*wanted} & {*ENDED}
+    entries = catalog.look(only_open=only_open, newest=limit if all_of_them else None)
+    listed = [_listed(entry, place) for entry in entries]
+    listed += [_unreadable(run_id, why, place) for run_id, why in catalog.unreadable.items()]
+    fitting = [r for r in listed if r.status in wanted and name in (None, r.agent)]
+    fitting.sort(key=lambda run: run.moved or 0.0, reverse=True)
+    count = catalog.count if all_of_them else len(fitting)
+    return Runs(fitting[:limit], place_of(place), max(0, count - limit))
+
+
+def _listed(entry: Entry, store: Store) -> StoredRun:
+    return StoredRun(
+        id=entry.id,
+        agent=entry.agent,
+        prompt=entry.prompt,
+        status=entry.status,
+        says=_says(entry),
+        asks=tuple(one.tool_name or "the limit" for one in entry.asks),
+        begun=entry.begun,
+        moved=entry.moved,
+        deadline=entry.deadline,
+        usage=entry.usage,
+        store=store,
+    )
+
+
+def _unreadable(run_id: str, why: str, store: Store) -> StoredRun:
+    return StoredRun(run_id, "", "", "unreadable", why, (), None, None, None, Usage(), store)
+
+
+_SAYS: dict[Status, str] = {
+    "interrupted": "waits for an answer",
+    "queued": "waits for the run before",
+    "completed": "done",
+    "cancelled": "stopped",
+}
+
+
+def _says(entry: Entry) -> str:
+    if entry.status == "running":
+        return _driven(entry.driver)
+    if entry.status == "failed":
+        return f"failed: {entry.error or ''}"
+    if entry.asks and all(one.expects == "external" for one in entry.asks):
+        return "waits for another system"
+    return _SAYS[entry.status]
+
+
+def _driven(driver: str) -> str:
+    """Who goes on with a run that is at work."""
+    if not driver:
+        return "answered, goes on when opened"
+    if driver == this_process():
+        return "running here"
+    if has_ended(driver):
+        return "nobody drives it, goes on when opened"
+    return f"running in {describe_process(driver)}"

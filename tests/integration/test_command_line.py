@@ -1,0 +1,317 @@
+"""The command line as people and programs use it: real processes, real terminals, the page's own blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from nbagent.cli import main
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+BANK = re.search(r"```python\n(# bank\.py\n.*?)```", PAGE, re.DOTALL)[1]  # type: ignore[index]
+WAITING = """
+import asyncio, datetime, sys
+from typing import Literal
+from pydantic import BaseModel, Field, SecretStr
+from bank import agent, nb
+call = nb.ScriptedModel.call
+
+class Leg(BaseModel):
+    to: str
+    nights: int = Field(ge=1, default=2)
+
+class Trip(BaseModel):
+    when: datetime.date
+    seat: Literal["window", "aisle"]
+    legs: list[Leg]
+    insured: bool = False
+
+async def begin(name, script, prompt, tools=()):
+    clerk = nb.Agent(nb.ScriptedModel([script, "done"]), name=name, store=agent.store, tools=tools)
+    if name == "vault":
+        @clerk.tool
+        async def unlock(ctx: nb.ToolContext) -> str:
+            await ctx.ask("Password?", reply=SecretStr)
+            return "open"
+    if name == "outside":
+        @clerk.tool
+        def charge(ctx: nb.ToolContext) -> int:
+            open("token", "w").write(ctx.external_token)
+            ctx.interrupt({"waits for": "the bank"}, external=True)
+    run = await clerk.run(prompt, show=False, attended=False).settled()
+    return name, run.id
+
+async def main():
+    run = await agent.run("Pay Bob", show=False, attended=False).settled()
+    ids = [("bank", run.id)]
+    trip = nb.interrupt_tool("trip", output=Trip)
+    ids.append(await begin("travel", call("trip", where="Rome"), "Go to Rome\\x1b[31m", [trip]))
+    ids.append(await begin("vault", call("unlock"), "open"))
+    ids.append(await begin("outside", call("charge"), "charge"))
+    print(*(f"{name}={id}" for name, id in ids))
+
+asyncio.run(main())
+"""
+
+
+class Folder:
+    """A folder with a store of runs that wait, begun by a process that is gone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "bank.py").write_text(BANK, encoding="utf-8")
+        (path / "begin.py").write_text(WAITING, encoding="utf-8")
+        self.environment = {**os.environ, "NBAGENT_STORE": "runs.db", "PYTHONPATH": str(ROOT)}
+        told = self._run([sys.executable, "begin.py"])
+        assert told.returncode == 0, told.stderr
+        self.ids = dict(each.split("=") for each in told.stdout.split())
+
+    def _run(self, command: Sequence[str], **more: Any) -> subprocess.CompletedProcess[str]:
+        given = {"cwd": self.path, "env": self.environment, "capture_output": True, "text": True}
+        return subprocess.run(
+            command, **{**given, "stdin": subprocess.DEVNULL, **more}, check=False
+        )
+
+    def nbagent(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command, as a program runs it: with no terminal; in a process of its own where it loads code."""
+        command = [sys.executable, "-m", "nbagent", *arguments]
+        if "--agent" in arguments:
+            return self._run(command)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.chdir(self.path))
+            stack.enter_context(patch.dict(os.environ, self.environment))
+            stack.enter_context(contextlib.redirect_stdout(out))
+            stack.enter_context(contextlib.redirect_stderr(err))
+            try:
+                code = main(arguments)
+            except SystemExit as left:  # argparse's
+                code = int(str(left.code))
+        return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+
+    def json(self, *arguments: str) -> Any:
+        """The document that the command prints, and its exit code is 0."""
+        told = self.nbagent(*arguments, "--json")
+        assert (told.returncode, told.stderr) == (0, "")
+        return json.loads(told.stdout)
+
+    def typed(self, arguments: Sequence[str], lines: Sequence[tuple[str, str]]) -> tuple[int, str]:
+        """The command in a terminal of 60 columns, where each line is typed once its prompt is seen."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.path)
+            environment = {**self.environment, "COLUMNS": "60"}
+            os.execve(sys.executable, [sys.executable, "-m", "nbagent", *arguments], environment)
+        seen, said = "", ""
+        for prompt, line in [*lines, ("", "")]:
+            while not prompt or prompt not in seen:
+                assert select.select([terminal], [], [], 60)[0], f"no {prompt!r} in {said + seen}"
+                try:
+                    seen += os.read(terminal, 4096).decode()
+                except OSError:  # it has ended
+                    assert not prompt, f"no {prompt!r} in {said + seen}"
+                    break
+            said, seen = said + seen, ""
+            if prompt:
+                os.write(terminal, line.encode())
+        os.close(terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.replace("\r", "")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """Runs that wait; each test has its own to answer."""
+    return Folder(tmp_path_factory.mktemp("command_line"))
+
+
+def test_runs_and_questions_are_listed_for_people_and_programs(folder: Folder) -> None:
+    """What waits, with what answers it; a run is named by how its id begins."""
+    listed = folder.nbagent("runs", "--waiting").stdout
+    assert all(run_id[:8] in listed for run_id in folder.ids.values())
+    assert "\x1b" not in listed
+    [travel] = folder.json("runs", "--agent", "travel")["runs"]
+    assert (travel["status"], travel["questions"][0]["tool"]) == ("interrupted", "trip")
+    assert folder.json("runs", "--status", "failed")["runs"] == []
+    shown = folder.nbagent("show", folder.ids["bank"][:10])
+    assert "Run pay?" in shown.stdout
+    assert "--approve" in shown.stdout
+
+
+def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> None:
+    """Each kind of mistake has its exit code; with ``--json`` the error is JSON too."""
+    bank, travel, vault = (folder.ids[name] for name in ("bank", "travel", "vault"))
+    for code, arguments, why in [
+        (3, ["show", "nothing"], "there is no run 'nothing'"),
+        (3, ["show", bank, "--store", "none.db"], "there is no store at 'none.db'"),
+        (2, ["answer", bank], "there is no terminal to ask in"),
+        (2, ["answer", bank, "--input", '{"to": "Eve"}'], "cannot be changed in to"),
+        (2, ["answer", travel, "--value", '{"when": "soon", "seat": "aisle", "legs": []}'], "date"),
+        (2, ["answer", vault, "--text", "hunter2"], "no secret is kept"),
+        (2, ["answer", bank, "--approve", "--agent", "bank.py:nobody"], "has no 'nobody'"),
+        (2, ["prune", "--older-than", "soon"], "soon"),
+        (2, ["delete", bank], "give --yes"),
+        (3, ["answer", bank, "zzz", "--approve"], "there is no question 'zzz'"),
+        (3, ["answer", "--token", "wrong", "--value", "1"], "no interrupt waits for this token"),
+    ]:
+        told = folder.nbagent(*arguments, "--json")
+        said = json.loads(told.stderr)
+        assert (told.returncode, said["exit_code"], told.stdout) == (code, code, ""), arguments
+        assert why in said["message"], said
+        assert "hunter2" not in told.stderr
+    assert folder.nbagent("answer", bank, "--value", "{no").returncode == 2
+    assert len(folder.json("runs", "--waiting")["runs"]) == len(folder.ids)
+
+
+def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> None:
+    """Errors stand at their fields and the rest stays; what runs is shown whole; leaving changes nothing."""
+    bank = folder.ids["bank"]
+    code, said = folder.typed(["answer", bank[:12]], [("leaves it:", "\n")])
+    assert (code, "Left as it is." in said) == (0, True)
+    code, said = folder.typed(["answer", bank], [("leaves it:", "\x03")])
+    assert (code, "Nothing was changed." in said) == (130, True)
+    code, said = folder.typed(["answer", bank], [("leaves it:", "c\n"), ("Amount", "\x04")])
+    assert (code, "Nothing was changed." in said) == (130, True)
+    assert len(folder.json("runs", "--waiting", "--agent", "bank")["runs"]) == 1
+    code, said = folder.typed(
+        ["answer", folder.ids["travel"]],
+        [
+            *(("leaves it:", "s\n"), ("When", "soon\n"), ("a number", "2\n")),
+            *(("Add an item", "y\n"), ("To", "Rome\n"), ("Nights", "0\n"), ("Add another", "n\n")),
+            *(
+                ("Insured", "\n"),
+                ("Nights", "3\n"),
+                ("When", "2026-12-24\n"),
+                ("Send this?", "y\n"),
+            ),
+        ],
+    )
+    assert code == 0, said
+    assert "Nights: Should be at least 1" in said
+    assert "When: Should be a valid date" in said
+    assert "\x1b" not in said
+    assert "Nobody drives this run" in said
+    assert folder.json("runs", "--agent", "travel")["runs"][0]["questions"] == []
+
+
+def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder: Folder) -> None:
+    """Without the agent somebody else goes on with it; with it, this command."""
+    fresh = folder._run([sys.executable, "bank.py"]).stdout.split()[-1]
+    kept = folder.json("answer", fresh, "--input", '{"amount": 4}')
+    assert (kept["goes_on"], kept["answer"]["input"]) == ("nobody", {"amount": 4, "to": "Bob"})
+    second = folder.nbagent("answer", fresh, kept["question"], "--approve")
+    assert (second.returncode, "command line" in second.stderr) == (4, True)
+    (folder.path / "rest.py").write_text(
+        BANK.replace('[nb.ScriptedModel.call("pay", amount=5, to="Bob"), "Paid."]', '["Paid."]')
+    )
+    went = folder.json("answer", fresh, "--agent", "rest.py:agent")
+    assert (went["goes_on"], went["status"], went["text"]) == ("here", "completed", "Paid.")
+    assert "paid 4 to Bob" in folder.nbagent("show", fresh).stdout
+
+
+def test_a_process_that_has_the_run_goes_on_by_itself(folder: Folder) -> None:
+    """It follows its store while it waits; the command says that it does."""
+    waits = (
+        "import asyncio\nfrom bank import agent\n"
+        "async def main():\n"
+        "    run = await agent.run('Pay Bob', show=False, attended=True).settled()\n"
+        "    print(run.id, flush=True)\n"
+        "    while run.status != 'completed': await asyncio.sleep(0.05)\n"
+        "    print(run.result.text)\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", waits]
+    given = {"cwd": folder.path, "env": folder.environment, "text": True}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, **given) as process:
+        assert process.stdout is not None
+        run_id = process.stdout.readline().strip()
+        told = folder.json("answer", run_id, "--approve")
+        assert (told["goes_on"], str(process.pid) in told["driver"]) == ("elsewhere", True)
+        assert process.stdout.readline() == "Paid.\n"
+
+
+def test_a_token_answers_from_a_shell_and_from_a_web_hook(folder: Folder) -> None:
+    """Once; the example of the page is the web hook, on the same store."""
+    hook = re.search(r"```python\n(# hook\.py\n.*?)```", PAGE, re.DOTALL)[1]  # type: ignore[index]
+    path = folder.path / "hook.py"
+    path.write_text(hook.replace('"runs.db"', repr(str(folder.path / "runs.db"))))
+    spec = importlib.util.spec_from_file_location("hook_of_the_page", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.Hook.log_message = lambda *_: None
+    token = (folder.path / "token").read_text()
+    with ThreadingHTTPServer(("127.0.0.1", 0), module.Hook) as server:
+        threading.Thread(target=server.serve_forever).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        codes = [posted(address, {"token": token, "value": value}) for value in ("much", 7, 7)]
+        codes.append(posted(address, {"token": "wrong", "value": 1}))
+        server.shutdown()
+    module.store.close()
+    assert codes == [400, 204, 409, 404]
+    again = folder.nbagent("answer", "--token-file", "token", "--value", "7")
+    assert (again.returncode, "used" in again.stderr) == (4, True)
+
+
+def posted(address: str, said: Any) -> int:
+    """The status of a request with this JSON."""
+    request = urllib.request.Request(address, json.dumps(said).encode())
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_the_blocks_of_the_page_run(tmp_path: Path) -> None:
+    """As they stand, one after the other; the id that they begin with is that of the run."""
+    (tmp_path / "bank.py").write_text(BANK, encoding="utf-8")
+    blocks = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+    head = f'set -e\nnbagent() {{ "{sys.executable}" -m nbagent "$@"; }}\n'
+    first, *rest = [block.replace("python ", f'"{sys.executable}" ') for block in blocks]
+    script = f"{head}{first.replace('bank.py', 'bank.py | tee id')}ID=$(awk '{{print $3}}' id)\n"
+    script += "".join(rest).replace("3f2a", '"$ID"')
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    told = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert "paid 4 to Bob" in told.stdout
+
+
+def test_a_closed_pipe_is_quiet_and_nothing_heavy_is_loaded(folder: Folder) -> None:
+    """``| head`` ends without a traceback; a command is quick to start."""
+    shell = f'"{sys.executable}" -m nbagent runs --json | head -c 1; echo " ${{PIPESTATUS[0]}}"'
+    told = folder._run(["bash", "-c", shell])
+    assert (told.stdout, told.stderr) == ("{ 0\n", "")
+    loaded = (
+        "import sys; from nbagent.cli import main; main(['runs']); "
+        "print(sorted({'openai', 'IPython', 'anywidget', 'ipywidgets', 'mcp', 'pandas', 'jsonschema', "
+        "'nbagent.playback'} & set(sys.modules)))"
+    )
+    assert folder._run([sys.executable, "-c", loaded]).stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,91 @@
+"""Where runs are kept whose agent names no store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.journal.default import VARIABLE
+from nbagent.notebook.cards.display import static_bundle
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    yield
+    monkeypatch.delenv(VARIABLE, raising=False)
+    nb.use_store(None)
+
+
+def talker() -> nb.Agent:
+    """An agent that says hello."""
+    return nb.Agent(nb.ScriptedModel(lambda _messages: "hello"), name="talker")
+
+
+async def test_c272_one_line_makes_every_run_durable_also_of_agents_made_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Read when a run starts; the first card alone says where, as does the log; None goes back to memory."""
+    agent = talker()
+    with caplog.at_level(logging.INFO, "nbagent"):
+        before = agent.run("Hi.")
+        await before
+        store = nb.use_store(tmp_path / "runs.db")
+        assert isinstance(store, nb.SQLiteStore)
+        first, second = agent.run("Hi."), agent.run("Hi again.")
+        await first
+        await second
+    assert store.run_ids() == [first.id, second.id]
+    assert caplog.text.count("in plain text") == 1
+    told = [static_bundle(run) for run in (before, first, second)]
+    for mime in ("text/html", "text/plain"):
+        assert [str(tmp_path / "runs.db") in one[mime] for one in told] == [False, True, False]
+    assert str(tmp_path) not in first.to_html()  # which is sent to others
+
+    @nb.flow
+    def double(n: int) -> int:
+        """Double it."""
+        return 2 * n
+
+    assert (await double.with_options(id="d").run(2)).output == 4
+    assert store.run_ids()[-1] == "d"
+    nb.use_store(None)
+    await agent.run("Hi.")
+    assert len(store.run_ids()) == 3
+
+
+async def test_c273_the_environment_says_it_too_and_a_bad_place_is_told_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code comes first; ``memory`` turns it off; what cannot be used is refused at once and changes nothing."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "env.db"))
+    run = talker().run("Hi.")
+    await run
+    assert nb.SQLiteStore(tmp_path / "env.db").run_ids() == [run.id]
+    assert isinstance(nb.use_store("memory"), nb.MemoryStore)
+    nb.use_store(None)
+    with pytest.raises(nb.errors.UsageError, match="is a folder"):
+        nb.use_store(tmp_path)
+    (tmp_path / "text.txt").write_text("no database at all, and long enough to be read " * 9)
+    with pytest.raises(nb.errors.StoreError, match=r"text\.txt"):
+        nb.use_store(tmp_path / "text.txt")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "text.txt"))
+    with pytest.raises(nb.errors.StoreError, match=r"NBAGENT_STORE=.*text\.txt"):
+        talker().run("Hi.")
+
+
+async def test_c274_a_run_is_opened_by_its_id_alone(tmp_path: Path) -> None:
+    """The default store, and the newest agent here of its agent's name; else the error names that."""
+    store = nb.use_store(tmp_path / "runs.db")
+    agent = talker()
+    await agent.run("Hi.", id="hi")
+    assert (await (await nb.open_run("hi"))).text == "hello"
+    agent.name = "somebody else"
+    with pytest.raises(
+        nb.errors.UsageError, match="of the agent 'talker', and this process has none"
+    ):
+        await nb.open_run("hi", store=store)

@@ -61,6 +61,13 @@ def lost_calls(state: RunState, others: Others, *, is_driven_here: bool) -> list
     return [(scope, call) for scope, call in _running(state) if is_lost(call)]
 
 
+def runs_elsewhere(state: RunState) -> bool:
+    """Whether a call runs in another process: a store tells what that writes, and nobody tells that it ends."""
+    return state.outcome is None and any(
+        call.owner != this_process() for _, call in _running(state)
+    )
+
+
 def _running(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
     for call in state.calls.values():
         if call.status == "running":

@@ -62,7 +62,16 @@ from .answers import (
 )
 from .before import Before, Held, come_of, run_started
 from .deadlines import Deadlines, expired, expiry_error
-from .follow import POLL, Lost, Turn, about_lost, lost_calls, next_driver, whose_turn
+from .follow import (
+    POLL,
+    Lost,
+    Turn,
+    about_lost,
+    lost_calls,
+    next_driver,
+    runs_elsewhere,
+    whose_turn,
+)
 from .generate import message_queued, rejected
 from .heartbeat import Others
 from .host import Place
@@ -652,11 +661,11 @@ class Session:
         if self._is_active or self._is_stopping:
             if moved:
                 self.go_on()
-            again = state.asks and not self._is_told
+            again = (state.asks and not self._is_told) or runs_elsewhere(state)
             if again:
                 self._whose_turn(state)
         else:
-            again = self._take_turn(state, moved=moved)
+            again = self._take_turn(state, moved=moved) or runs_elsewhere(self.state)
         if again and self._timer is None:
             self._timer = self._home().call_later(POLL, _look, weakref.ref(self))
 

@@ -20,6 +20,7 @@ from nbagent.core.base.events import (
     ToolStarted,
 )
 from nbagent.core.base.interrupts import SECRET_GONE
+from tests.until import until
 
 call = nb.ScriptedModel.call
 
@@ -255,3 +256,37 @@ async def test_c136_a_fork_asks_what_became_of_a_lost_call_for_itself(gone):
     fork.respond(i, "sent")
     assert (await fork).text == "done"
     assert (run.status, bank.did) == ("interrupted", [])
+
+
+async def test_a_call_whose_process_ends_is_asked_about_while_a_body_here_waits():
+    """A store tells what is written, and nobody tells that a process ends: this one looks, whatever it waits for."""
+    says = (
+        "from nbagent.core.base.process import this_process as me; print(me(), flush=True); input()"
+    )
+    turn = [call("colors"), call("send", n=5)]
+    bank = Bank(turn)
+
+    @bank.agent.tool
+    async def colors(ctx: nb.ToolContext) -> str:
+        return await ctx.ask("Which color?", reply=str)
+
+    run = await bank.agent.run("go", attended=True, show=False).settled()
+    begun, answered, *_ = run.journal
+    sent = next(e for e in run.journal if isinstance(e, ToolStarted) and "n" in e.input)
+    bank.agent.model = nb.ScriptedModel(["done"])
+    command = [sys.executable, "-c", says]
+    with subprocess.Popen(  # noqa: ASYNC220 - it only says who it is
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        owner = other.stdout.readline().strip()
+        store = nb.MemoryStore()
+        begun = begun.model_copy(update={"owner": ""})
+        store.append("r", [begun, answered, sent.model_copy(update={"owner": owner})], 0)
+        run = await nb.open_run("r", agent=bank.agent, store=store, attended=True, show=False)
+        other.kill()
+        other.wait()
+        await until(lambda: [i.kind for i in run.interrupts] == ["ask", "lost"])
+    for i in run.interrupts:
+        await run.respond(i, "as told")
+    assert (await run).text == "done"

@@ -244,7 +244,9 @@ class SQLiteStore:
         with self._made() as handle, _transaction(handle.connection) as connection:
             if self._number(connection, run_id) is not None:
                 raise Conflict(f"{self!r} has a run {run_id!r} already")
-            _insert(connection, _new_number(connection, run_id) << _POSITIONS, rows)
+            number = _new_number(connection, run_id)
+            _insert(connection, number << _POSITIONS, rows)
+        self._numbers[run_id] = number
         self._carry_over(handle, sum(len(row.data) for row in rows))
 
     def delete(self, run_id: str) -> None:

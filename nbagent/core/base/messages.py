@@ -267,7 +267,7 @@ def check(messages: Sequence[Message]) -> None:
     """
     asked: list[str] = []
     for index, item in enumerate(messages):
-        calls, results = item.ids or _ids(item)
+        calls, results = getattr(item, "ids", None) or _ids(item)
         role = item["role"]
         if calls or results:
             _check_role(index, item)
@@ -282,9 +282,11 @@ def check(messages: Sequence[Message]) -> None:
             raise MessagesError(f"messages[{index}] asks for one tool call id twice: {asked!r}")
 
 
-def _ids(item: Message) -> tuple[list[str], list[str]]:
-    item.ids = [p["id"] for p in calls_of(item)], [p["id"] for p in results_of(item)]
-    return item.ids
+def _ids(item: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    found = [p["id"] for p in calls_of(item)], [p["id"] for p in results_of(item)]
+    if isinstance(item, Message):
+        item.ids = found
+    return found
 
 
 INSTEAD = "give a path, an id or plain data instead, such as df.to_dict('records')"

@@ -92,6 +92,15 @@ _READ = (
     .where(_runs.c.id == sa.bindparam("run_id"))
     .order_by(_events.c.position)
 )
+_MOVE = (
+    sa.update(_runs)
+    .where((_runs.c.number == sa.bindparam("run")) & (_runs.c.length == sa.bindparam("expected")))
+    .values(length=sa.bindparam("after"), seal=sa.bindparam("last"))
+)
+_NOTIFY = sa.text("select pg_notify(:channel, :told)")
+_LIMIT = sa.text(
+    "select set_config('lock_timeout', :wait, true), set_config('statement_timeout', :most, true)"
+)
 _AT = sa.select(_events.c.version, _events.c.data).where(
     (_events.c.run == sa.bindparam("number")) & (_events.c.position == sa.bindparam("place"))
 )
@@ -174,16 +183,12 @@ class SQLStore:
             if not texts:
                 return
             rows = sealed(seal, texts)
-            after = {"length": expected + len(rows), "seal": rows[-1].seal}
             if number is None:
                 number = self._new_run(connection, run_id, rows)
             else:
-                moved = (
-                    sa.update(_runs)
-                    .where((_runs.c.number == number) & (_runs.c.length == expected))
-                    .values(after)
-                )
-                if connection.execute(moved).rowcount != 1:
+                values = {"after": expected + len(rows), "last": rows[-1].seal}
+                moved = connection.execute(_MOVE, {"run": number, "expected": expected, **values})
+                if moved.rowcount != 1:
                     raise _Faster
             self._insert(connection, number, expected, rows)
             self._notify(connection, run_id)
@@ -199,15 +204,18 @@ class SQLStore:
         rows = self._rows(run_id, start)
         found = []
         for expected, (position, version, data, _seal) in enumerate(rows, start):
+            if position != expected:
+                raise self._unreadable(run_id, expected, "an event is missing before it")
             try:
-                if position != expected:
-                    raise StoreError("an event is missing before it")
                 found.append(parse(bytes(data), version))
             except StoreError as error:
-                raise StoreError(
-                    f"event {expected} of run {run_id!r} in {self!r} cannot be read; other runs can: {error}"
-                ) from error
+                raise self._unreadable(run_id, expected, str(error)) from error
         return found
+
+    def _unreadable(self, run_id: str, number: int, why: str) -> StoreError:
+        return StoreError(
+            f"event {number} of run {run_id!r} in {self!r} cannot be read; other runs can: {why}"
+        )
 
     def run_ids(self) -> list[str]:
         """The runs it holds, oldest first."""
@@ -263,8 +271,10 @@ class SQLStore:
         with self._writing() as connection:
             if connection.execute(_FIND, {"run_id": run_id}).one_or_none() is not None:
                 raise Conflict(f"{self!r} has a run {run_id!r} already")
-            self._insert(connection, self._new_run(connection, run_id, rows), 0, rows)
+            number = self._new_run(connection, run_id, rows)
+            self._insert(connection, number, 0, rows)
             self._notify(connection, run_id)
+        self._numbers[run_id] = number
 
     def delete(self, run_id: str) -> None:
         """Delete a journal.
@@ -388,7 +398,8 @@ class SQLStore:
     def _notify(self, connection: sa.Connection, run_id: str) -> None:
         """Have PostgreSQL tell others, once the transaction is done; ids stay out of it."""
         if self._tells:
-            connection.execute(sa.func.pg_notify(CHANNEL, f"{self._token}:{_key(run_id)}").select())
+            told = f"{self._token}:{_key(run_id)}"
+            connection.execute(_NOTIFY, {"channel": CHANNEL, "told": told})
 
     def _tell(self, run_id: str) -> None:
         """Tell the watchers of this process, on the thread that wrote."""
@@ -460,12 +471,7 @@ class SQLStore:
         """For this transaction alone: how long it waits for a lock, and how long a statement takes."""
         if connection.dialect.name == "postgresql":
             wait = f"{max(1, int(self._timeout * 1000))}ms"
-            connection.execute(
-                sa.select(
-                    sa.func.set_config("lock_timeout", wait, sa.true()),
-                    sa.func.set_config("statement_timeout", f"{STATEMENT}s", sa.true()),
-                )
-            )
+            connection.execute(_LIMIT, {"wait": wait, "most": f"{STATEMENT}s"})
 
     def _check_process(self) -> None:
         """A forked process gets connections of its own; the parent's stay untouched."""

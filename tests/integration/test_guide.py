@@ -47,4 +47,6 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "Stella",
         "Coal it is.",
         "Beer.",
+        "True",
+        "[]",
     ]

@@ -344,6 +344,14 @@ class RunRetried(Event):
     """As in ``Resolved``."""
 
 
+class RunImported(Event):
+    """All before came in a document: nothing in it counts as approved here."""
+
+    type: Literal["run_imported"] = "run_imported"
+    by: str
+    user: str = ""
+
+
 class RunCancelled(Event):
     """Somebody stopped the run; calls named here were still running and their results are discarded."""
 
@@ -369,6 +377,7 @@ StoredEvent: TypeAlias = (
     | RunCompleted
     | RunFailed
     | RunRetried
+    | RunImported
     | RunCancelled
 )
 
@@ -432,6 +441,11 @@ AnyEvent: TypeAlias = Annotated[StoredEvent, Field(discriminator="type")]
 def _adapter() -> TypeAdapter[StoredEvent]:
     """Built late: it costs milliseconds that an import should not pay."""
     return TypeAdapter(AnyEvent)
+
+
+def event_schema() -> dict[str, Any]:
+    """The JSON Schema of an event as it is stored in this format."""
+    return _adapter().json_schema(mode="validation", ref_template="#/$defs/{model}")
 
 
 MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]] | None] = [

@@ -16,6 +16,7 @@ from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError, U
 from nbagent.core.base.events import (
     Resolved,
     RunCancelled,
+    RunImported,
     RunRetried,
     RunStarted,
     StoredEvent,
@@ -535,6 +536,8 @@ class Journal:
                 _forget_secrets(before, self.state, event)
             if isinstance(event, _TAKE_ON):
                 self.driver = event.owner or self.driver
+            if isinstance(event, RunImported):
+                self.driver = ""
         if self.store is not None and self.state.outcome is not None:
             known = Known(self.state.position, self.state.messages)
             histories_of(self.store).keep(self.run_id, known)

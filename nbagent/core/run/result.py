@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from nbagent.core.base.controls import escaped
-from nbagent.core.base.errors import suggest
+from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.base.events import (
     BodyCalled,
     Interrupted,
@@ -23,6 +23,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunImported,
     RunQueued,
     RunRetried,
     RunStarted,
@@ -37,11 +38,31 @@ from nbagent.core.base.model import Usage
 from nbagent.core.base.table import frame_of
 from nbagent.core.base.user import named
 from nbagent.core.call.body import Raised
+from nbagent.core.journal.verification import Verification
 from nbagent.core.state.state import CallState, RunState
 
 
 class Events(list[StoredEvent]):
     """The events of a run. As a value of a cell they are a table, printed a line each."""
+
+    def __init__(
+        self, events: Iterable[StoredEvent] = (), verify: Callable[..., Verification] | None = None
+    ) -> None:
+        super().__init__(events)
+        self._verify = verify
+
+    def verify(self, *, seal: str | None = None) -> Verification:
+        """Check that they are those that were written: see ``nb.verify_run``.
+
+        Args:
+            seal: the last seal, as an earlier check gave it.
+
+        Raises:
+            UsageError: the run's store gives no seals.
+        """
+        if self._verify is None:
+            raise UsageError("these events are of no store: run.journal.verify() checks a run's")
+        return self._verify(seal=seal)
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Number, type and the gist of each, the same whenever the run is the same."""
@@ -117,7 +138,11 @@ def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, P
             return shortened(text)
         case RunFailed(error=error, message=message):
             return f"{error}: {shortened(message)}"
-        case RunRetried(by=by, user=user) | RunCancelled(by=by, user=user):
+        case (
+            RunRetried(by=by, user=user)
+            | RunImported(by=by, user=user)
+            | RunCancelled(by=by, user=user)
+        ):
             return f"by {named(by, user)}"
 
 

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from nbagent.core.base.messages import Message
 from nbagent.core.base.model import TextDelta, Usage
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.journal import RunEvent
+from nbagent.core.journal.verification import verify_run
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import Status, status_of
 
@@ -111,7 +113,9 @@ class Run:
     @property
     def journal(self) -> Events:
         """The run's events so far: a list that prints a line each, and is a table in a notebook."""
-        return Events(self._session.journal.read())
+        journal = self._session.journal
+        verify = partial(verify_run, journal.run_id, store=journal.store)
+        return Events(journal.read(), verify)
 
     @property
     def result(self) -> Result:

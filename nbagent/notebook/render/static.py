@@ -381,7 +381,7 @@ def _call(item: CallItem, how: _How) -> Html:
         *_dotted(
             _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
             _decision(item.decisions[-1], how) if item.decisions else None,
-            _el("span", {"class": "nba-state"}, state_word(item)),
+            _el("span", {"class": "nba-state"}, word) if (word := state_word(item)) else None,
             _el("span", {"class": "nba-time"}, how.time(item.elapsed)),
         ),
     )

@@ -20,6 +20,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunImported,
     RunQueued,
     RunRetried,
     RunStarted,
@@ -93,7 +94,7 @@ class Fold:
         root = self._board.root
         return self.frame.head(self.state, root.name, answering=root.thinking)
 
-    def _draw(self, event: StoredEvent) -> None:
+    def _draw(self, event: StoredEvent) -> None:  # noqa: C901 - a line for each kind
         match event:
             case RunQueued() | RunStarted():
                 self._begun(event)
@@ -115,6 +116,8 @@ class Fold:
                 self._resolved(event)
             case RunRetried():
                 self._retried(event)
+            case RunImported():
+                pass  # what it asks anew follows
             case RunCompleted() | RunFailed() | RunCancelled():
                 self._ended(event)
             case never:

@@ -104,8 +104,10 @@ PATHS: list[Callable[[nb.Store], Awaitable[list[nb.Run]]]] = [
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
-async def test_whatever_goes_on_with_a_run_refers_to_it_and_reads_back_whole(path, kind, tmp_path):
-    """C256: one rule for every road to a follow-up; the state a new process folds is the live one."""
+async def test_c256_whatever_goes_on_with_a_run_refers_to_it_and_reads_back_whole(
+    path, kind, tmp_path
+):
+    """One rule for every road to a follow-up; the state a new process folds is the live one."""
     store = nb.MemoryStore() if kind == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
     runs = await path(store)
     live = [(list(run.journal), run.messages) for run in runs]
@@ -182,8 +184,8 @@ def forged(**changes: Any) -> dict[str, Any]:
         (forged(id=None), "no reference"),
     ],
 )
-async def test_a_forged_reference_is_refused_in_words(entry, told):
-    """C257: both runs are named, and what to do; nothing hangs."""
+async def test_c257_a_forged_reference_is_refused_in_words(entry, told):
+    """Both runs are named, and what to do; nothing hangs."""
     store = nb.MemoryStore()
     run = nb.Agent(nb.ScriptedModel(["done"]), store=store).run("go")
     await run

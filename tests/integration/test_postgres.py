@@ -1,0 +1,194 @@
+"""What ``nb.SQLStore`` does beside the contract, on a real PostgreSQL server: others, failures, rights."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+import nbagent as nb
+from nbagent.core.base.events import RunCompleted
+from nbagent.stores import listening
+from tests.postgres import database
+
+PATIENCE = 30
+
+
+def said(text: str) -> RunCompleted:
+    return RunCompleted(at=1.0, text=text)
+
+
+@pytest.fixture
+def url(postgres: Path) -> str:
+    return database(postgres)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[nb.SQLStore]:
+    with nb.SQLStore(url, timeout=0.3) as opened:
+        yield opened
+
+
+def sql(url: str, *statements: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+class Bell:
+    """Who watches a run, and waits for news of it."""
+
+    def __init__(self) -> None:
+        self.rung = threading.Event()
+
+    def on_append(self) -> None:
+        self.rung.set()
+
+    def wait(self) -> bool:
+        heard = self.rung.wait(PATIENCE)
+        self.rung.clear()
+        return heard
+
+
+def test_who_watches_is_told_what_others_write_over_a_lost_connection(
+    store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C248: nobody asks again and again; whoever may have missed something is told to look."""
+    monkeypatch.setattr(listening, "AGAIN", 0.05)
+    bell = Bell()
+    with nb.SQLStore(url) as others:
+        others.append("run", [said("a")], 0)
+        assert store.watch("run", bell)
+        assert bell.wait()  # it listens from now on
+        others.append("run", [said("b")], 1)
+        assert bell.wait()
+        before = [store.stamp(), store.stamp()]
+        others.append("run", [said("c")], 2)
+        assert bell.wait()
+        assert before[1] != store.stamp() == store.stamp()
+        sql(
+            url,
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()",
+        )
+        assert bell.wait()
+        listener = store._listener
+        assert listener is not None
+        while listener.heard is None:
+            assert bell.wait()
+        others.append("run", [said("d")], 3)  # its pooled connection was killed, too
+        assert bell.wait()
+        assert len(store.read("run")) == 4
+    assert "tells of nothing" in caplog.text
+
+
+def test_a_run_that_another_holds_is_busy_in_words_and_works_again_afterwards(
+    store: nb.SQLStore, url: str
+) -> None:
+    """As long as its transaction is open; other runs are not held up."""
+    store.append("run", [said("a")], 0)
+    with psycopg.connect(url) as held:
+        held.execute("update nbagent_runs set seal = seal")
+        with pytest.raises(nb.errors.Busy, match="another process holds"):
+            store.append("run", [said("b")], 1)
+        store.append("other", [said("c")], 0)
+        assert store.read("run") == [said("a")]
+    store.append("run", [said("b")], 1)
+    assert len(store.read("run")) == 2
+
+
+def test_who_may_only_read_reads_and_is_told_what_it_may_not(
+    store: nb.SQLStore, url: str, postgres: Path
+) -> None:
+    """Rights are the database's; tables that are not there are no error of a reader."""
+    store.append("run", [said("a")], 0)
+    name = f"reader_{os.getpid()}"
+    sql(
+        url,
+        f"create role {name} login password 'hunter2'",
+        f"grant select on all tables in schema public to {name}",
+    )
+    try:
+        with nb.SQLStore(url.replace("tester", f"{name}:hunter2")) as reader:
+            assert reader.read("run") == [said("a")]
+            for write in (
+                lambda: reader.append("run", [said("b")], 1),
+                lambda: reader.append("new", [said("b")], 0),
+                lambda: reader.delete("run"),
+            ):
+                with pytest.raises(nb.errors.StoreError, match="role may not do that") as error:
+                    write()
+                assert "hunter2" not in f"{reader!r} {error.value}"
+        empty = database(postgres)
+        with nb.SQLStore(empty.replace("tester", name)) as reader:
+            assert (reader.run_ids(), reader.heads(), reader.beats("p")) == ([], [], 0)
+            with pytest.raises(nb.errors.UsageError, match="is it the right database"):
+                reader.read("run")
+            with pytest.raises(nb.errors.StoreError, match="role may not do that"):
+                reader.append("run", [said("b")], 0)
+    finally:
+        sql(url, f"drop owned by {name}", f"drop role {name}")
+
+
+def test_tables_of_a_newer_version_are_refused_and_gone_ones_told(
+    store: nb.SQLStore, url: str
+) -> None:
+    """Nothing is written to what is not known."""
+    store.append("run", [said("a")], 0)
+    sql(url, "update nbagent_meta set version = 99")
+    with nb.SQLStore(url) as late:
+        for act in (late.run_ids, lambda: late.append("run", [said("b")], 1)):
+            with pytest.raises(nb.errors.StoreError, match=r"newer nbagent.*upgrade"):
+                act()
+    sql(url, "drop table nbagent_events")
+    with pytest.raises(nb.errors.StoreError, match="tables are gone"):
+        store.read("run")
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_an_engine_of_ones_own_threads_and_a_fork_may_use_it(url: str) -> None:
+    """The child gets connections of its own, and the engine stays its owner's."""
+    engine = sa.create_engine(url.replace("postgresql", "postgresql+psycopg"))
+    with nb.SQLStore(engine) as store:
+        store.append("run", [said("parent")], 0)
+        child = multiprocessing.get_context("fork").Process(
+            target=lambda: store.append("run", [said("child")], 1)
+        )
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+        store.append("run", [said("parent again")], 2)
+        assert [e.text for e in store.read("run")] == ["parent", "child", "parent again"]
+    with engine.connect() as connection:
+        assert connection.scalar(sa.text("select count(*) from nbagent_events")) == 3
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("database", "told"),
+    [
+        ("runs.db", "takes the URL of a database"),
+        ("sqlite://", "MemoryStore"),
+        ("nosuch://a:hunter2@b/c", "knows no database 'nosuch'"),
+        ("mysql+pymysql://a:hunter2@b/c", "driver of .* is not installed"),
+    ],
+)
+def test_what_is_no_database_is_refused_with_what_to_give(database: str, told: str) -> None:
+    """And without the password that stands in it."""
+    with pytest.raises(nb.errors.UsageError, match=told) as error:
+        nb.SQLStore(database)
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_server_that_is_not_there_is_told_without_its_password() -> None:
+    """Nothing is asked of it before it is needed."""
+    with nb.SQLStore("postgres://me:hunter2@127.0.0.1:9/runs?sslpassword=hunter2") as store:
+        with pytest.raises(nb.errors.StoreError, match="refused") as error:
+            store.append("run", [said("a")], 0)
+        assert "hunter2" not in f"{error.value} {store!r}"

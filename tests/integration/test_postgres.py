@@ -56,10 +56,10 @@ class Bell:
         return heard
 
 
-def test_who_watches_is_told_what_others_write_over_a_lost_connection(
+def test_c248_who_watches_is_told_what_others_write_over_a_lost_connection(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """C248: nobody asks again and again; whoever may have missed something is told to look."""
+    """Nobody asks again and again; whoever may have missed something is told to look."""
     monkeypatch.setattr(listening, "AGAIN", 0.05)
     bell = Bell()
     with nb.SQLStore(url) as others:

@@ -15,6 +15,7 @@ from .core.base.model import Model
 from .core.chat import Chat
 from .core.flow import Flow, flow
 from .core.hooks import hooks as _hooks
+from .core.journal.default import use_store
 from .core.journal.journal import Store
 from .core.journal.memory import MemoryStore
 from .core.opening import answer_external, open_run
@@ -76,17 +77,23 @@ __all__ = [
     "allow",
     "allow_nested",
     "answer_external",
+    "decisions",
+    "delete_run",
     "deny",
     "errors",
+    "export_run",
     "flow",
     "form",
     "hosted",
+    "import_run",
+    "inbox",
     "interrupt_tool",
     "mcp",
     "messages_from_openai",
     "messages_to_openai",
     "notebook_tools",
     "open_run",
+    "prune",
     "review",
     "set_locale",
     "set_prices",
@@ -94,6 +101,8 @@ __all__ = [
     "tool_rejection",
     "tool_response",
     "tool_restart",
+    "use_store",
+    "verify_run",
 ]
 
 _LATE = {
@@ -106,7 +115,14 @@ _LATE = {
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",
     "allow_nested": "nbagent.notebook.nested",
+    "decisions": "nbagent.core.run.decisions",
+    "delete_run": "nbagent.core.run.deletion",
+    "export_run": "nbagent.core.run.document",
+    "import_run": "nbagent.core.run.document",
+    "prune": "nbagent.core.run.deletion",
+    "verify_run": "nbagent.core.journal.verification",
     "form": "nbagent.notebook.forms",
+    "inbox": "nbagent.notebook.inbox",
     "mcp": "nbagent.mcp_servers.server",
     "hosted": "nbagent.core.tools.hosted",
     "messages_from_openai": "nbagent.models.openai.history",
@@ -191,6 +207,14 @@ def _kept_answers(model: _Any) -> _Any:
     return _import_module("nbagent.models.recorded.model").kept_answers(model)
 
 
+def _store_at(place: str) -> _Any:
+    """A database by its URL, a file by its path."""
+    if "://" in place:
+        return _import_module("nbagent.stores.sql").SQLStore(place)
+    return _import_module("nbagent.stores.sqlite").SQLiteStore(place)
+
+
+_hooks.store_at = _store_at
 _hooks.in_place_of = _in_place_of
 _hooks.kept_answers = _kept_answers
 _hooks.find_host = _notebook_host
@@ -200,10 +224,10 @@ _hooks.error_lines = _error_lines
 _hooks.exported = _exported
 
 
-def _schema_errors(schema: _Any, value: _Any) -> list[dict[str, _Any]]:
+def _schema_errors(schema: _Any, value: _Any, *, formats: bool = False) -> list[dict[str, _Any]]:
     """What a JSON Schema has against an answer."""
     found: list[dict[str, _Any]] = _import_module("nbagent.forms.answer.json_schema").errors_of(
-        schema, value
+        schema, value, formats=formats
     )
     return found
 

@@ -9,9 +9,15 @@ from collections.abc import Sequence
 
 from nbagent import __version__
 
-from . import demo, recordings
-from .output import KNOWN, OK, tell_error
+from . import answering, demo, recordings, runs
+from .output import EXIT_CODES, KNOWN, OK, tell_error
 
+_EXAMPLES = """\
+examples:
+  nbagent demo                      the quickstart, in JupyterLab
+  nbagent runs --store runs.db      the runs of a store, and what they ask
+  nbagent show 3f2a                 one run, by the beginning of its id
+  nbagent answer 3f2a               answer what it asks, here in the terminal"""
 INTERRUPTED = 130
 """The exit code after Ctrl+C, as shells have it."""
 
@@ -24,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KNOWN as error:
         return tell_error(error, as_json=getattr(options, "json", False))
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:  # whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
@@ -32,10 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="nbagent", description="LLM agent runs as live notebook widgets."
+        prog="nbagent",
+        description="LLM agent runs as live notebook widgets.",
+        epilog=f"{_EXAMPLES}\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"nbagent {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     demo.add(commands)
     recordings.add(commands)
+    runs.add(commands)
+    answering.add(commands, EXIT_CODES)
     return parser

@@ -27,8 +27,8 @@ from .base.model import Hosted, Model
 from .chat import Chat, Runs, Thread
 from .engine.driver import Driver, know_tools_asked_for
 from .hooks import hooks
+from .journal.default import kept_in
 from .journal.journal import Journal, RunEvent, Store
-from .journal.memory import default_store
 from .known import know
 from .run.answers import interrupts_of
 from .run.generate import Pending, Response, RunPending, replies_of, response_of, say, settle
@@ -87,7 +87,7 @@ class Agent:
         budget: tokens, cost and time that a run may use, besides turns.
         on_tool_error: ``"tell"`` gives a tool's failure to the model as that call's result,
             ``"raise"`` fails the run.
-        store: where journals are kept; this process's memory by default.
+        store: where journals are kept; by default what ``nb.use_store`` says, or this process's memory.
     """
 
     @tells("nb.Agent")
@@ -125,7 +125,7 @@ class Agent:
         self.remembered: list[Remembered] = []
         """Approvals that a person said to remember in every run; take one out to be asked again."""
         self.on_tool_error = on_tool_error
-        self.store: Store = default_store if store is None else checked_store(store)
+        self._store: Store | None = checked_store(store)
         self.tools = Toolbox()
         self.hosted: dict[str, Hosted] = {}
         """What the model's provider runs by itself, by name."""
@@ -144,6 +144,15 @@ class Agent:
 
     def __repr__(self) -> str:
         return escaped(f"<Agent {self.name} on {self.model.name}>")
+
+    @property
+    def store(self) -> Store:
+        """Where journals are kept: its own store, or what ``nb.use_store`` says as a run starts."""
+        return kept_in() if self._store is None else self._store
+
+    @store.setter
+    def store(self, store: Store | None) -> None:
+        self._store = checked_store(store)
 
     # --- tools
 
@@ -250,6 +259,7 @@ class Agent:
         context: Any = None,
         nested: bool = True,
         background: bool = False,
+        id: str | None = None,  # noqa: A002 - the word that people look for
     ) -> Run:
         """Start a run at once, and show it in the calling cell where a person is attached.
 
@@ -274,11 +284,14 @@ class Agent:
                 on the outermost run, which keeps, shows and cancels it. False makes it a run of its own.
             background: whether it goes on, and its forms answer, while a cell computes: on a loop in a thread
                 of its own. Tools with ``thread=False`` wait for the main thread; see ``docs/threads.md``.
+            id: a name for the run: where the store has a run of that name, it is opened as it stands, nothing is
+                done again, and the prompt may be left out.
 
         Raises:
             UnansweredInterrupts: the history still asks something; or the run before does, and is not waited for.
             RunNotFinished: the run before has not ended, and is not waited for.
-            UsageError: there is nothing to do, or ``messages`` is no history.
+            UsageError: there is nothing to do, ``messages`` is no history, or the run of that id was asked
+                something else.
         """
         given = Options(
             after,
@@ -292,6 +305,7 @@ class Agent:
             context,
             nested,
             background,
+            id,
         )
         return launch(self._spec(self.tools), prompt, self._stored(given), self._tool_inside)
 
@@ -310,13 +324,24 @@ class Agent:
         on_rerun: Literal["cancel", "keep"] = "cancel",
         context: Any = None,
         nested: bool = True,
+        id: str | None = None,  # noqa: A002 - the word that people look for
     ) -> Result:
         """Run to the end and give the result: for synchronous code, in a cell, a script or a thread.
 
         Takes what ``run`` takes, and raises what awaiting a run raises.
         """
         given = Options(
-            after, pending, store, answers, attended, show, on_rerun, messages, context, nested
+            after,
+            pending,
+            store,
+            answers,
+            attended,
+            show,
+            on_rerun,
+            messages,
+            context,
+            nested,
+            id=id,
         )
         stored = self._stored(given)
         return launch_and_wait(self._spec(self.tools), prompt, stored, self._tool_inside)

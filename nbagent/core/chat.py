@@ -7,12 +7,10 @@ the newest then; nothing else is stored of it.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from .base.controls import escaped
 from .base.errors import Conflict, UsageError
@@ -20,6 +18,7 @@ from .base.events import RunQueued, RunStarted
 from .base.messages import Message
 from .journal.journal import Journal, Store
 from .run.host import current_host
+from .run.named import checked_id
 from .run.result import Result
 from .run.run import Run, document, session_of
 from .run.scripted_answers import Answers
@@ -27,7 +26,6 @@ from .run.start import Options
 from .tools.files import Prompt
 from .tools.spec import RunSpec, new_id
 
-_ID = re.compile(r"[\w.:@+-]{1,100}")
 MAX_RUNS = 1_000
 """Runs of a thread that are opened again: the newest."""
 
@@ -49,7 +47,7 @@ class Thread:
         self.agent = runs
         self.options = options
         self.store = store
-        self.id = new_id() if thread_id is None else _checked_id(thread_id)
+        self.id = new_id() if thread_id is None else checked_id(thread_id, "a chat's")
         self.is_named = thread_id is not None
         self._count = 0
         """How many runs were begun under this id, in all branches."""
@@ -111,6 +109,7 @@ class Thread:
             pending="queue",
             store=self.store,
             id=f"{self.id}.{self._count + 1}",
+            is_new=True,
             answers=self.options.answers if answers is None else answers,
         )
         try:
@@ -133,16 +132,18 @@ class Thread:
         while f"{self.id}.{self._count + 1}" in there:
             self._count += 1
         run_id: str | None = f"{self.id}.{self._count}" if self._count else None
-        found: list[Journal] = []
-        while run_id in there and len(found) < MAX_RUNS:
-            journal = Journal(run_id, self.store)
-            journal.catch_up()
-            found.append(journal)
-            first = journal.read()[0]
+        found: list[str] = []
+        while run_id in there and run_id not in found and len(found) < MAX_RUNS:
+            found.append(run_id)
+            first = self.store.read(run_id)[0]
             run_id = first.after if isinstance(first, RunStarted | RunQueued) else None
-        if found:
-            options = replace(self.options, store=self.store, after=None)
-            self.runs = tuple(self.agent.take_up(one, options) for one in reversed(found))
+        options = replace(self.options, store=self.store, after=None)
+        runs: list[Run] = []
+        for each in reversed(found):  # oldest first: each history goes on with the one before
+            journal = Journal(each, self.store)
+            journal.catch_up()
+            runs.append(self.agent.take_up(journal, options))
+        self.runs = tuple(runs) or self.runs
 
 
 class Chat:
@@ -255,14 +256,6 @@ def thread_of(chat: Chat) -> Thread:
 def goes_on(run: Run) -> bool:
     """Whether the run has not ended."""
     return run.status not in ("completed", "failed", "cancelled")
-
-
-def _checked_id(thread_id: Any) -> str:
-    if isinstance(thread_id, str) and _ID.fullmatch(thread_id):
-        return thread_id
-    raise UsageError(
-        f"a chat's id is a text of letters, digits and .:@+-_ of at most 100 characters, not {thread_id!r:.80}"
-    )
 
 
 def named_tools(thread: Thread) -> Sequence[tuple[str, str]]:

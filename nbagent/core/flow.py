@@ -23,8 +23,8 @@ from .base.errors import ToolError, UsageError
 from .base.keywords import caller, tells
 from .base.messages import INSTEAD, message
 from .base.secrets import plain_json
+from .journal.default import kept_in
 from .journal.journal import Journal, Store
-from .journal.memory import default_store
 from .known import know
 from .run.result import Result
 from .run.run import Run
@@ -53,6 +53,7 @@ class RunOptions(TypedDict, total=False):
     context: Any
     nested: bool
     background: bool
+    id: str | None
 
 
 class Flow(Generic[P, R]):
@@ -80,13 +81,22 @@ class Flow(Generic[P, R]):
         self.budget = checked_budget(budget)
         self._tool = tool
         self._options = options
-        self.store: Store = options.store or default_store
+        self._store = options.store
         self.__doc__ = tool.__doc__
         self.__name__ = self.name
         know(self)
 
     def __repr__(self) -> str:
         return escaped(f"<Flow {self.name}>")
+
+    @property
+    def store(self) -> Store:
+        """Where journals are kept: its own store, or what ``nb.use_store`` says as a run starts."""
+        return kept_in() if self._store is None else self._store
+
+    @store.setter
+    def store(self, store: Store | None) -> None:
+        self._store = checked_store(store)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, as if it were no flow: nothing is kept, and nobody is asked.
@@ -126,7 +136,7 @@ class Flow(Generic[P, R]):
 
         Args:
             options: ``store``, ``answers``, ``attended``, ``show``, ``on_rerun``, ``context``,
-                ``background``, as for ``Agent.run``; ``nested=False`` makes what a tool's body starts a run of its own.
+                ``background``, ``id``, as for ``Agent.run``; ``nested=False`` makes what a tool's body starts a run of its own.
         """
         known = RunOptions.__optional_keys__
         odd = [name for name in options if name not in known]
@@ -134,7 +144,7 @@ class Flow(Generic[P, R]):
             raise TypeError(f"with_options takes {', '.join(sorted(known))}, not {odd[0]!r}")
         return Flow(
             self._tool,
-            replace(self._stored(), **options),
+            replace(replace(self._options, store=self._store), **options),
             tools=[*self.tools.values(), *self.tools.sources],
             policy=self.policy,
             middleware=self.middleware,
@@ -244,7 +254,7 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
     Args:
         fn: the function, sync or async; one with a ``ctx`` parameter is given a ``ToolContext``.
         name: what people read; the function's name by default.
-        store: where journals are kept; this process's memory by default.
+        store: where journals are kept; by default what ``nb.use_store`` says, or this process's memory.
         tools: what it calls with ``ctx.call``, as far as rules or ``answers=`` name it; of an MCP server the
             body calls ``server.tools["name"]``.
         policy: rules for what it calls; it is itself what a person started, and not judged.

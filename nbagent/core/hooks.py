@@ -28,6 +28,10 @@ def _no_prices() -> str:
     return ""
 
 
+def _no_store(place: str) -> Any:
+    raise LookupError(f"no store is known at {place!r}: import nbagent, or give a Store")
+
+
 def _as_it_is(model: Any) -> Any:
     return model
 
@@ -62,6 +66,7 @@ class Hooks:
         "price_list",
         "schema_errors",
         "schema_misfit",
+        "store_at",
     )
 
     def __init__(self) -> None:
@@ -75,14 +80,17 @@ class Hooks:
         """What an agent gets for the model, or the name, that it was given."""
         self.kept_answers: Callable[[Any], Any] = _kept_nowhere
         """The ``KeptAnswers`` of runs with this model (None for a flow's); None where there are none."""
-        self.schema_errors: Callable[[Any, Any], list[dict[str, Any]]] = _no_errors
-        """What a JSON Schema has against an answer, as ``InvalidAnswer.errors`` has it."""
+        self.schema_errors: Callable[..., list[dict[str, Any]]] = _no_errors
+        """What a JSON Schema has against an answer, as ``InvalidAnswer.errors`` has it; ``formats=True`` where it
+        was made of a type, so that a date must be one."""
         self.schema_misfit: Callable[..., str] = _no_misfit
         """Why a JSON Schema cannot be used (``as_input=``: as that of an input); empty where it can."""
         self.error_lines: Callable[[BaseException], list[str]] = _plainly
         """An error of ours as a notebook shows it."""
         self.exported: Callable[[Any, str], str] = _no_export
         """A run, or a chat, as one document: its HTML, Markdown, or notebook as JSON."""
+        self.store_at: Callable[[str], Any] = _no_store
+        """The store at a path, or at a database's URL."""
         self.call_ended: Callable[[Any], None] = _call_ended
         """Told of the ``CallOutput`` of a body that has ended, while it still takes what is left."""
 

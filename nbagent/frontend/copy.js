@@ -2,7 +2,17 @@
 // One button that copies what it stands at: an answer, code, a table, arguments, a result. It takes no
 // room: it lies over the corner of what the pointer is on, and the arrow keys move it.
 
-import { boxOf, focused, focusInPlace, h, makeButton, setLabel, setText, stepOf } from "./dom.js";
+import {
+  boxOf,
+  focused,
+  focusInPlace,
+  h,
+  makeButton,
+  prevent,
+  setLabel,
+  setText,
+  stepOf,
+} from "./dom.js";
 import { makeTimer, on, onClick } from "./lifetime.js";
 
 /** What can be copied; the innermost that the pointer is on is. What a form shows is for its answer. */
@@ -59,7 +69,7 @@ export function offerCopies(root, card) {
   on(signal, button, "keydown", (event) => {
     const step = stepOf(event);
     if (step === 0) return;
-    event.preventDefault();
+    prevent(event);
     const all = blocksOf(root);
     const next =
       all[(all.indexOf(/** @type {HTMLElement} */ (at)) + step + all.length) % all.length];

@@ -174,6 +174,9 @@ export function isEqual(a, b) {
  */
 export const boxOf = (el) => el.getBoundingClientRect();
 
+/** Keeps the page from doing what it does by itself. @param {Event} event */
+export const prevent = (event) => event.preventDefault();
+
 /** What has the focus on the page. */
 export const focused = () => /** @type {HTMLElement|null} */ (document.activeElement);
 

@@ -1,7 +1,7 @@
 // @ts-check
 // Tells the kernel whether a person is in the card, and keeps the host's shortcuts out of it.
 
-import { focused } from "./dom.js";
+import { focused, prevent } from "./dom.js";
 import { makeTimer, on } from "./lifetime.js";
 
 /** Milliseconds of quiet before the kernel is told. */
@@ -59,7 +59,7 @@ export function keepKeysInside(root, signal) {
     event.stopPropagation();
     // Shift+Enter would run the next cell; in a textarea it is a new line.
     if (event.key === "Enter" && event.shiftKey && !(target instanceof HTMLTextAreaElement))
-      event.preventDefault();
+      prevent(event);
   });
 }
 

@@ -64,6 +64,12 @@ export function keepSaved(model, signal) {
   };
   const heard = (/** @type {FromKernel} */ content) => {
     if (content.type !== "keep") return;
+    if (!Object.keys(content.bundle).length) {
+      let ended = kept !== null;
+      each(() => (ended = false));
+      model.send({ type: "keeps", ended });
+      return;
+    }
     const before = kept;
     kept = content;
     each((cell, index, _, live) => {

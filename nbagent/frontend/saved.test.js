@@ -76,6 +76,20 @@ test("a page that is opened later puts the widget back, and the end takes its pl
   expect(page.saved).toBe(null);
 });
 
+test("an end that its display was told is asked for where it does not stand", () => {
+  const told = { type: "keep", view: "m1", bundle: {}, ended: true };
+  const { model, page } = open(live);
+  model.tell(told); // this page does not know yet what is its own
+  expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: false });
+  model.tell(keep("works"));
+  model.tell(told); // its display was not updated
+  expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: false });
+  expect(page.shown.data).toEqual(live);
+  page.shown = { data: { "text/html": "done" }, metadata: {} };
+  model.tell(told);
+  expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: true });
+});
+
 test("of a kernel that is gone the last that was kept is saved, and nothing listens any more", () => {
   const { model, page, life } = open(live);
   model.tell(keep("waits"));

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 
 /**
  * @typedef {import("./wire.js").Span} Span
- * @typedef {{lane: Span["lane"], left: number, width: number}} Stretch percent of the strip
+ * @typedef {{lane: Span["lane"], left: number, right: number}} Stretch percent of the strip, from either end
  */
 
 /** The last is drawn on top; see static.py. @type {Span["lane"][]} */
@@ -29,12 +29,13 @@ export function layOut(spans, now, ended) {
     .map(({ lane, start, until }) => ({
       lane,
       left: (start / total) * 100,
-      width: ((until - start) / total) * 100,
+      right: 100 - (until / total) * 100,
     }));
 }
 
 /**
- * Draws the spans into the strip, reusing what is there.
+ * Draws the spans into the strip, reusing what is there: each lies over all of it and shows a part, so that
+ * nothing moves and no layout is made.
  * @param {HTMLElement} strip
  * @param {Span[]} spans
  * @param {number} now
@@ -43,10 +44,9 @@ export function layOut(spans, now, ended) {
 export function drawStrip(strip, spans, now, ended) {
   const stretches = layOut(spans, now, ended);
   while (strip.children.length > stretches.length) strip.lastElementChild?.remove();
-  stretches.forEach(({ lane, left, width }, index) => {
+  stretches.forEach(({ lane, left, right }, index) => {
     const bar = /** @type {HTMLElement} */ (strip.children[index] ?? strip.appendChild(h("i")));
     bar.dataset["lane"] = lane;
-    bar.style.left = `${left.toFixed(2)}%`;
-    bar.style.width = `${width.toFixed(2)}%`;
+    bar.style.cssText = `--l:${left.toFixed(2)}%;--r:${right.toFixed(2)}%`;
   });
 }

@@ -42,6 +42,8 @@ import { HEAD } from "./reduce.js";
 
 /** Milliseconds in which what lies below a table, or rows that become one, comes up. */
 const GLIDE = 180;
+/** Milliseconds for which rows that become one leave their room to what comes next. */
+const ROOM = 1000;
 
 export class RunView {
   /** @type {import("./store.js").Store} */ #store;
@@ -108,13 +110,17 @@ export class RunView {
     const placed = holdPlace(this.#items);
     const tables = this.#tables.size;
     const items = foldStretches(groupAlike(view.items, this.#tables));
-    const folds = items.some((item) => item.type === "stretch" && !this.#shown.has(item.key));
-    const height = tables || folds ? this.#items.offsetHeight : 0;
     // A form that moves into a table is still there until the table takes it over, a row in an open stretch too.
-    const kept = items.flatMap((item) =>
-      [item, ...(item.type === "stretch" ? this.#rowsOf(item) : forms(item))].map(({ key }) => key),
+    const kept = new Set(
+      items.flatMap((item) =>
+        [item, ...(item.type === "stretch" ? this.#rowsOf(item) : forms(item))].map(
+          ({ key }) => key,
+        ),
+      ),
     );
-    const answered = this.#drop(new Set(kept));
+    const folds = [...this.#shown].some(([key, { type }]) => type === "call" && !kept.has(key));
+    const height = tables || folds ? this.#items.offsetHeight : 0;
+    const answered = this.#drop(kept);
     /** @type {Placed[]} */
     const fresh = [];
     /** @type {Placed[]} */
@@ -143,7 +149,7 @@ export class RunView {
     placed();
     this.#copies.look();
     this.#scroll?.follow();
-    if (folds || this.#tables.size < tables) glide(this.#items, height);
+    if (folds || this.#tables.size < tables) glide(this.#items, height, folds);
     if (this.#due.size > 0 && !goesOn) this.#later();
   }
 
@@ -372,14 +378,17 @@ export class RunView {
 }
 
 /**
- * Lets what lies below come up softly where a table gives way.
+ * Lets what lies below come up softly where a table gives way, or rows become one. Rows leave their room for a
+ * while to what comes next, so that nothing goes up and down with each turn.
  * @param {HTMLElement} el
  * @param {number} height it had before
+ * @param {boolean} waits
  */
-function glide(el, height) {
-  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  const from = `${height}px`;
-  el.animate?.([{ minHeight: from }, { minHeight: `${el.offsetHeight}px` }], GLIDE);
+function glide(el, height, waits) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches || !el.animate) return;
+  for (const before of el.getAnimations()) before.cancel();
+  const minHeight = [height, el.offsetHeight].map((px) => `${px}px`);
+  el.animate({ minHeight }, { duration: GLIDE, delay: waits ? ROOM : 0, fill: "backwards" });
 }
 
 /**

@@ -390,7 +390,8 @@ class Keep(_Wire):
     view: str
     """The model id of the widget that is displayed, by which the page finds its outputs."""
     bundle: dict[str, str]
-    """By mime type: HTML and text that need no kernel."""
+    """By mime type: HTML and text that need no kernel. Empty where the display has been told the end:
+    a page that does not show it asks for it."""
     ended: bool = False
     """Whether this is the last: the page shows it in the widget's place, and says so."""
 

@@ -13,7 +13,7 @@ STOOD_STILL = """(button) => {
     button.dataset.testPlace = place;
     button.dataset.testSince = String(performance.now());
   }
-  return performance.now() - Number(button.dataset.testSince) > 700;
+  return performance.now() - Number(button.dataset.testSince) > 520;
 }"""
 """A button that moved a moment ago ignores the press (a person would look first, too)."""
 CELL_FAILED = '.jp-Notebook [data-mime-type="application/vnd.jupyter.error"]'
@@ -56,14 +56,18 @@ class Card:
         self.press_still(self.button(name), clicks=clicks)
 
     def press_still(self, button: Locator, *, clicks: int = 1) -> None:
-        """Press this button with the pointer, once it stands still."""
+        """Press this button with the pointer; again once it stands still, where the page says that it moved."""
         button.scroll_into_view_if_needed()
+        if clicks > 1:
+            self._wait_until_still(button)
+        button.click(click_count=clicks)
+        while self.root.get_by_text("That moved just now. Press again.").count():
+            self._wait_until_still(button)
+            button.click(click_count=clicks)
+
+    def _wait_until_still(self, button: Locator) -> None:
         button.evaluate("button => delete button.dataset.testPlace")  # it may have been here before
         button.page.wait_for_function(STOOD_STILL, arg=button.element_handle())
-        button.click(click_count=clicks)
-        if self.root.get_by_text("That moved just now. Press again.").count():  # as the page says
-            button.page.wait_for_function(STOOD_STILL, arg=button.element_handle())
-            button.click(click_count=clicks)
 
     def fill(self, label: str, text: str) -> None:
         """Type into the field with this label, instead of what is there."""

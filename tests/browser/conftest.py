@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
@@ -74,26 +76,59 @@ def server(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield running
 
 
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    """A running Chromium; for one module, as Playwright's loop must not outlive it in this thread."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        yield browser
-        browser.close()
+class Running(NamedTuple):
+    """A running Chromium, and the profile that is warm: JupyterLab's code is loaded and compiled in it."""
+
+    browser: Browser
+    profile: BrowserContext
+
+
+_running: list[tuple[ExitStack, Running]] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Close Chromium after the last of the browser's tests: Playwright's loop must not outlive them in this thread."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.get_closest_marker("browser") is None:
+            while _running:
+                _running.pop()[0].close()
 
 
 @pytest.fixture(scope="module")
-def profile(browser: Browser) -> Iterator[BrowserContext]:
-    """What the tabs of one module share: cache and storage."""
-    with browser.new_context(viewport=VIEWPORT) as context:
-        yield context
+def running(chromium: str) -> Running:
+    """Chromium, started where it does not run yet."""
+    if not _running:
+        with ExitStack() as stack:
+            playwright = stack.enter_context(sync_playwright())
+            browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+            stack.callback(browser.close)
+            profile = stack.enter_context(browser.new_context(viewport=VIEWPORT))
+            _running.append((stack.pop_all(), Running(browser, profile)))
+    return _running[0][1]
 
 
 @pytest.fixture(scope="module")
-def kept() -> list[NotebookPage]:
+def browser(running: Running) -> Browser:
+    """A running Chromium."""
+    return running.browser
+
+
+@pytest.fixture(scope="module")
+def profile(running: Running) -> BrowserContext:
+    """What all tabs share: cache and storage."""
+    return running.profile
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[list[NotebookPage]]:
     """The tab in which JupyterLab runs already, if there is one: starting it is what takes longest."""
-    return []
+    pages: list[NotebookPage] = []
+    yield pages
+    for page in pages:
+        page.close()
 
 
 @pytest.fixture

@@ -41,7 +41,11 @@ PUT_AWAY = """async () => {
   const light = document.body.dataset.jpThemeLight === "true";
   if (document.querySelector(".jp-Dialog") || !light) return false;
   for (const widget of [...shell.widgets("main")]) {
-    await widget.context?.sessionContext.shutdown();
+    try {
+      await widget.context?.sessionContext.shutdown();
+    } catch {
+      return false; // its kernel has gone by itself
+    }
     widget.dispose();
   }
   return true;

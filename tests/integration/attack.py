@@ -2,6 +2,7 @@
 
     python -m tests.integration.attack kills 600 [SEED]
     python -m tests.integration.attack races 800 [SEED]
+    python -m tests.integration.attack terminals 200 [SEED]
 
 Each round has a seed of its own; one that fails is told with it, and plays again with
 ``python -m tests.integration.attack kills 1 SEED``. The processes are forked, as starting one takes a second. What they are is in ``attack_worker``.
@@ -28,6 +29,7 @@ from nbagent.core.base.events import (
     Interrupted,
     Resolved,
     RunRetried,
+    RunStarted,
     StoredEvent,
     ToolFinished,
     ToolStarted,
@@ -97,6 +99,8 @@ class Attack:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.counts: Counter[str] = Counter()
+        self.places: Counter[str] = Counter()
+        """Where processes died at one of their moments."""
         self.run_id = ""
         """The run of this round."""
         self._kept: list[Victim] = []
@@ -145,7 +149,8 @@ class Attack:
                 data = path.read_bytes()
                 at = data.find(SECRET.encode())
                 assert at < 0, f"a secret is in {path.name}: {data[max(0, at - 400) : at + 100]!r}"
-        for path in (self.folder / "effects", self.folder / "accepted"):
+        self.places.update(self.lines("deaths"))
+        for path in (self.folder / each for each in ("effects", "accepted", "deaths")):
             path.unlink(missing_ok=True)
 
 
@@ -198,10 +203,29 @@ def death(chance: random.Random) -> dict[str, Any]:
     }
 
 
+KINDS = ("run", "run", "run", "flow", "queued", "chat", "background")
+
+
+def begun(
+    victim: Victim, chance: random.Random, name: str, *, attended: bool
+) -> tuple[list[str], list[dict[str, str]]]:
+    """One or two runs that this process begins: their ids, and the tool of each token of each."""
+    kind = chance.choice(KINDS)
+    if kind == "flow":
+        tools = {f"{name}.0.0": "calls"}
+        tools |= {f"{name}.0.0.{end}": each for end, each in INSIDE["calls"].items()}
+        return victim.ask("begin_flow", token=f"{name}.0.0", attended=attended), [tools]
+    turns, tools = calls_of_round(chance, name)
+    if kind == "run":
+        return [victim.ask("begin", turns=turns, attended=attended)], [tools]
+    more, others = calls_of_round(chance, f"{name}q")
+    told = {"first": turns, "second": more, "kind": kind, "attended": attended}
+    return victim.ask("begin_thread", **told), [tools, others]
+
+
 def kill_round(attack: Attack, seed: int) -> None:
-    """One run, driven and answered by processes that die, until one that does not ends it."""
+    """Runs, driven and answered by processes that die, until one that does not ends them."""
     chance = random.Random(seed)
-    turns, tools = calls_of_round(chance, f"k{seed}")
 
     def how() -> dict[str, Any]:
         kinds = ("settled", "settled", "eager", "eager", "unattended")
@@ -211,40 +235,48 @@ def kill_round(attack: Attack, seed: int) -> None:
     survivor = attack.kept(0)
     try:
         first = how()
-        run_id = attack.run_id = victims[0].ask(
-            "begin", turns=turns, attended=first["how"] != "unattended"
+        run_ids, tools = begun(
+            victims[0], chance, f"k{seed}", attended=first["how"] != "unattended"
         )
+        attack.run_id = run_ids[0]
         victims[0].ask("die", **death(chance))
         if chance.random() < 0.3:
             first["how"] = "waits"
-        victims[0].tell("pilot", run_id=run_id, **first)
+        victims[0].tell("pilots", run_ids=run_ids, **first)
+        if chance.random() < 0.4:  # a terminal, or an inbox, which dies as well
+            victims.append(Victim(attack.folder))
+            victims[-1].ask("die", **death(chance))
+            victims[-1].tell("answer_by_record", run_ids=run_ids, seed=chance.randrange(10**9))
         beside = chance.random() < 0.5
         if beside:
-            survivor.tell("pilot", run_id=run_id, **how())
+            survivor.tell("pilots", run_ids=run_ids, **how())
         said: dict[Victim, Any] = {}
         for _ in range(chance.choice((0, 1, 1, 2))):
-            if chance.random() < 0.5:
+            if chance.random() < 0.5 and victims[-1] not in said:
                 said[victims[-1]] = victims[-1].hear()
             victims.append(Victim(attack.folder))
             victims[-1].ask("die", **death(chance))
-            victims[-1].tell("pilot", run_id=run_id, **how())
+            victims[-1].tell("pilots", run_ids=run_ids, **how())
         if not beside:
             if chance.random() < 0.7:
                 said[victims[-1]] = victims[-1].hear()
-            survivor.tell("pilot", run_id=run_id, **how())
-        end = survivor.hear()
-        assert end is not None, "the survivor died"
-        ends = [said[each] if each in said else each.hear() for each in victims]
-        attack.counts["kills"] += ends.count(None)
-        other = attack.kept(1).ask("pilot", run_id=run_id, how="settled", seed=seed)
+            survivor.tell("pilots", run_ids=run_ids, **how())
+        ends = survivor.hear()
+        assert ends is not None, "the survivor died"
+        others = [said[each] if each in said else each.hear() for each in victims]
+        attack.counts["kills"] += others.count(None)
+        other = attack.kept(1).ask("pilots", run_ids=run_ids, how="settled", seed=seed)
     finally:
         for victim in victims:
             victim.kill()
-    assert not end["unhandled"], end
-    assert end["status"] in ("completed", "cancelled"), end
-    assert all(each in (None, end) for each in (other, *ends)), (end, other, ends)
-    attack.counts[end["status"]] += 1
-    check_run(attack, run_id, tools, end)
+    assert all(each in (None, [], ends) for each in (other, *others)), (ends, other, others)
+    for run_id, of_run, end in zip(run_ids, tools, ends, strict=True):
+        attack.run_id = run_id
+        assert not end["unhandled"], end
+        ended_well = end["status"] in ("completed", "cancelled")
+        assert ended_well or "A person says: no" in end["text"], end  # which fails a flow
+        attack.counts[end["status"]] += 1
+        check_run(attack, run_id, of_run, end)
 
 
 def check_run(attack: Attack, run_id: str, tools: dict[str, str], end: Any) -> None:
@@ -350,6 +382,14 @@ def _returned(events: list[StoredEvent], token: str) -> bool:
 def _of_call(events: list[StoredEvent], token: str) -> list[StoredEvent]:
     """The events of the call that has this token in its input, whether a model or a body made it."""
     for event in events:
+        if isinstance(event, RunStarted) and event.flow:
+            for part in event.messages[-1]["content"]:
+                if part.get("input", {}).get("token") == token:
+                    return [
+                        e
+                        for e in events
+                        if (e.scope, getattr(e, "call_id", "")) == ((), part["id"])
+                    ]
         by_body = [event] if isinstance(event, BodyCalled) else []
         for call in (*getattr(event, "calls", ()), *by_body):
             if call.input.get("token") == token:
@@ -360,19 +400,25 @@ def _of_call(events: list[StoredEvent], token: str) -> list[StoredEvent]:
 
 # --- races
 
-RACES = ("answers", "answers", "answers", "cancel", "deadline", "retry", "fork")
+RACES = ("answers", "answers", "answers", "cancel", "deadline", "retry", "fork", "terminal")
 
 
-def race_round(attack: Attack, seed: int) -> None:
+def terminal_round(attack: Attack, seed: int) -> None:
+    """Two processes that hold a run, and a terminal that does not, answer one question at once."""
+    race_round(attack, seed, ("terminal",))
+
+
+def race_round(attack: Attack, seed: int, kinds: tuple[str, ...] = RACES) -> None:
     """Several processes and threads do something with one run at once."""
     chance = random.Random(seed)
-    kind = chance.choice(RACES)
+    kind = chance.choice(kinds)
     attack.counts[kind] += 1
     tool = {
         "deadline": "hurried",
         "retry": "fails_once",
         "answers": chance.choice(("gate", "approved", "question", "asks")),
         "fork": "approved",
+        "terminal": chance.choice(("gate", "approved")),
         "cancel": chance.choice(("gate", "approved", "asks")),
     }[kind]
     token = f"r{seed}"
@@ -380,14 +426,16 @@ def race_round(attack: Attack, seed: int) -> None:
     turns = [[[tool, {"token": token, **more}], ["plain", {"token": f"{token}.p"}]]]
     if kind != "retry" and chance.random() < 0.3:
         turns = [[["banker", {"prompt": json.dumps(turns)}]]]
-    workers = [attack.kept(n) for n in range(3)][: chance.choice((2, 3, 3))]
+    workers = [attack.kept(n) for n in range(3)]
+    workers = workers if kind == "terminal" else workers[: chance.choice((2, 3, 3))]
+    holders = workers[:2] if kind == "terminal" else workers
     run_id = attack.run_id = workers[0].ask("begin", turns=turns)
     if kind != "deadline":
         workers[0].ask("settle", run_id=run_id)
     asked: list[Any] = []
-    for worker in workers:
+    for worker in holders:
         worker.tell("settle", run_id=run_id)
-    for worker in workers:
+    for worker in holders:
         asked = worker.hear() or asked
     if kind == "retry":
         race_retry(attack, workers, run_id, token, chance)
@@ -406,6 +454,8 @@ def race_round(attack: Attack, seed: int) -> None:
     ]
     if kind in ("cancel", "fork"):
         acts[-1] = [[kind]] if kind == "cancel" else [[kind, chance.choice(("", interrupt))]]
+    if kind == "terminal":
+        acts[-1] = [["terminal", interrupt]]
     at = expires if kind == "deadline" else time.time() + 0.02
     at = max(at + chance.uniform(-0.006, 0.006), time.time() + 0.01)
     said = together(workers, acts, run_id, at, chance)
@@ -433,7 +483,7 @@ def judge(attack: Attack, kind: str, interrupt: str, run_id: str, said: list[Any
     kept = [e for e in attack.events(run_id) if isinstance(e, Resolved) and e.id == interrupt]
     assert len(kept) <= 1, kept
     assert won == [e.by for e in kept if e.by != "expiry"], (kind, said, kept)
-    if kind in ("answers", "fork"):
+    if kind in ("answers", "fork", "terminal"):
         assert len(won) == 1, said
     for by, told in answers:
         if told == "won":
@@ -510,7 +560,11 @@ def check_fork(
 
 # --- all of them
 
-ROUNDS: dict[str, Callable[[Attack, int], None]] = {"kills": kill_round, "races": race_round}
+ROUNDS: dict[str, Callable[[Attack, int], None]] = {
+    "kills": kill_round,
+    "races": race_round,
+    "terminals": terminal_round,
+}
 BATCH = 50
 """Rounds on one file; its processes are then made anew."""
 
@@ -518,6 +572,7 @@ BATCH = 50
 def run(what: str, number: int, seed: int) -> int:
     """So many kills or races; how many rounds failed."""
     began, failures, total = time.monotonic(), 0, Counter[str]()
+    places = Counter[str]()
     while total[what] < number:
         with tempfile.TemporaryDirectory() as folder:
             attack = Attack(Path(folder))
@@ -525,8 +580,8 @@ def run(what: str, number: int, seed: int) -> int:
                 if attack.counts[what] + total[what] >= number:
                     break
                 attack.counts["rounds"] += 1
-                if what == "races":
-                    attack.counts["races"] += 1
+                if what != "kills":
+                    attack.counts[what] += 1
                 try:
                     ROUNDS[what](attack, seed)
                 except Exception:
@@ -537,6 +592,10 @@ def run(what: str, number: int, seed: int) -> int:
             attack.end()
             attack.check_files()
             total += attack.counts
+            places += attack.places
+    if what == "kills":
+        places["at any other time"] = total["kills"] - places.total()
+        print("\n".join(f"{count:5} {place}" for place, count in sorted(places.items())))
     figures = ", ".join(f"{count} {name}" for name, count in sorted(total.items()))
     print(f"{figures}; {failures} failed; {time.monotonic() - began:.0f} s", flush=True)
     return failures

@@ -14,9 +14,10 @@ import json
 import os
 import random
 import signal
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,12 @@ import nbagent as nb
 from nbagent.core.base import process
 from nbagent.core.base.events import StoredEvent, dump
 from nbagent.core.base.model import ModelDelta, Request, ToolCallDelta
+from nbagent.core.journal.journal import Journal
+from nbagent.core.journal.rows import first_broken
+from nbagent.core.opening import answer_stored
 from nbagent.core.run import heartbeat
+from nbagent.core.run.answers import interrupts_of
+from nbagent.stores import sqlite
 from tests.integration.process_worker import Caller
 
 SECRET = "hunter2"
@@ -37,22 +43,45 @@ Tell = Callable[..., None]
 
 _moments = itertools.count(1)
 _last = [0]
+_deaths = [Path("deaths")]
+"""Where it is written at which place a process died."""
+_appending = threading.local()
+"""What this thread is about to commit, while it is."""
 
 
-def moment() -> None:
-    """One more; at the last one this process is gone."""
+def moment(place: str) -> None:
+    """One more, at this place; at the last one this process is gone."""
     if next(_moments) == _last[0]:
+        with _deaths[0].open("a") as file:
+            file.write(f"{place}\n")
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Momentous(nb.SQLiteStore):
-    """A store whose appends are moments."""
+    """A store whose appends are moments: before, with all written and nothing committed, and after."""
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add them."""
-        moment()
-        super().append(run_id, events, expected)
-        moment()
+        first = events[0].type if events else "nothing"
+        moment(f"before {first}")
+        _appending.first = first
+        try:
+            super().append(run_id, events, expected)
+        finally:
+            _appending.first = None
+        moment(f"after {first}")
+
+
+@contextmanager
+def _dying_before_the_commit(connection: Any, *kind: Any) -> Iterator[Any]:
+    with _transaction(connection, *kind) as within:
+        yield within
+        if getattr(_appending, "first", None):
+            moment(f"in {_appending.first}")
+
+
+_transaction = sqlite._transaction
+sqlite._transaction = _dying_before_the_commit
 
 
 class Teller(Caller):
@@ -61,23 +90,23 @@ class Teller(Caller):
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
         """What the prompt says, with a moment before each piece."""
         async for delta in super().stream(request):
-            moment()
+            moment("in a model call")
             await asyncio.sleep(0)
             if isinstance(delta, ToolCallDelta) and delta.name == "secretive":
                 told = delta.arguments.replace("$SECRET", SECRET)
                 delta = ToolCallDelta(delta.index, told, delta.id, delta.name)  # noqa: PLW2901
             yield delta
-        moment()
+        moment("in a model call")
 
 
-def make_agent(store: nb.SQLiteStore, folder: Path) -> nb.Agent:
-    """The agent that every process has; its banker has the same tools."""
+def make_agent(store: nb.SQLiteStore, folder: Path) -> tuple[nb.Agent, nb.Flow[..., Any]]:
+    """The agent that every process has, whose banker has the same tools; and one of its bodies as a flow."""
 
     def tell(what: str, token: str) -> None:
-        moment()
+        moment("in a body")
         with (folder / "effects").open("a") as file:
             file.write(f"{what} {token} {os.getpid()}\n")
-        moment()
+        moment("in a body")
 
     banker = nb.Agent(Teller(), name="banker")
     agent = nb.Agent(Teller(), store=store, max_turns=6, on_tool_error="raise")
@@ -86,9 +115,9 @@ def make_agent(store: nb.SQLiteStore, folder: Path) -> nb.Agent:
         one.policy = [nb.deny("denied")]
         add_tools(one, tell)
         add_asking_tools(one, tell)
-    add_calling(agent, banker, tell)
+    calls = add_calling(agent, banker, tell)
     fragile(agent, tell, folder)
-    return agent
+    return agent, nb.flow(calls).with_options(store=store)
 
 
 async def _while() -> None:
@@ -184,7 +213,7 @@ def add_asking_tools(agent: nb.Agent, tell: Tell) -> None:
         return f"did {token}"
 
 
-def add_calling(agent: nb.Agent, banker: nb.Agent, tell: Tell) -> None:
+def add_calling(agent: nb.Agent, banker: nb.Agent, tell: Tell) -> Callable[..., Any]:
     """A body with steps that calls two tools, one of which needs leave, and runs an agent that asks."""
 
     @nb.tool
@@ -199,7 +228,6 @@ def add_calling(agent: nb.Agent, banker: nb.Agent, tell: Tell) -> None:
         tell("called_approved", token)
         return f"did {token}"
 
-    @agent.tool
     async def calls(token: str, ctx: nb.ToolContext) -> str:
         await ctx.step("first", lambda: tell("calls_step", token))
         told = []
@@ -215,6 +243,9 @@ def add_calling(agent: nb.Agent, banker: nb.Agent, tell: Tell) -> None:
         told.append((await banker.run(inside)).text)
         tell("calls", token)
         return f"did {token} {told}"
+
+    agent.tool(calls)
+    return calls
 
 
 def fragile(agent: nb.Agent, tell: Tell, folder: Path) -> None:
@@ -274,7 +305,7 @@ class Worker:
 
     def __init__(self, store: nb.SQLiteStore, folder: Path) -> None:
         self.store, self.folder = store, folder
-        self.agent = make_agent(store, folder)
+        self.agent, self.flow = make_agent(store, folder)
         self.runs: dict[str, nb.Run] = {}
         self.unhandled: list[str] = []
         self._answers = itertools.count(1)
@@ -301,6 +332,55 @@ class Worker:
         self.runs[run.id] = run
         return run.id
 
+    async def begin_flow(self, token: str, *, attended: bool) -> list[str]:
+        """Start a run without a model; its id."""
+        run = self.flow.with_options(attended=attended, show=False).run(token)
+        self.runs[run.id] = run
+        return [run.id]
+
+    async def begin_thread(
+        self, first: list[Any], second: list[Any], *, kind: str, attended: bool
+    ) -> list[str]:
+        """Start a run, in a chat or in the background, and one that waits until it has ended."""
+        options: dict[str, Any] = {"attended": attended, "show": False}
+        if kind == "chat":
+            one = self.agent.chat(**options).send(json.dumps(first))
+        else:
+            one = self.agent.run(json.dumps(first), background=kind == "background", **options)
+        runs = [one, self.agent.run(json.dumps(second), after=one, **options)]
+        self.runs |= {run.id: run for run in runs}
+        return [run.id for run in runs]
+
+    async def pilots(self, run_ids: list[str], **how: Any) -> list[Any]:
+        """``pilot``, for one after the other."""
+        return [await self.pilot(run_id, **how) for run_id in run_ids]
+
+    async def answer_by_record(self, run_ids: list[str], *, seed: int) -> list[str]:
+        """Answer what runs ask for a while, without driving them, as a terminal or an inbox does."""
+        chance, until = random.Random(seed), time.monotonic() + 3
+        for run_id in run_ids:
+            journal = Journal(run_id, self.store)
+            while time.monotonic() < until:
+                journal.catch_up()
+                state = journal.state
+                if state.outcome is not None:
+                    break
+                for i in interrupts_of(state, {}, state.agent):
+                    await self._answer_record(journal, i, an_answer(i, chance))
+                await asyncio.sleep(chance.choice((0.002, 0.01)))
+        return []
+
+    async def _answer_record(self, journal: Journal, i: nb.PendingInterrupt, given: Any) -> str:
+        by = f"{os.getpid()}-{next(self._answers)}"
+        moment("before an answer by record")
+        try:
+            await answer_stored(journal, i.id, given, by=by)
+        except (nb.Conflict, nb.errors.NotPending, nb.errors.InvalidAnswer) as error:
+            return f"{type(error).__name__}: {error}"
+        self._accepted(journal.run_id, i, by, given)
+        moment("after an answer by record")
+        return "won"
+
     async def pilot(self, run_id: str, *, how: str, seed: int, cancels: float = 0) -> Any:
         """Go with a run to its end, answering what it asks; how it ended.
 
@@ -311,7 +391,7 @@ class Worker:
         if run_id not in self.runs:
             attended = how != "unattended"
             self.runs[run_id] = await nb.open_run(
-                run_id, agent=self.agent, attended=attended, show=False
+                run_id, agent=self._of(run_id), attended=attended, show=False
             )
         run, stalled = self.runs[run_id], 0
         while run.status not in ENDED and stalled < 400:
@@ -337,6 +417,9 @@ class Worker:
             return {"status": f"settled again and again, {run!r}", "unhandled": self.unhandled}
         return await self.end(run_id)
 
+    def _of(self, run_id: str) -> nb.Agent | nb.Flow[..., Any]:
+        return self.flow if getattr(self.store.read(run_id)[0], "flow", False) else self.agent
+
     async def _answer(self, run: nb.Run, i: nb.PendingInterrupt, resolution: Any) -> str:
         by = f"{os.getpid()}-{next(self._answers)}"
         try:
@@ -358,6 +441,8 @@ class Worker:
             text = (await run).text
         except nb.NbagentError as error:
             text = f"{type(error).__name__}: {error}"
+            if run.status == "failed":  # with its own error where it failed, in words elsewhere
+                text = text.removeprefix("RunError: ")
         unhandled, self.unhandled = self.unhandled, []
         kept = [event.type for event in run.journal]
         return {"status": run.status, "text": text, "journal": kept, "unhandled": unhandled}
@@ -365,6 +450,7 @@ class Worker:
     async def journal(self, run_id: str) -> list[str]:
         """The events of a run as they stand in the file, as JSON."""
         with nb.SQLiteStore(self.folder / "runs.db") as store:
+            assert first_broken(run_id, store.rows(run_id)) is None, "a seal is broken"
             return [dump(event) for event in store.read(run_id)]
 
     # --- races
@@ -385,7 +471,8 @@ class Worker:
         return await asyncio.gather(*doing)
 
     async def _act(self, run_id: str, at: float, what: str, interrupt: str = "") -> list[Any]:
-        run, by = self.runs[run_id], f"{os.getpid()}-{next(self._answers)}"
+        run: Any = self.runs.get(run_id)
+        by = f"{os.getpid()}-{next(self._answers)}"
         try:
             if what in ("cancel", "retry", "fork"):
                 await _at(at)
@@ -397,6 +484,10 @@ class Worker:
                     forked = run.fork(at=interrupt or None)
                     self.runs[forked.id] = forked
                     by = forked.id
+            elif what == "terminal":
+                await _at(at)
+                journal = Journal(run_id, self.store)
+                await answer_stored(journal, interrupt, nb.Restart(), by=by)
             else:
                 resolution = {
                     "restart": nb.Restart(),
@@ -437,5 +528,6 @@ def main(pipe: Connection, folder: Path) -> None:
         os.dup2(stderr.fileno(), 2)
         faulthandler.register(signal.SIGUSR1, file=stderr, all_threads=True)
         heartbeat.BEAT = 0.5
+        _deaths[0] = folder / "deaths"
         with Momentous(folder / "runs.db") as store:
             asyncio.run(serve(Worker(store, folder), pipe))

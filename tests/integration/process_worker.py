@@ -25,7 +25,7 @@ from nbagent.core.run import heartbeat
 
 
 class Caller:
-    """A model that calls the tools of the prompt, turn by turn, then says what they gave back.
+    """A model that calls the tools of the last prompt, turn by turn, then says what they gave back.
 
     The same in every process, whoever goes on with the run.
     """
@@ -34,10 +34,12 @@ class Caller:
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
         """The next turn that the prompt names, calls with their arguments, or the results."""
-        turns = json.loads(request.messages[0]["content"][0]["text"])
-        done = sum(m["role"] == "assistant" for m in request.messages)
+        asked = max(n for n, m in enumerate(request.messages) if m["role"] == "user")
+        turns = json.loads(request.messages[asked]["content"][0]["text"])
+        since = request.messages[asked:]
+        done = sum(m["role"] == "assistant" for m in since)
         if done == len(turns):
-            results = [p["output"] for m in request.messages for p in results_of(m)]
+            results = [p["output"] for m in since for p in results_of(m)]
             yield TextDelta(json.dumps(results))
             yield Finished("stop")
             return

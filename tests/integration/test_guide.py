@@ -41,6 +41,9 @@ async def test_every_block_of_the_guide_does_what_its_text_says(capsys):
         "not signed",
         "started on 3 rows",
         "The accuracy is 0.9.",
+        "order changed {'bottles': (6, 3)} code",
         "Coal it is.",
         "Beer.",
+        "True",
+        "[]",
     ]

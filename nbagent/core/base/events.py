@@ -282,6 +282,8 @@ class MessageQueued(Event):
     by: str
     content: tuple[dict[str, Any], ...] | None = None
     """Its parts, text and files, where it has files; ``text`` is then a word for each part."""
+    user: str = ""
+    """As in ``Resolved``."""
 
     @property
     def said(self) -> Said:
@@ -297,11 +299,13 @@ class Resolved(Event):
     call_id: str
     resolution: Resolution
     by: str
-    """Who answered: ``form``, ``code``, a user name where one is known."""
+    """The way it came: ``form``, ``code``, ``command line``, ``external``, ``expiry``, or what the caller says."""
     owner: str = ""
     """The process that took the answer, and goes on with the run."""
     remembers: Remembered | None = None
     """What an approval that is to be remembered covers, of the tool as it was then."""
+    user: str = ""
+    """The person whose process took it, as ``this_user`` knows them; empty where no person answered."""
 
     @property
     def for_this_run(self) -> Remembered | None:
@@ -336,6 +340,16 @@ class RunRetried(Event):
     by: str
     owner: str = ""
     """The process that goes on with it."""
+    user: str = ""
+    """As in ``Resolved``."""
+
+
+class RunImported(Event):
+    """All before came in a document: nothing in it counts as approved here."""
+
+    type: Literal["run_imported"] = "run_imported"
+    by: str
+    user: str = ""
 
 
 class RunCancelled(Event):
@@ -344,6 +358,8 @@ class RunCancelled(Event):
     type: Literal["run_cancelled"] = "run_cancelled"
     by: str
     still_running: tuple[str, ...] = ()
+    user: str = ""
+    """As in ``Resolved``."""
 
 
 StoredEvent: TypeAlias = (
@@ -361,6 +377,7 @@ StoredEvent: TypeAlias = (
     | RunCompleted
     | RunFailed
     | RunRetried
+    | RunImported
     | RunCancelled
 )
 
@@ -424,6 +441,11 @@ AnyEvent: TypeAlias = Annotated[StoredEvent, Field(discriminator="type")]
 def _adapter() -> TypeAdapter[StoredEvent]:
     """Built late: it costs milliseconds that an import should not pay."""
     return TypeAdapter(AnyEvent)
+
+
+def event_schema() -> dict[str, Any]:
+    """The JSON Schema of an event as it is stored in this format."""
+    return _adapter().json_schema(mode="validation", ref_template="#/$defs/{model}")
 
 
 MIGRATIONS: list[Callable[[dict[str, Any]], dict[str, Any]] | None] = [

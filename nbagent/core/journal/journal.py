@@ -16,6 +16,7 @@ from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError, U
 from nbagent.core.base.events import (
     Resolved,
     RunCancelled,
+    RunImported,
     RunRetried,
     RunStarted,
     StoredEvent,
@@ -23,11 +24,13 @@ from nbagent.core.base.events import (
     ToolStarted,
     dump,
     kept,
+    slim,
 )
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.secrets import release
+from nbagent.core.base.user import named
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import BEGINNING, RunState, evolve
 from nbagent.core.tools.output import (
@@ -39,6 +42,7 @@ from nbagent.core.tools.output import (
     StepStarted,
 )
 
+from .history import Known, histories_of, lengthened, reference_of, referred, shortened
 from .unwritten import call_of, keep_unwritten
 
 _TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried)
@@ -110,7 +114,7 @@ def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None
     if winner is None:
         return Conflict(told)
     who = {Resolved: "by", RunCancelled: "by", ToolStarted: "owner"}.get(type(winner))
-    by = f" by {getattr(winner, who)}" if who else ""
+    by = f" by {named(getattr(winner, who), getattr(winner, 'user', ''))}" if who else ""
     return Conflict(f"{told}; number {expected} is {winner.type!r}{by} at {moment(winner.at)}")
 
 
@@ -413,10 +417,13 @@ class Journal:
             arrived = _begins_with(stored, sent)
         except Exception:  # the failure of the append is the one to be told
             return False
-        self._take(stored)
+        self._take(self._whole(self.store, stored))
         return arrived
 
     def _stored(self, store: Store, start: int) -> list[StoredEvent]:
+        return self._whole(store, self._read(store, start))
+
+    def _read(self, store: Store, start: int) -> list[StoredEvent]:
         try:
             return store.read(self.run_id, start)
         except UsageError as error:
@@ -432,6 +439,52 @@ class Journal:
         return StoreError(
             f"run {self.run_id!r} was deleted from {store!r}; nothing is written to it"
         )
+
+    def _whole(self, store: Store, stored: list[StoredEvent]) -> list[StoredEvent]:
+        """The events with the histories that they refer to."""
+        return [self._with_history(store, event) for event in stored]
+
+    def _with_history(self, store: Store, event: StoredEvent) -> StoredEvent:
+        reference = reference_of(event)
+        if reference is None or not isinstance(event, RunStarted):
+            return event
+        has_begun = self.state.position > 0 and self.state.behind is None
+        if has_begun and len(self.state.messages) >= reference.messages:
+            return lengthened(event, self.state.messages[: reference.messages])
+        return lengthened(event, referred(self.run_id, reference, store.read, histories_of(store)))
+
+    def _kept(self, event: StoredEvent, *, may_wait: bool) -> tuple[StoredEvent, StoredEvent]:
+        """The event as it is stored, and the same with its whole history.
+
+        Raises:
+            _WouldWait: the run before would have to be read first.
+        """
+        short = event
+        if self.store is not None and isinstance(event, RunStarted) and not event.scope:
+            short = self._shortened(self.store, event, may_wait=may_wait)
+        stored = kept(short)
+        reference = reference_of(stored) if short is not event else None
+        if reference is None or not isinstance(event, RunStarted):
+            return stored, stored
+        assert isinstance(stored, RunStarted)  # it is a copy
+        return stored, slim(lengthened(stored, event.messages[: reference.messages]))
+
+    def _shortened(self, store: Store, event: RunStarted, *, may_wait: bool) -> RunStarted:
+        """The event with a reference to the run before, where the store has that and its history goes on with it."""
+        if event.after is None or event.after == self.run_id:
+            return event
+        known = histories_of(store).last(event.after)
+        if known is None and not may_wait:
+            raise _WouldWait
+        try:
+            if known is None:
+                before = Journal(event.after, store)
+                before.catch_up()
+                known = Known(before.state.position, before.state.messages)
+            is_there = known.events > 0 and bool(store.read(event.after, known.events - 1))
+        except (StoreError, UsageError):  # it is kept elsewhere, or nowhere any more
+            return event
+        return shortened(event, known, event.after) if is_there else event
 
     def watch(self, follow: Callable[[], None]) -> bool:
         """Call this, on any thread, when others write; False where the store doesn't tell."""
@@ -449,8 +502,10 @@ class Journal:
     def _write(self, events: Sequence[StoredEvent], append: _Append) -> None:
         """Store and fold in; within the turn."""
         if self.store is not None and (events or self._owed):
-            events = [kept(event) for event in events]
-            sent = [*self._owed, *events]
+            may_wait = append != self._append_at_once
+            both = [self._kept(event, may_wait=may_wait) for event in events]
+            events = [whole for _, whole in both]
+            sent = [*self._owed, *(stored for stored, _ in both)]
             self._writer = threading.get_ident()
             try:
                 append(sent, self._stored_length)
@@ -481,6 +536,11 @@ class Journal:
                 _forget_secrets(before, self.state, event)
             if isinstance(event, _TAKE_ON):
                 self.driver = event.owner or self.driver
+            if isinstance(event, RunImported):
+                self.driver = ""
+        if self.store is not None and self.state.outcome is not None:
+            known = Known(self.state.position, self.state.messages)
+            histories_of(self.store).keep(self.run_id, known)
         if not self.listeners:
             return
         self._untold += tuple(events)

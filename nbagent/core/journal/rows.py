@@ -36,6 +36,10 @@ class Head(NamedTuple):
     """The last one; None where it cannot be read."""
 
 
+SEALED_FROM = 2
+"""The first format whose rows all have seals."""
+
+
 @runtime_checkable
 class Archive(Protocol):
     """A store that tells of all its runs at once, and lets them be taken out, brought in and deleted."""
@@ -106,7 +110,7 @@ def first_broken(run_id: str, rows: Sequence[Row]) -> int | None:
     has_begun = False
     for number, row in enumerate(rows):
         expected = seal_of(seal, row.version, row.data)
-        if row.seal is None and not has_begun:
+        if row.seal is None and not has_begun and row.version < SEALED_FROM:
             seal = expected
             continue
         has_begun = True

@@ -24,6 +24,7 @@ from nbagent.core.base.interrupts import (
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.base.secrets import SecretPlaces, cut, has_secret, plain_json
+from nbagent.core.base.user import named, user_behind
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
@@ -192,6 +193,7 @@ def resolved(
         resolution=checked,
         by=by,
         remembers=_remembers(event, checked, tool_at(state, event.scope, event, tools)),
+        user=user_behind(by),
     )
 
 
@@ -277,7 +279,7 @@ def check_open(state: RunState, interrupt_id: str) -> Interrupted:
         )
         raise Conflict(
             f"interrupt {interrupt_id!r} was answered already ({earlier.resolution.type}), "
-            f"by {earlier.by} at {when}"
+            f"by {named(earlier.by, earlier.user)} at {when}"
         )
     waiting = ", ".join(f"{e.id!r} ({e.tool_name})" for e in state.pending) or "none"
     raise NotPending(f"no interrupt {interrupt_id!r} waits for an answer; waiting: {waiting}")
@@ -490,7 +492,7 @@ def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: s
 
 
 def _check_schema(schema: Json, value: Json, what: str) -> None:
-    errors = hooks.schema_errors(schema, value)
+    errors = hooks.schema_errors(schema, value, formats=True)
     if errors:
         reasons = "; ".join(error["msg"] for error in errors[:5])
         raise InvalidAnswer(f"the {what} does not fit: {reasons}", errors=errors)

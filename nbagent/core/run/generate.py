@@ -27,6 +27,7 @@ from nbagent.core.base.files import Said, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt, Reject, Remember, Respond, Restart
 from nbagent.core.base.messages import Message, Part, calls_of, freeze, load, text_of, user
 from nbagent.core.base.model import Usage
+from nbagent.core.base.user import user_behind
 from nbagent.core.journal.journal import Journal
 from nbagent.core.state.fold import apply
 from nbagent.core.state.pause_record import paused_messages, restore
@@ -232,7 +233,7 @@ def say(journal: Journal, spec: RunSpec, prompt: Said, pending: Pending) -> None
 def message_queued(at: float, said: Said, *, by: str) -> MessageQueued:
     """The event of a message that waits."""
     content = None if isinstance(said, str) else tuple(map(freeze, said))
-    return MessageQueued(at=at, text=in_words(said), by=by, content=content)
+    return MessageQueued(at=at, text=in_words(said), by=by, content=content, user=user_behind(by))
 
 
 def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[StoredEvent]:

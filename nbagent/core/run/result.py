@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+import json
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
 from nbagent.core.base.controls import escaped
-from nbagent.core.base.errors import suggest
+from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.base.events import (
     BodyCalled,
     Interrupted,
@@ -21,6 +23,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunImported,
     RunQueued,
     RunRetried,
     RunStarted,
@@ -28,15 +31,38 @@ from nbagent.core.base.events import (
     StoredEvent,
     ToolFinished,
     ToolStarted,
+    dump,
 )
 from nbagent.core.base.messages import Json, Message, Part, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Usage
+from nbagent.core.base.table import frame_of
+from nbagent.core.base.user import named
 from nbagent.core.call.body import Raised
+from nbagent.core.journal.verification import Verification
 from nbagent.core.state.state import CallState, RunState
 
 
 class Events(list[StoredEvent]):
     """The events of a run. As a value of a cell they are a table, printed a line each."""
+
+    def __init__(
+        self, events: Iterable[StoredEvent] = (), verify: Callable[..., Verification] | None = None
+    ) -> None:
+        super().__init__(events)
+        self._verify = verify
+
+    def verify(self, *, seal: str | None = None) -> Verification:
+        """Check that they are those that were written: see ``nb.verify_run``.
+
+        Args:
+            seal: the last seal, as an earlier check gave it.
+
+        Raises:
+            UsageError: the run's store gives no seals.
+        """
+        if self._verify is None:
+            raise UsageError("these events are of no store: run.journal.verify() checks a run's")
+        return self._verify(seal=seal)
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Number, type and the gist of each, the same whenever the run is the same."""
@@ -50,6 +76,21 @@ class Events(list[StoredEvent]):
             depth = "▸ " * len(event.scope)
             rows.append((str(number), event.type, escaped(depth + _gist(event, names))))
         return rows
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row for each: number, when, type, tool, by, user, and the event as JSON.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        rows = []
+        for event, (number, kind, gist) in zip(self, self.rows(), strict=True):
+            told = json.loads(dump(event))
+            row = {"number": int(number), "at": datetime.fromtimestamp(event.at, UTC), "type": kind}
+            row |= {"scope": event.scope, "call_id": told.get("call_id"), "gist": gist}
+            rows.append(row | {"by": told.get("by"), "user": told.get("user"), "event": told})
+        columns = ("number", "at", "type", "scope", "call_id", "gist", "by", "user", "event")
+        return frame_of(rows, columns)
 
     def __repr__(self) -> str:
         if not self:
@@ -87,18 +128,22 @@ def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, P
             return f"{tool}{' failed' if failed else ''} {shortened(told)}"
         case Interrupted(tool_name=name, kind=kind):
             return f"{name} waits: {kind}"
-        case Resolved(resolution=resolution, by=by):
-            return f"{tool} {resolution.type}, by {by}"
-        case MessageQueued(text=text, by=by):
-            return f"{shortened(text)}, by {by}"
+        case Resolved(resolution=resolution, by=by, user=user):
+            return f"{tool} {resolution.type}, by {named(by, user)}"
+        case MessageQueued(text=text, by=by, user=user):
+            return f"{shortened(text)}, by {named(by, user)}"
         case OutputRefused(errors=errors):
             return shortened(errors)
         case RunCompleted(text=text):
             return shortened(text)
         case RunFailed(error=error, message=message):
             return f"{error}: {shortened(message)}"
-        case RunRetried(by=by) | RunCancelled(by=by):
-            return f"by {by}"
+        case (
+            RunRetried(by=by, user=user)
+            | RunImported(by=by, user=user)
+            | RunCancelled(by=by, user=user)
+        ):
+            return f"by {named(by, user)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from nbagent.core.base.messages import Message
 from nbagent.core.base.model import TextDelta, Usage
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.journal import RunEvent
+from nbagent.core.journal.verification import verify_run
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import Status, status_of
 
@@ -31,6 +33,7 @@ from .answers import AnyResolution, id_of, interrupts_of, settles
 from .before import Held
 from .describe import asks, bounded, result_of, unanswered
 from .growing import Growing
+from .named import remember_handle
 from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
@@ -62,6 +65,7 @@ class Run:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        remember_handle(session, self)
 
     # --- what can be read off it
 
@@ -109,7 +113,9 @@ class Run:
     @property
     def journal(self) -> Events:
         """The run's events so far: a list that prints a line each, and is a table in a notebook."""
-        return Events(self._session.journal.read())
+        journal = self._session.journal
+        verify = partial(verify_run, journal.run_id, store=journal.store)
+        return Events(journal.read(), verify)
 
     @property
     def result(self) -> Result:

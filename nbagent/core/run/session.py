@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from nbagent.core.base.errors import Conflict, Expired, NotPending, RunError, StoreError, UsageError
+from nbagent.core.base.errors import Conflict, NotPending, RunError, StoreError, UsageError
 from nbagent.core.base.events import (
     Interrupted,
     Resolved,
@@ -31,6 +31,7 @@ from nbagent.core.base.files import Said, check_room, in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Message, freeze
 from nbagent.core.base.process import this_process
+from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.setup import Hooks
 from nbagent.core.call.threads import interruption, private_loop, running_loop
 from nbagent.core.engine.driver import Driver
@@ -43,7 +44,6 @@ from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
 from nbagent.core.state.next_step import CallModel, next_step
-from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.retry import check_known, check_none_ran_elsewhere
 from nbagent.core.state.state import RunState, Status, running_calls, status_of, waits_in_body
 from nbagent.core.tools.spec import RunSpec
@@ -56,12 +56,12 @@ from .answers import (
     check_in_time,
     check_open,
     check_takes_answers,
-    expiry_of,
     interrupts_of,
     remember,
     resolved,
 )
 from .before import Before, Held, come_of, run_started
+from .deadlines import Deadlines, expired, expiry_error
 from .follow import POLL, Lost, Turn, about_lost, lost_calls, next_driver, whose_turn
 from .generate import message_queued, rejected
 from .heartbeat import Others
@@ -77,10 +77,6 @@ GRACE = 2.0
 """Seconds that a cancelled tool gets to stop."""
 TICK = 0.02
 """Seconds between looks at whether it has."""
-DEADLINE_LOOK = 60.0
-"""Seconds between looks at the clock while a question has a deadline."""
-DEADLINE_RETRY = 1.0
-"""Seconds until a deadline is applied that could not be, as when the store failed or a sibling runs."""
 
 
 class Session:
@@ -97,7 +93,7 @@ class Session:
     __slots__ = (
         "__weakref__",
         "_again",
-        "_deadline",
+        "_deadlines",
         "_driver",
         "_follows",
         "_is_active",
@@ -157,8 +153,7 @@ class Session:
         self._is_told = False
         """Whether the store tells of what others write."""
         self._timer: asyncio.TimerHandle | None = None
-        self._deadline: asyncio.TimerHandle | None = None
-        """When the clock is looked at again for questions whose time is over."""
+        self._deadlines = Deadlines()
         self._seen = -1
         """How long the journal was when it was last looked at."""
         self.before: Before | None = None
@@ -236,20 +231,40 @@ class Session:
 
     # --- beginning
 
-    def start(self, messages: Sequence[Message], *, after: str | None = None) -> None:
+    def start(
+        self,
+        messages: Sequence[Message],
+        *,
+        after: str | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
         """Begin: write the first event, and let the driver go on from this history.
 
+        Args:
+            messages: the history.
+            after: the run whose conversation it goes on with.
+            meanwhile: called where the run was begun elsewhere, which this handle then follows.
+
         Raises:
-            Conflict: the store has a run of this id: it was begun elsewhere.
+            Conflict: the store has a run of this id, and ``meanwhile`` is not given.
         """
         started = run_started(self.spec, messages, self.spec.clock(), after)
 
         def begin(state: RunState) -> list[StoredEvent]:
-            if state.position:
+            if not state.position:
+                return [started]
+            if meanwhile is None:
                 raise Conflict(f"the run {self.run_id!r} was begun elsewhere meanwhile")
-            return [started]
+            return []
 
-        self._then(self.journal.submit(begin), lambda _events: self._begun())
+        def begun(events: Sequence[StoredEvent]) -> None:
+            if events or meanwhile is None:
+                self._begun()
+            else:
+                meanwhile()
+                self.take_up()
+
+        self._then(self.journal.submit(begin), begun)
 
     def start_behind(self, before: Session, said: Said) -> None:
         """Keep what is asked, and begin with it once the run before has ended.
@@ -355,13 +370,13 @@ class Session:
     def _watch_pending(self) -> None:
         """Watch over what waits without having been asked here."""
         for event in self.state.pending:
-            self.call_soon(partial(self._watch_deadline, event))
+            self.call_soon(partial(self._deadlines.watch, self, event))
             if self._scripted is not None:
                 self._scripted.look_at(event.id)
 
     def retry(self) -> None:
         """Go on after a failure; see ``Run.retry``."""
-        event = RunRetried(at=self.spec.clock(), by="code", owner=this_process())
+        event = RunRetried(at=self.spec.clock(), by="code", owner=this_process(), user=this_user())
 
         def decide(state: RunState) -> list[StoredEvent]:
             if not isinstance(state.outcome, RunFailed):
@@ -381,7 +396,7 @@ class Session:
         forget_unwritten(self.run_id)
         self.error = None
         for waiting in self.state.pending:
-            self.call_soon(partial(self._watch_deadline, waiting))
+            self.call_soon(partial(self._deadlines.watch, self, waiting))
         self.go_on()
 
     def fork(self, at: str | StoredEvent | None) -> Session:
@@ -459,13 +474,14 @@ class Session:
         """The loop the run lives on; another one once that is closed."""
         with _lock:
             if self.loop.is_closed():
-                self._driver = self._task = self._deadline = self._stopped = None
+                self._driver = self._task = self._stopped = None
+                self._deadlines.forget()
                 self._move(running_loop() or private_loop())
             return self.loop
 
     def _move(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        loop.call_soon_threadsafe(self._look_at_deadlines)
+        loop.call_soon_threadsafe(self._deadlines.look, self)
         if self._scripted is not None:
             self._scripted.look_again()
 
@@ -488,10 +504,10 @@ class Session:
 
     def move(self) -> None:
         """Live on the private loop from now on; called on the loop of before, where nothing of it is at work."""
-        for timer in (self._timer, self._deadline):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._deadline = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self._deadlines.leave()
         with _lock:
             self._move(private_loop())
         self.follow()
@@ -565,7 +581,7 @@ class Session:
             self.follow()
 
     def _paused(self, event: Interrupted) -> None:
-        self._watch_deadline(event)
+        self._deadlines.watch(self, event)
         self._progressed()
         self.follow()
 
@@ -573,7 +589,7 @@ class Session:
         """The run may have come to a stand: tell who waits; called on its loop."""
         if self.before is not None and self.state.position:
             self._leave_line()
-        self.apply_deadlines()
+        self._deadlines.apply(self)
         self.notify()
 
     def _revive(self) -> None:
@@ -677,7 +693,7 @@ class Session:
         """Note why the run cannot go on, or that it does; its state may be another by now."""
         self.error = why
         for event in self.state.pending:
-            self._watch_deadline(event)
+            self._deadlines.watch(self, event)
         self._progressed()
 
     # --- answering
@@ -691,7 +707,7 @@ class Session:
             The event, once it is stored; what can be refused now raises now.
         """
         if by != "expiry":
-            self.apply_deadlines()
+            self._deadlines.apply(self)
         stamp = (by, self.spec.clock())
         asked_in: list[RunState] = []
 
@@ -743,7 +759,7 @@ class Session:
         Does nothing where a call or the model is at work, or where the run has ended.
         """
         stamp = (by, self.spec.clock())
-        stopped = RunCancelled(at=stamp[1], by=by)
+        stopped = RunCancelled(at=stamp[1], by=by, user=user_behind(by))
 
         def decide(state: RunState) -> list[StoredEvent]:
             if status_of(state) != "interrupted":
@@ -753,61 +769,16 @@ class Session:
         if self.journal.commit(decide):
             self._abandon()
 
-    # --- the end of the time that questions wait: applied once each, whoever else does it too
-
-    def apply_deadlines(self) -> None:
-        """Settle the questions whose time is over."""
-        now = self.spec.clock()
-        for event in self.state.open:
-            if not event.is_late(now):
-                continue
-            if event.on_expire == "fail":
-                self._fail_expired(event)
-            else:
-                with suppress(Conflict, NotPending):
-                    self.resolve(event.id, expiry_of(event), by="expiry")
-
-    def _watch_deadline(self, event: Interrupted, *, if_late: float = 0.0) -> None:
-        """Apply the end of this question's time when it comes; only called on the run's loop.
-
-        The run's clock may be set meanwhile, and the loop's stands still while the machine sleeps: so it is
-        looked at again and again.
-        """
-        if event.expires_at is None:
-            return
-        now = self.spec.clock()
-        left = if_late if event.is_late(now) else event.expires_at - now
-        due = self.loop.time() + min(left, DEADLINE_LOOK)
-        if self._deadline is not None:
-            if self._deadline.when() <= due:
-                return
-            self._deadline.cancel()
-        self._deadline = self.loop.call_at(due, self._look_at_deadlines)
-
-    def _look_at_deadlines(self) -> None:
-        self._deadline = None
-        try:
-            self.apply_deadlines()
-        finally:
-            for event in self.state.open:
-                self._watch_deadline(event, if_late=DEADLINE_RETRY)
-
-    def _fail_expired(self, event: Interrupted) -> None:
-        """Fail the run, as soon as no call runs any more whose result would be lost."""
-        text = f"nobody answered {event.tool_name!r} in time"
-        failed = RunFailed(at=self.spec.clock(), error="Expired", message=text)
-
-        def decide(state: RunState) -> list[StoredEvent]:
-            waits = status_of(state) == "interrupted" and event in state.pending
-            return [failed] if waits else []
-
-        messages = paused_messages(self.state)
+    def fail_expired(self, event: Interrupted) -> None:
+        """Fail the run of a question that nobody answered, as soon as nothing runs any more."""
+        error, now = expiry_error(self.state, event), self.spec.clock()
 
         def abandon(written: Sequence[StoredEvent]) -> None:
             if written:
-                self.error = Expired(text, messages=messages)
+                self.error = error
                 self._abandon()
 
+        decide = partial(expired, event=event, text=str(error), now=now)
         self._then(self.journal.submit(decide), abandon)
 
     # --- waiting
@@ -862,7 +833,7 @@ class Session:
 
     def _when(self, holds: Callable[[], bool]) -> Future[None]:
         """Done once ``holds`` does, which is looked at now and whenever the run has moved."""
-        self.apply_deadlines()
+        self._deadlines.apply(self)
         self._revive()
         future: Future[None] = Future()
         with _waiting_lock:
@@ -936,7 +907,11 @@ class Session:
                 self.journal.catch_up()
         if self.state.position and self.state.outcome is None:
             left = () if self._driver is None else self._driver.left_bodies
-            self.journal.end(RunCancelled(at=self.spec.clock(), by=by, still_running=left))
+            self.journal.end(self._cancellation(by, left))
+
+    def _cancellation(self, by: str, still_running: tuple[str, ...]) -> RunCancelled:
+        now = self.spec.clock()
+        return RunCancelled(at=now, by=by, still_running=still_running, user=user_behind(by))
 
     async def _stop(self, by: str) -> None:
         driver, task = self._driver, self._task
@@ -953,7 +928,7 @@ class Session:
 
     def _cancelled(self, by: str, still_running: tuple[str, ...] = ()) -> Future[None]:
         """Write that the run was cancelled, after all that waits to be written."""
-        event = RunCancelled(at=self.spec.clock(), by=by, still_running=still_running)
+        event = self._cancellation(by, still_running)
 
         def stopped(_: None) -> None:
             # one that had failed already may be tried again

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import checked_store
@@ -11,6 +12,7 @@ from nbagent.core.base.errors import RunNotFinished, ToolError, UnansweredInterr
 from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop
 from nbagent.core.engine.runs import StartedRuns
+from nbagent.core.journal.default import tell_kept
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.files import Prompt, said
@@ -21,6 +23,7 @@ from nbagent.core.tools.toolbox import is_whole
 
 from .generate import Pending, RunPending, beginning
 from .host import Place, current_host
+from .named import Asked, checked_id, found, handle_of
 from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_here
 from .result import Result
 from .run import Run, session_of
@@ -45,6 +48,8 @@ class Options:
     background: bool = False
     id: str | None = None
     """What the run is found by in its store; one that nobody has where None."""
+    is_new: bool = False
+    """Whether a run of this id that is there already is refused, and not opened."""
 
     def check(self, spec: RunSpec) -> None:
         """Refuse what cannot be meant.
@@ -62,6 +67,8 @@ class Options:
             raise UsageError(f"attended is True, False or None, not {self.attended!r:.80}")
         if self.pending != "wait":
             check_pending(self.pending)
+        if self.id is not None:
+            checked_id(self.id, "a run's")
         checked_store(self.store)
         check_rules(spec, spec.tools)
         check_cost(spec)
@@ -141,6 +148,8 @@ def _launched_inside(
     options.check(spec)
     if options.background:
         raise UsageError("background=True is for a run of its own: give nested=False too")
+    if options.id is not None:
+        raise UsageError("id= is for a run of its own: give nested=False too")
     if options.pending not in ("wait", "refuse"):
         raise UsageError(
             f"pending={options.pending!r} is for a run of its own: inside a tool's body wait for the run "
@@ -164,6 +173,10 @@ def _prepared(
     options.check(spec)
     spec = options.told(spec)
     after, messages = _checked_after(options.after), options.messages
+    asked = _asked(spec, prompt, options)
+    opened = None if asked is None else _opened(spec, asked, options)
+    if opened is not None:
+        return opened
     text = None if prompt is None and messages is not None else said(prompt)
     if after is not None and messages is not None:
         raise UsageError("give after= or messages=, not both: a run goes on from one history")
@@ -186,15 +199,51 @@ def _prepared(
     run = Run(session)
 
     def begin() -> None:
-        host.started(run, on_rerun=options.on_rerun)
+        host.started(run, on_rerun=options.on_rerun if asked is None else "keep")
+        tell_kept(run.id, journal.store)
         if before is not None and text is not None:
             session.start_behind(before, text)
         else:
-            session.start(begun, after=after.id if after is not None else None)
+            meanwhile = None if asked is None else partial(asked.check, journal)
+            last = after.id if after is not None else None
+            session.start(begun, after=last, meanwhile=meanwhile)
         if attended and options.show:
             host.show(run)
 
     return run, begin
+
+
+def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | None:
+    """What a run with an id of one's own is asked for; None for any other."""
+    if options.id is None or options.is_new:
+        return None
+    begun = options.messages
+    call = begun[-1]["content"][-1]["input"] if spec.model is None and begun else None
+    return Asked(spec, None if prompt is None else said(prompt), call)
+
+
+def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callable[[], None]] | None:
+    """The run that is there under the options' id, and what shows it; None where there is none.
+
+    Raises:
+        UsageError: it was asked for something else.
+    """
+    assert options.id is not None  # as ``_asked`` has seen
+    assert options.store is not None
+    there = found(options.id, options.store)
+    if there is None:
+        if asked.is_nothing and options.messages is None:
+            raise UsageError(
+                f"{options.store!r} has no run {options.id!r}: give a prompt to begin it"
+            )
+        return None
+    if isinstance(there, Journal):
+        asked.check(there)
+        return take_up(spec, there, options), lambda: None
+    asked.check(there.journal)
+    run = handle_of(there) or Run(there)
+    show = options.show and there.attended
+    return run, (lambda: there.host.show(run)) if show else (lambda: None)
 
 
 def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:

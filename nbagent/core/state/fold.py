@@ -15,6 +15,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunImported,
     RunQueued,
     RunRetried,
     RunStarted,
@@ -47,6 +48,7 @@ from nbagent.core.base.messages import (
 )
 from nbagent.core.base.model import Usage
 
+from .imported import brought_in
 from .pause_record import restore
 from .retry import ready_again
 from .state import (
@@ -465,6 +467,10 @@ def _retried(state: RunState, event: RunRetried) -> RunState:
     )
 
 
+def _imported(state: RunState, event: RunImported) -> RunState:
+    return evolve(brought_in(state, event.at), position=state.position + 1)
+
+
 _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
     RunQueued: _run_queued,
     RunStarted: _run_started,
@@ -480,6 +486,7 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
     RunCompleted: _ended,
     RunFailed: _ended,
     RunRetried: _retried,
+    RunImported: _imported,
     RunCancelled: _ended,
 }
 

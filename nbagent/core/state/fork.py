@@ -14,6 +14,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunImported,
     RunRetried,
     RunStarted,
     StoredEvent,
@@ -53,6 +54,7 @@ def forked(
         UsageError: a call was started whose end is not known, or ``at`` is no event of this journal.
     """
     kept = list(events) if at is None else _until(events, at)
+    kept += [e for e in events if isinstance(e, RunImported) and e not in kept]
     if kept and isinstance(kept[-1], RunCompleted | RunCancelled):
         kept.pop()
     if kept and isinstance(kept[-1], RunFailed):

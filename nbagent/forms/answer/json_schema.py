@@ -5,15 +5,20 @@ Loads ``jsonschema``; import it where a bare schema is validated and not before.
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
+from uuid import UUID
 
-from jsonschema import Draft201909Validator, Draft202012Validator
+from jsonschema import Draft201909Validator, Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.validators import extend
 from jsonschema.validators import validator_for as class_for
+from pydantic import TypeAdapter
+from pydantic import ValidationError as PydanticError
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
@@ -31,20 +36,44 @@ _Keyword = Callable[[Any, Any, Json, Json], _Errors]
 
 MAX_RULES = 5_000
 """Schemas that one place of a document may be checked against: small documents can unfold without end."""
+_TYPES: dict[str, Any] = {
+    "date": datetime.date,
+    "date-time": datetime.datetime,
+    "time": datetime.time,
+    "duration": datetime.timedelta,
+    "uuid": UUID,
+}
 _REFS = ("$ref", "$dynamicRef", "$recursiveRef")
 _SEVERAL = ("allOf", "anyOf", "oneOf", "dependentSchemas")
 _SINGLE = ("not", "if", "then", "else")
 """Keywords whose schemas apply to the same value."""
 
 
-def validator_for(schema: Json) -> Any:
+@cache
+def _formats() -> FormatChecker:
+    """Formats as pydantic takes them: those whose types it writes so."""
+    checker = FormatChecker(formats=())
+    for name, type_ in _TYPES.items():
+        check = TypeAdapter(type_).validate_python
+
+        def fits(value: object, check: Callable[[object], object] = check) -> bool:
+            return not isinstance(value, str) or check(value) is not None
+
+        checker.checks(name, raises=PydanticError)(fits)
+    return checker
+
+
+def validator_for(schema: Json, *, formats: bool = False) -> Any:
     """A validator that knows this document only: no reference is loaded from anywhere.
 
     Raises:
         TooCostly: checking would not end in reasonable time.
     """
     _refuse_if_costly(schema)
-    return _validator_class(schema)(repaired(schema), registry=EMPTY_REGISTRY)
+    checker = _formats() if formats else None
+    return _validator_class(schema)(
+        repaired(schema), registry=EMPTY_REGISTRY, format_checker=checker
+    )
 
 
 def _validator_class(schema: Json) -> Any:
@@ -178,9 +207,12 @@ def _count_rules(schema: Json, refs: Refs, known: dict[int, int]) -> int:
     return known[id(schema)]
 
 
-def errors_of(schema: Json, document: Json) -> list[dict[str, Any]]:
-    """What a schema has against a document: ``loc`` and ``msg``, which repeats no value of it."""
-    errors = validator_for(schema).iter_errors(document)
+def errors_of(schema: Json, document: Json, *, formats: bool = False) -> list[dict[str, Any]]:
+    """What a schema has against a document: ``loc`` and ``msg``, which repeats no value of it.
+
+    ``formats``: whether a date must be one, as where the schema was made of a type.
+    """
+    errors = validator_for(schema, formats=formats).iter_errors(document)
     return [told for error in errors for told in _told(error)]
 
 

@@ -8,6 +8,7 @@ import {
   fill,
   h,
   makeButton,
+  prevent,
   randomId,
   setLabel,
   showText,
@@ -226,13 +227,13 @@ export function drawComposer(card, said) {
     if (event.isComposing || names.key(event)) return;
     const plain = !event.shiftKey && !event.altKey;
     if (event.key === "Enter" && plain) {
-      event.preventDefault();
+      prevent(event);
       submit();
     } else if (event.key === "Escape" && edited) {
       reset();
     } else {
       const step = stepOf(event);
-      if (plain && step && recall(step)) event.preventDefault();
+      if (plain && step && recall(step)) prevent(event);
     }
   });
   onInput(signal, box, () => {
@@ -243,16 +244,16 @@ export function drawComposer(card, said) {
   on(signal, box, "paste", (event) => {
     const files = event.clipboardData?.files ?? [];
     if (!files.length) return;
-    event.preventDefault();
+    prevent(event);
     void add([...files]);
   });
   on(signal, el, "dragover", (event) => {
-    event.preventDefault();
+    prevent(event);
     attr(el, "data-over", true);
   });
   on(signal, el, "dragleave", () => attr(el, "data-over", null));
   on(signal, el, "drop", (event) => {
-    event.preventDefault();
+    prevent(event);
     attr(el, "data-over", null);
     void add([...(event.dataTransfer?.files ?? [])]);
   });

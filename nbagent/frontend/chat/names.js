@@ -1,7 +1,18 @@
 // @ts-check
 // Names that are offered while a message is written: variables behind @, tools behind /.
 
-import { announce, attr, expand, fill, focused, h, setLabel, span, stepOf } from "../dom.js";
+import {
+  announce,
+  attr,
+  expand,
+  fill,
+  focused,
+  h,
+  prevent,
+  setLabel,
+  span,
+  stepOf,
+} from "../dom.js";
 import { on, onInput } from "../lifetime.js";
 
 /** What stands before the caret and may be completed. */
@@ -63,7 +74,7 @@ export function offerNames({ store, signal, id }, box) {
   onInput(signal, box, look);
   on(signal, box, "blur", close);
   on(signal, el, "mousedown", (event) => {
-    event.preventDefault(); // the box keeps the focus
+    prevent(event); // the box keeps the focus
     const row = /** @type {HTMLElement} */ (event.target).closest("li");
     if (!row) return;
     at = [...el.children].indexOf(row);
@@ -97,7 +108,7 @@ export function offerNames({ store, signal, id }, box) {
       } else if ((event.key === "Enter" && !event.shiftKey) || event.key === "Tab") choose();
       else if (event.key === "Escape") close();
       else return false;
-      event.preventDefault();
+      prevent(event);
       return true;
     },
   };

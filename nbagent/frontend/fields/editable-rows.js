@@ -1,7 +1,7 @@
 // @ts-check
 // Rows that can be added, removed and moved: lists, and with another look tables and maps.
 
-import { disable, div, makeButton, setLabel, span } from "../dom.js";
+import { disable, div, makeButton, prevent, setLabel, span } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
 import { addedContext } from "./field.js";
 
@@ -156,7 +156,7 @@ export function editableRows(ctx, node, saved, look) {
     if (!(target instanceof HTMLInputElement)) return;
     const at = rows.findIndex(({ el }) => el.contains(target) && el.matches(LINE));
     if (at < 0) return;
-    event.preventDefault();
+    prevent(event);
     event.stopPropagation();
     const next = rows[at + 1];
     if (next) next.field.target()?.focus();

@@ -10,6 +10,7 @@ import {
   focused,
   h,
   makeButton,
+  prevent,
   setLabel,
   setText,
   span,
@@ -258,14 +259,14 @@ function moreMenu(card, signal) {
   onClick(signal, button, () => open(panel.hidden === true));
   on(signal, button, "keydown", (event) => {
     if (event.key !== "ArrowDown" || !panel.hidden) return;
-    event.preventDefault();
+    prevent(event);
     open(true);
   });
   on(signal, panel, "keydown", (event) => {
     const step = STEPS.get(event.key);
     const all = shown();
     if (step === undefined || all.length === 0) return;
-    event.preventDefault();
+    prevent(event);
     const at = all.indexOf(/** @type {any} */ (focused())) + step;
     all.at(Number.isFinite(at) ? at % all.length : step < 0 ? 0 : -1)?.focus();
   });

@@ -1,6 +1,7 @@
 // @ts-check
 // Keys in a form: Enter and Ctrl+Enter answer, Enter sends a reason, Escape goes back, digits pick.
 
+import { prevent } from "../dom.js";
 import { isTyping } from "../fields/inputs.js";
 
 /**
@@ -32,7 +33,7 @@ export function isPick(root) {
 export function pressKey(event, form) {
   const { key, isComposing, ctrlKey, metaKey, altKey } = event;
   if (isComposing) return;
-  if (key === "Escape" && form.escape()) event.preventDefault();
+  if (key === "Escape" && form.escape()) prevent(event);
   if (key === "Enter") pressEnter(event, form);
   if (/^[1-9]$/.test(key) && !ctrlKey && !metaKey && !altKey) pressDigit(event, form);
 }
@@ -48,7 +49,7 @@ function pressEnter(event, { approval, main }) {
   const meant =
     ctrlKey || metaKey || (refuses && target instanceof HTMLTextAreaElement && !shiftKey);
   if (!meant && !(target instanceof HTMLInputElement)) return;
-  event.preventDefault();
+  prevent(event);
   const filters = target instanceof Element && target.classList.contains("nba-filter");
   if (!repeat && (meant || (!approval && !shiftKey && !filters))) main();
 }
@@ -63,7 +64,7 @@ function pressDigit(event, { approval, root, slot }) {
   if (isTyping(/** @type {HTMLElement} */ (event.target))) return;
   const input = slot.querySelector(`[data-option="${Number(event.key) - 1}"]`);
   if (!(input instanceof HTMLInputElement) || input.closest("[hidden]") || input.disabled) return;
-  event.preventDefault();
+  prevent(event);
   input.focus();
   input.click();
 }

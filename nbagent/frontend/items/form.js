@@ -1,7 +1,18 @@
 // @ts-check
 // A question that waits. Once drawn it stays: what is typed, focus and selection outlive every message.
 
-import { attr, div, fill, h, isEqual, randomId, setText, showText, words } from "../dom.js";
+import {
+  attr,
+  div,
+  fill,
+  h,
+  isEqual,
+  prevent,
+  randomId,
+  setText,
+  showText,
+  words,
+} from "../dom.js";
 import { factList, makeFact, nodeText } from "../fields/facts.js";
 import { makeField } from "../fields/index.js";
 import { freeze } from "../fields/inputs.js";
@@ -118,7 +129,7 @@ export class FormView {
     };
     for (const type of /** @type {const} */ (["input", "change", "click", "keydown"]))
       for (const slot of [this.#slot, this.#instead]) on(signal, slot, type, used, true);
-    on(signal, this.el, "submit", (event) => event.preventDefault());
+    on(signal, this.el, "submit", prevent);
     on(signal, this.el, "keydown", (event) =>
       pressKey(event, {
         approval: this.#shown.approval,

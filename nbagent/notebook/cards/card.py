@@ -101,7 +101,8 @@ class Card(anywidget.AnyWidget):
         self._esm = front_end.CARD if shared is None else front_end.LOADER
         self._css = front_end.STYLE if shared is None else ""
         self.on_msg(self._on_message)  # first: opening the comm, a page may greet at once
-        super().__init__(front_end=shared)
+        layout = ipywidgets.Layout() if shared is None else shared.layout
+        super().__init__(front_end=shared, layout=layout)
         if self.loop is not kernel.kernel_loop():
             kernel.hear_off_main(self.comm)
         open_cards.add(self)
@@ -220,7 +221,10 @@ class Card(anywidget.AnyWidget):
         self._show(texts=self._texts())
 
     def keep(self, view: str, bundle: dict[str, str], *, ended: bool) -> None:
-        """Tell the pages what a saved notebook keeps of the card; ``view`` is the displayed widget's id."""
+        """Tell the pages what a saved notebook keeps of the card; ``view`` is the displayed widget's id.
+
+        Without a bundle its display has been told the end.
+        """
         if self.comm is not None:
             self.send(Keep(view=view, bundle=bundle, ended=ended).model_dump(mode="json"))
 

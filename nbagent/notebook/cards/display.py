@@ -38,6 +38,7 @@ from nbagent.notebook.wire import NoticeAction, NoticeItem
 from .card import Card
 from .charts import Charts
 from .chat_card import ChatCard
+from .inbox_card import InboxCard
 from .run_card import RunCard
 
 QUIET = 2.0
@@ -76,7 +77,9 @@ class Live:
         """Cards that stand below it in the same box, and give way together with it."""
         self.held: Callable[[], bool] = lambda: False
         """Whether something in it is still needed live."""
-        self.box = RunBox(children=[card, *card.rows])
+        self.above: list[Any] = []
+        """Widgets that stand above the card."""
+        self.box = RunBox(children=[card, *card.rows], layout=card.layout)
         card.rows_changed = self._arrange
         card.keeps = self._keeps
         self._places: list[str] = []
@@ -85,6 +88,8 @@ class Live:
         """Whether it has given way, and is there for pages alone that do not know it yet."""
         self._keeping: asyncio.TimerHandle | None = None
         """When pages are told again what a saved notebook keeps; touched on the loop only."""
+        self._kept: dict[str, str] = {}
+        """What they were told last; on the loop only."""
         self._cells: list[kernel.Cell] = []
         """The executions whose output has them."""
 
@@ -94,9 +99,14 @@ class Live:
         card.rows_changed = self._arrange
         self._arrange(card.rows)
 
+    def rearrange(self) -> None:
+        """Put what it is made of in its order."""
+        self._arrange(self.card.rows)
+
     def _arrange(self, _rows: list[Any]) -> None:
         cards = (self.card, *self.below)
-        self.box.children = tuple(each for card in cards for each in (card, *card.rows))
+        below = (each for card in cards for each in (card, *card.rows))
+        self.box.children = (*self.above, *below)
 
     def show(self) -> None:
         """Show it in the output of the code that runs now."""
@@ -123,15 +133,22 @@ class Live:
             self._keeping = loop.call_later(delay, self._keep)
 
     def _keep(self) -> None:
+        """Tell the pages what is kept, if that is something else than before."""
         self._keeping = None
-        self.card.keep(self.box.model_id, self.bundle(), ended=self._ended)
+        bundle = self.bundle()
+        if bundle != self._kept:
+            self._tell_kept(bundle)
+
+    def _tell_kept(self, bundle: dict[str, str]) -> None:
+        self._kept = bundle
+        self.card.keep(self.box.model_id, bundle, ended=self._ended)
 
     def _keeps(self, ended: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
         """A page writes what is kept; or has written the end, and needs no widget any more."""
         if ended:
             self._close()
         else:
-            self._keep()
+            self._tell_kept(self.bundle())
 
     def settle(self, *, settled: Callable[[], None] | None = None) -> None:
         """Give way to the card as it stands, once nobody is looking into it any more.
@@ -170,17 +187,16 @@ class Live:
         if settled is not None:
             settled()
         if self.card.kept:
-            self._keep()
+            self._tell_kept({} if self.card.greetings == 1 else shown)
         else:
             self._close()
 
     def _close(self) -> None:
-        """Take the widgets away, with their layouts; without that their models stay."""
+        """Take the widgets away, with a layout that only they have; without that its model stays."""
         widgets: list[Any] = [self.card, *self.below, self.box]
-        for widget in widgets:
-            layout = widget.layout
+        own = [card.layout for card in (self.card, *self.below) if card.front_end is None]
+        for widget in (*widgets, *own):
             widget.close()
-            layout.close()
 
 
 def _is_quiet(card: Card) -> bool:
@@ -366,6 +382,20 @@ class ShownChat:
         if execution is None or execution not in self._executions:
             self._executions.append(execution)
             self._live.show()
+
+
+class ShownInbox:
+    """One inbox on the page: live as long as its kernel."""
+
+    def __init__(self, card: InboxCard) -> None:
+        self._live = Live(card, lambda _live: card.bundle())
+        self._live.above = [card.bar]
+        self._live.rearrange()
+        card.moved = lambda: self._live.keep(soon=True)
+
+    def show(self) -> None:
+        """Show it in the output of the code that runs now."""
+        self._live.show()
 
 
 def chat_bundle(chat: Chat, *, measured: bool = False) -> dict[str, str]:

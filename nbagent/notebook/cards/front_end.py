@@ -21,8 +21,11 @@ CARD = (STATIC / "card.js").read_text(encoding="utf-8")
 """The module whose default export is a card."""
 LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
 """The module that takes the card's from a ``FrontEnd``."""
+INBOX = (STATIC / "inbox.js").read_text(encoding="utf-8")
+"""The module of what an inbox has above its card."""
 STYLE = styles.live() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
+    ".nba-inbox .nba-stop { display: none !important; }"
 )
 
 
@@ -36,6 +39,8 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(texts=dict(TEXTS))
+        self.layout = ipywidgets.Layout()
+        """Of all cards and their boxes, which have no sizes of their own."""
 
     def __repr__(self) -> str:
         return "FrontEnd()"

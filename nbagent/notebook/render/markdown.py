@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_block.table import table
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from nbagent.notebook.texts import TEXTS
@@ -34,7 +35,7 @@ MAX_STEPS = 60_000
 
 Documents take 20,000 to 30,000 steps for as much text as is drawn as Markdown.
 """
-OPEN_LIMIT = 2_000
+OPEN_LIMIT = 3_000
 """Characters of an open block that is still redrawn as HTML."""
 REDRAW_EVERY = 0.2
 """Seconds between two drawings of the open block."""
@@ -353,6 +354,7 @@ def _rendered(tokens: list[Token], env: _Env) -> str:
 def _engine() -> MarkdownIt:
     engine = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     engine.disable(["html_block", "html_inline"])
+    engine.inline.ruler.at("text", _plain_text)
     formulas.recognize(engine)
     for ruler, steps in (
         (engine.block.ruler, 2),
@@ -366,6 +368,21 @@ def _engine() -> MarkdownIt:
     for name, rule in _RULES.items():
         engine.add_render_rule(name, rule)
     return engine
+
+
+_NO_MARKUP = re.compile(r"[^\n!$&*<\[\\\]_`~]+")
+"""Text in which no rule of ours begins: the parser's own stops at more signs, for rules that are not here."""
+
+
+def _plain_text(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
+    """What is only text, in one piece."""
+    found = _NO_MARKUP.match(state.src, state.pos, state.posMax)
+    if found is None:
+        return False
+    if not silent:
+        state.pending += found[0]
+    state.pos = found.end()
+    return True
 
 
 class _TooMuch(Exception):

@@ -31,6 +31,8 @@ _MARK = (
     "[\u0300-\u034e\u0350-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
 )
 _STACKED = re.compile(f"(?<={_MARK}{{3}}){_MARK}+")
+FEW = 20
+"""How many different characters are replaced one after the other."""
 _SHAPING = re.compile("[\u200d\ufe0f]")
 _COLORS = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -45,7 +47,14 @@ def reveal(text: str) -> str:
         text = _STACKED.sub(lambda found: TEXTS["stacked"].format(n=len(found[0])), text)
     if not _HIDDEN.search(text):
         return text
-    return _JOINED.sub(_shown, text) if _SHAPING.search(text) else text.translate(_signs())
+    if _SHAPING.search(text):
+        return _JOINED.sub(_shown, text)
+    hidden = [each for each in set(text) if ord(each) in _signs()]
+    if len(hidden) > FEW:
+        return text.translate(_signs())
+    for each in hidden:  # each in one go, however many there are
+        text = text.replace(each, _sign(each))
+    return text
 
 
 @cache

@@ -81,7 +81,7 @@ IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]*={0,2}")
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
 _TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
-_SIGNS = {code: f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_SIGNS = {chr(code): f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 _SIZE = re.compile(r"[0-9]{1,4}%?")
 _PLAIN = re.compile(r"[A-Za-z0-9#%+. _:/-]{1,200}")
 
@@ -174,4 +174,7 @@ def encodable(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         text = text.encode(errors="replace").decode()
-    return text.translate(_SIGNS) if _TURNS.search(text) else text
+    if _TURNS.search(text):
+        for turn, sign in _SIGNS.items():  # each in one go, however many there are
+            text = text.replace(turn, sign)
+    return text

@@ -213,8 +213,7 @@ def _strip(head: Head) -> Html:
             "i",
             {
                 "data-lane": span.lane,
-                "style": f"left:{span.start / length:.2%};"
-                f"width:{((span.end or length) - span.start) / length:.2%}",
+                "style": f"--l:{span.start / length:.2%};--r:{1 - (span.end or length) / length:.2%}",
             },
         )
         for span in sorted(head.spans, key=lambda span: LANES.index(span.lane))
@@ -382,7 +381,7 @@ def _call(item: CallItem, how: _How) -> Html:
         *_dotted(
             _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
             _decision(item.decisions[-1], how) if item.decisions else None,
-            _el("span", {"class": "nba-state"}, state_word(item)),
+            _el("span", {"class": "nba-state"}, word) if (word := state_word(item)) else None,
             _el("span", {"class": "nba-time"}, how.time(item.elapsed)),
         ),
     )

@@ -14,8 +14,15 @@ from pathlib import Path
 
 _SHEET = Path(__file__).parents[2] / "static" / "card.css"
 _CLASSES = re.compile(r'class="([^"]*)"')
-_OUR_CLASS = re.compile(r"\.(nba-[\w-]+)")
-_GROUP = re.compile(r"\([^()]*\)")
+_TAG = re.compile(r"<(\w+)")
+_NAME = re.compile(r"\.?[a-zA-Z][\w-]*")
+"""A class or an element in a selector, once what is in parentheses and in brackets is gone."""
+_NO_NAME = re.compile(r"\[[^]]*]|::?[\w-]+")
+_GROUP = re.compile(r"(:[\w-]+)\(([^()]*)\)")
+_VARIABLE = re.compile(r"(--nba-[\w-]+):([^;}]*);?")
+_USED = re.compile(r"var\((--nba-[\w-]+)")
+_NOWHERE = ".nba-nowhere"
+"""A class that nothing has."""
 _KEYFRAMES = "@keyframes "
 _ROOT = ".nbagent.nbagent"
 """What every selector of the sheet begins with, or has behind what it asks of the host."""
@@ -27,7 +34,7 @@ def scoped(html: str) -> tuple[str, str]:
     """The class that a card with this HTML gets, and the rules that can match in it, for that class alone."""
     rules = used_by(html)
     name = f"nba-s{hashlib.sha256(rules.encode()).hexdigest()[:8]}"
-    return name, _for(rules, f".{name}:not({_ABOVE})", name)
+    return name, _nested(_own_animations(rules, name), f".{name}:not({_ABOVE})")
 
 
 @cache
@@ -38,8 +45,20 @@ def live() -> str:
 
 
 def _for(rules: str, root: str, name: str) -> str:
-    """The rules for this root alone; animations, whose names all of a page share, are called after it."""
-    text = rules.replace(_ROOT, root)
+    """The rules for this root alone."""
+    return _own_animations(rules.replace(_ROOT, root), name)
+
+
+def _nested(rules: str, root: str) -> str:
+    """The rules for this root alone, which is named once."""
+    parts = list(_rules(rules))
+    turns = [f"{at}{{{body}}}" for at, body in parts if at.startswith(_KEYFRAMES)]
+    inner = [f"{at}{{{body}}}" for at, body in parts if not at.startswith(_KEYFRAMES)]
+    return f"{root}{{{''.join(inner).replace(_ROOT, '&')}}}{''.join(turns)}"
+
+
+def _own_animations(text: str, name: str) -> str:
+    """Animations, whose names all of a page share, are called after the card."""
     for each in re.findall(rf"{_KEYFRAMES}([\w-]+)", text):
         text = re.sub(rf"\b{each}\b", f"{each}-{name}", text)
     return text
@@ -47,18 +66,32 @@ def _for(rules: str, root: str, name: str) -> str:
 
 def used_by(html: str) -> str:
     """The rules that can match something in this HTML, in their order."""
-    names = {name for found in _CLASSES.findall(html) for name in found.split()}
-    return _kept(frozenset(names & _our_classes()))
+    classes = {f".{name}" for found in _CLASSES.findall(html) for name in found.split()}
+    tags = set(_TAG.findall(html))
+    if any(re.fullmatch("h[1-6]", tag) for tag in tags):
+        tags.add("a")  # Jupyter gives each heading a link
+    return _kept(frozenset((classes | tags) & _names()))
 
 
 @lru_cache(maxsize=64)
 def _kept(names: frozenset[str]) -> str:
     text = "".join(_filtered(_sheet(), names))
-    return "".join(
+    text = "".join(
         f"{prelude}{{{body}}}"
         for prelude, body in _rules(text)
         if not prelude.startswith(_KEYFRAMES) or prelude.removeprefix(_KEYFRAMES) in _uses(text)
     )
+    return _without_unused(text)
+
+
+def _without_unused(text: str) -> str:
+    """The rules without the variables that none of them uses."""
+    values = dict(_VARIABLE.findall(text))
+    used, new = set[str](), {*_USED.findall(_VARIABLE.sub("", text))}
+    while new:
+        used |= new
+        new = {name for each in new for name in _USED.findall(values.get(each, ""))} - used
+    return _VARIABLE.sub(lambda found: found[0] if found[1] in used else "", text)
 
 
 def _filtered(sheet: str, names: frozenset[str]) -> Iterator[str]:
@@ -74,10 +107,26 @@ def _filtered(sheet: str, names: frozenset[str]) -> Iterator[str]:
 
 
 def _can_match(selector: str, names: frozenset[str]) -> bool:
-    """Whether every class of ours that it needs is there; what stands in parentheses may not be needed."""
-    while (outer := _GROUP.sub("", selector)) != selector:
+    """Whether every class and element that it needs is there, below the card's root."""
+    selector = selector.rpartition(_ROOT)[2]
+    while (
+        outer := _GROUP.sub(lambda group: _needed(group[1], group[2], names), selector)
+    ) != selector:
         selector = outer
-    return all(name in names for name in _OUR_CLASS.findall(selector))
+    return all(name in names for name in _named(selector))
+
+
+def _needed(kind: str, inside: str, names: frozenset[str]) -> str:
+    """What stands for a group in parentheses: one of ``:is`` must be there, what others hold need not."""
+    matches = kind not in (":is", ":where") or any(
+        all(name in names for name in _named(each)) for each in inside.split(",")
+    )
+    return "" if matches else _NOWHERE
+
+
+def _named(selector: str) -> list[str]:
+    """The classes and elements of a selector without parentheses."""
+    return _NAME.findall(_NO_NAME.sub("", selector))
 
 
 def _uses(text: str) -> frozenset[str]:
@@ -112,8 +161,10 @@ def _selectors(prelude: str) -> Iterator[str]:
 
 
 @cache
-def _our_classes() -> frozenset[str]:
-    return frozenset(_OUR_CLASS.findall(_sheet()))
+def _names() -> frozenset[str]:
+    """The classes and elements that some rule names."""
+    preludes = re.findall(r"([^{}]+)\{", _sheet())
+    return frozenset(_NAME.findall(" ".join(preludes).replace("(", " ").replace(":", " :")))
 
 
 @cache

@@ -20,6 +20,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunImported,
     RunQueued,
     RunRetried,
     RunStarted,
@@ -31,6 +32,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.files import files_of
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.base.messages import text_of, user
+from nbagent.core.base.user import is_somebody_else
 from nbagent.core.state.fold import apply
 from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.state import CallState, RunEnd, RunState
@@ -92,7 +94,7 @@ class Fold:
         root = self._board.root
         return self.frame.head(self.state, root.name, answering=root.thinking)
 
-    def _draw(self, event: StoredEvent) -> None:
+    def _draw(self, event: StoredEvent) -> None:  # noqa: C901 - a line for each kind
         match event:
             case RunQueued() | RunStarted():
                 self._begun(event)
@@ -114,6 +116,8 @@ class Fold:
                 self._resolved(event)
             case RunRetried():
                 self._retried(event)
+            case RunImported():
+                pass  # what it asks anew follows
             case RunCompleted() | RunFailed() | RunCancelled():
                 self._ended(event)
             case never:
@@ -599,8 +603,9 @@ def _last_item(
 
 
 def _stopped(event: RunCancelled, name_of: Callable[[str], str]) -> str:
-    template = TEXTS["cancelled_here" if event.by == "form" else "cancelled"]
-    text = template.format(who=reveal(event.by))
+    other = is_somebody_else(event.user)
+    template = TEXTS["cancelled_here" if event.by == "form" and not other else "cancelled"]
+    text = template.format(who=reveal(event.user if other else event.by))
     if not event.still_running:
         return text
     tools = ", ".join(reveal(name_of(call_id)) for call_id in event.still_running)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from nbagent.core.base.messages import is_prompt, text_of
+from nbagent.core.base.user import is_somebody_else
 from nbagent.core.state.state import RunState, status_of
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.sanitize import encodable
@@ -118,7 +119,10 @@ class Frame:
             cached=state.usage.cached,
             reasoning=state.usage.reasoning,
             questions=asked,
-            decisions=sum(answer.by == "form" for answer in state.settled.values()),
+            decisions=sum(
+                answer.by == "form" and not is_somebody_else(answer.user)
+                for answer in state.settled.values()
+            ),
             stopping=self.stopping,
             spans=self.strip.spans(self._started_at),
         )

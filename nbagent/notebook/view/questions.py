@@ -14,6 +14,7 @@ from typing import Any, Literal, assert_never, get_args
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import Expects, Reject, Remember, Respond, Restart
 from nbagent.core.base.secrets import has_secret, revealed
+from nbagent.core.base.user import is_somebody_else, named
 from nbagent.forms.form import Form, Submission
 from nbagent.forms.hints import factory_of
 from nbagent.notebook import wire
@@ -218,11 +219,11 @@ class Question:
 
     def record(self, key: str, event: Resolved, asked_at: float) -> RecordItem:
         """The question once it is settled: what was decided, by whom, after how long."""
-        by_you = event.by in ("form", "")
+        by_you = event.by in ("form", "") and not is_somebody_else(event.user)
         decision, tone, details = self._decision(event.resolution, by_you=by_you)
         if not by_you:
             outside = event.by == "external"
-            who = TEXTS["by_outside"] if outside else TEXTS["by"].format(who=reveal(event.by))
+            who = TEXTS["by_outside"] if outside else TEXTS["by"].format(who=reveal(_who(event)))
             decision = f"{decision} · {who}"
         named = self.expects == "external" or (self.approval and not self.confirms)
         return RecordItem(
@@ -339,6 +340,11 @@ def _drawn(node: dict[str, Any]) -> dict[str, Any]:
 def _is_widget(node: dict[str, Any]) -> bool:
     fixed = node.get("read_only") or node.get("secret")
     return not fixed and factory_of(node.get("hint", {})) is not None
+
+
+def _who(event: Resolved) -> str:
+    """Who answered where it was not the person at the card: somebody by name, or the way it came."""
+    return event.user if event.by in ("form", "") else named(event.by, event.user)
 
 
 def _said(text: str, by_you: bool) -> str:  # noqa: FBT001 -- a fact, not a mode

@@ -265,3 +265,13 @@ def test_prose_turns_the_direction_of_nothing(turn: str) -> None:
     for shown in ("".join(streamed.blocks), markdown.render(text), sanitize.clean(text)):
         assert "⟨U+20" in shown
         assert not re.search("[\u202a-\u202e\u2066-\u2069]", shown)
+
+
+def test_few_hidden_characters_are_shown_as_many_are():
+    """However many different ones there are, each is shown by its code, and nothing else changes."""
+    every = [chr(code) for code in reveal._signs()]
+    for count in (1, reveal.FEW, reveal.FEW + 1, len(every)):
+        text = "".join(f"a{each}{each}b" for each in every[-count:] if each not in "\u200d\ufe0f")
+        assert reveal.reveal(text) == text.translate(reveal._signs())
+    turns = "".join(f"a{each}b" for each in sanitize._SIGNS)
+    assert sanitize.encodable(turns * 2) == "".join(f"a{s}b" for s in sanitize._SIGNS.values()) * 2

@@ -302,3 +302,12 @@ def test_a_formula_after_one_that_never_closes_is_drawn():
     """What was looked for in vain is so for that kind, and that paragraph, alone."""
     html = render("\\( a \\[b\\] $c$\n\n\\(d\\)\n\n\\[\ne\n\n\\[\nf\n\\]")
     assert html.count("<math") == 4
+
+
+def test_what_begins_no_markup_is_not_tried_as_any():
+    """A hidden character is told by a sign with a plus in it: thousands of them cost next to no step."""
+    env = {}
+    text = "a\u202eb - c + d: e% " * 1_500
+    (piece,) = markdown._pieces(markdown._newlines(text), env)
+    assert piece.html == f"<p>{text.replace(chr(0x202E), '⟨U+202E⟩').strip()}</p>"
+    assert env["steps"] < 100

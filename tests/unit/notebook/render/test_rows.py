@@ -54,7 +54,7 @@ def test_what_was_measured_stays_only_where_a_person_saw_it() -> None:
     measured = static.render(view, style=False, measured=True)
     assert [text for text in told if text not in measured] == []
     assert [text for text in told if text in static.render(view, style=False)] == []
-    assert 'data-lane="wait" style="left:50.00%;width:50.00%"' in measured
+    assert 'data-lane="wait" style="--l:50.00%;--r:0.00%"' in measured
 
 
 @pytest.mark.parametrize(

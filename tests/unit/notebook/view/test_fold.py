@@ -17,6 +17,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunImported,
     RunQueued,
     RunRetried,
     RunStarted,
@@ -97,6 +98,11 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
         [STARTED, RESPONDED, RUNS, FAILED, RunRetried(at=105.0, by="code")],
         "running",
         ["call preparing"],
+    ),
+    RunImported: (
+        [STARTED, RESPONDED, ASKED, RunImported(at=105.0, by="code")],
+        "interrupted",
+        ["form"],
     ),
     RunCancelled: (
         [STARTED, RESPONDED, RunCancelled(at=104.0, by="form")],

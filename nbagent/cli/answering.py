@@ -1,0 +1,384 @@
+"""``nbagent answer``: one question of a run answered, by options or in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nbagent.core.base.errors import InvalidAnswer
+from nbagent.core.base.events import Resolved, StoredEvent
+from nbagent.core.base.interrupts import (
+    PendingInterrupt,
+    Reject,
+    Respond,
+    Restart,
+    restart_of,
+)
+from nbagent.core.base.process import describe_process, has_ended
+from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.opening import answer_external, answer_stored
+from nbagent.core.run.answers import AnyResolution, resolved
+from nbagent.core.state.state import status_of
+from nbagent.notebook.render import plain
+from nbagent.notebook.wire import FieldError
+
+from . import driving
+from .asking import asked, field_errors
+from .output import CONFLICT, NOTHING, OK, USAGE, CommandError, tell, tell_json
+from .runs import how_to_answer, question_json, view_of
+from .stored import add_options, asked_by, opened, question_of, run_of
+from .terminal import Left, Terminal
+
+BY = "command line"
+_MISSING: Any = object()
+"""An option that was not given; null is an answer."""
+LEFT = 130
+"""The exit code where a person leaves without an answer, as after Ctrl+C."""
+_EXAMPLES = """\
+examples:
+  nbagent answer 3f2a                                 ask here, in the terminal
+  nbagent answer 3f2a --approve                       let the call run
+  nbagent answer 3f2a --reject "too expensive"        it never runs; the agent is told
+  nbagent answer 3f2a --value '"window seat"'         answer a question: any JSON
+  nbagent answer 3f2a --input '{"amount": 5}'         approve, with this changed
+  nbagent answer 3f2a 9c1b --approve                  where several questions wait
+  nbagent answer 3f2a --approve --agent bank.py:agent and go on with the run here
+  nbagent answer --token-file token --value '{}'      what an outside system was asked"""
+
+
+def add(commands: Any, epilog: str) -> None:
+    """Add the command to the parser."""
+    command = commands.add_parser(
+        "answer",
+        help="answer a question of a run",
+        description="Answer a question of a run that waits. Without an option it is asked in the terminal, where "
+        "Enter alone never approves and Ctrl+C changes nothing. The run goes on in the process that has it; where "
+        "there is none, with --agent, or once somebody opens it with nb.open_run.",
+        epilog=f"{_EXAMPLES}\n\n{epilog}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("run_id", metavar="RUN", nargs="?", help="its id, or how that begins")
+    command.add_argument(
+        "interrupt", metavar="QUESTION", nargs="?", help="its id, where several wait"
+    )
+    way = command.add_mutually_exclusive_group()
+    way.add_argument("--approve", action="store_true", help="let it run, as it was shown")
+    way.add_argument(
+        "--reject", nargs="?", const="", metavar="REASON", help="refuse; the agent is told why"
+    )
+    way.add_argument(
+        "--value",
+        type=_json,
+        default=_MISSING,
+        metavar="JSON",
+        help="the answer, or the call's result",
+    )
+    way.add_argument("--text", metavar="TEXT", help="the same for an answer that is a text")
+    way.add_argument(
+        "--input",
+        type=_json,
+        default=_MISSING,
+        metavar="JSON",
+        help="approve with changed input: an object with what is to be another",
+    )
+    way.add_argument("--error", metavar="TEXT", help="the call failed, and why; the agent is told")
+    command.add_argument(
+        "--data",
+        type=_json,
+        default=_MISSING,
+        metavar="JSON",
+        help="with --approve: what a paused tool gets",
+    )
+    token = command.add_mutually_exclusive_group()
+    token.add_argument(
+        "--token", help="the token of a question to an outside system (others see it in `ps`)"
+    )
+    token.add_argument(
+        "--token-file", metavar="FILE", help="a file with the token; - is standard input"
+    )
+    command.add_argument("--agent", metavar="PLACE", help=driving.HELP)
+    add_options(command)
+    command.set_defaults(run=answer)
+
+
+def answer(options: argparse.Namespace) -> int:
+    """Answer one question, or ask a person for the answers; return the exit code."""
+    if options.data is not _MISSING and not options.approve:
+        raise CommandError("--data goes with --approve", USAGE)
+    if options.token is not None or options.token_file is not None:
+        return _answer_outside(options)
+    if options.run_id is None:
+        raise CommandError(
+            "which run? Give its id, or --token-file; `nbagent runs` lists them", USAGE
+        )
+    agent = None if options.agent is None else driving.loaded(options.agent)
+    store = _store_of(options, agent)
+    journal = run_of(store, options.run_id)
+    if _way(options) is None:
+        return _ask(options, journal, agent)
+    interrupt = question_of(journal, options.interrupt)
+    _check_for_people(interrupt)
+    return _settle(options, journal, interrupt, _resolution(options, interrupt), agent)
+
+
+def _store_of(options: argparse.Namespace, agent: Any) -> Store:
+    if options.store is None and agent is not None:
+        store: Store = agent.store
+        return store
+    return opened(options)
+
+
+def _check_for_people(interrupt: PendingInterrupt) -> None:
+    if interrupt.expects == "external":
+        raise CommandError(
+            f"{interrupt.tool_name!r} waits for an outside system: give its token, with --token-file",
+            USAGE,
+        )
+
+
+# --- by options
+
+
+def _way(options: argparse.Namespace) -> str | None:
+    """Which option says what the answer is; None where none does."""
+    if options.approve:
+        return "approve"
+    for name in ("reject", "text", "error"):
+        if getattr(options, name) is not None:
+            return name
+    for name in ("value", "input"):
+        if getattr(options, name) is not _MISSING:
+            return name
+    return None
+
+
+def _resolution(options: argparse.Namespace, interrupt: PendingInterrupt) -> AnyResolution:
+    """What the options say."""
+    data = None if options.data is _MISSING else options.data
+    match _way(options):
+        case "approve" if interrupt.expects == "confirmation" and data is None:
+            return Respond(True)  # noqa: FBT003 -- the answer
+        case "approve":
+            return restart_of(None, data)
+        case "reject":
+            return Reject(options.reject or None)
+        case "value":
+            return Respond(options.value)
+        case "text":
+            return Respond(options.text)
+        case "error":
+            return Respond(error=options.error)
+        case _:
+            return _changed(options.input, interrupt)
+
+
+def _changed(given: Any, interrupt: PendingInterrupt) -> Restart:
+    """An approval with changed input: what is not named stays as it was shown."""
+    if not isinstance(given, dict):
+        raise CommandError(f"--input is a JSON object, not {json.dumps(given)[:80]}", USAGE)
+    fixed = _fixed(given, interrupt)
+    if fixed:
+        raise CommandError(
+            f"the input of {interrupt.tool_name!r} cannot be changed in {', '.join(fixed)}", USAGE
+        )
+    return restart_of({**interrupt.input, **given}, None)
+
+
+def _fixed(given: dict[str, Any], interrupt: PendingInterrupt) -> list[str]:
+    """What is named and is not offered to be changed."""
+    if interrupt.editable is True:
+        return []
+    names = interrupt.editable or ()
+    return [name for name in given if name not in names]
+
+
+def _answer_outside(options: argparse.Namespace) -> int:
+    """Answer what an outside system was asked."""
+    if options.run_id is not None or options.approve or options.input is not _MISSING:
+        raise CommandError("a token goes with --value, --text or --error alone", USAGE)
+    if _way(options) is None:
+        raise CommandError("what is the answer? Give --value JSON, --text or --error", USAGE)
+    token = options.token if options.token is not None else _read_token(options.token_file)
+    agent = None if options.agent is None else driving.loaded(options.agent)
+    store = _store_of(options, agent)
+    value = options.text if options.value is _MISSING else options.value
+    given: dict[str, Any] = (
+        {"error": options.error} if options.error is not None else {"value": value}
+    )
+    event = answer_external(token, **given, store=store).event
+    assert isinstance(event, Resolved)  # what an answer is stored as
+    journal = _journal_of(store, event)
+    if agent is not None:
+        asyncio.run(driving.go_on(journal.run_id, agent, store, None, BY))
+    return _tell(options, journal, event, here=agent is not None)
+
+
+def _journal_of(store: Store, event: Resolved) -> Journal:
+    """The run that an answer was given to."""
+    for run_id in reversed(store.run_ids()):
+        journal = Journal(run_id, store)
+        journal.catch_up()
+        if event.id in journal.state.settled:
+            return journal
+    raise CommandError("the run that was answered is gone", NOTHING)
+
+
+def _read_token(path: str) -> str:
+    if path == "-":
+        return sys.stdin.readline().strip()
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"the token file {path!r} cannot be read: {error}", USAGE) from error
+
+
+# --- in the terminal
+
+
+def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
+    """Ask a person, one question after the other."""
+    terminal, store = Terminal(), journal.store
+    assert store is not None  # it was read from one
+    if options.interrupt is not None or not asked_by(journal):
+        waiting = (
+            [] if _goes_on(options, journal, agent) else [question_of(journal, options.interrupt)]
+        )
+    else:
+        waiting = asked_by(journal)
+    if not waiting:  # all is answered, and nobody has gone on with it
+        asyncio.run(driving.go_on(journal.run_id, agent, store, None, BY))
+        return _tell(options, journal, None, here=True)
+    if all(each.expects == "external" for each in waiting):
+        _check_for_people(waiting[0])
+    waiting = [each for each in waiting if each.expects != "external"]
+    if not terminal.is_there:
+        lines = [how_to_answer(journal.run_id, each, several=len(waiting) > 1) for each in waiting]
+        text = "\n".join("\n".join(each) for each in lines)
+        raise CommandError(f"there is no terminal to ask in: say what the answer is\n{text}", USAGE)
+    code = OK
+    for interrupt in waiting[:1] if options.json else waiting:
+        question = view_of(journal).question(interrupt.id)
+        if question is None:
+            raise CommandError(f"the question {interrupt.id!r} waits no more", CONFLICT)
+        check = partial(_refusal, journal, interrupt) if agent is None else _no_refusal
+        try:
+            resolution = asked(terminal, question, interrupt, check)
+        except Left:
+            terminal.say("\nNothing was changed.")
+            return LEFT
+        if resolution is None:
+            terminal.say("Left as it is.")
+        else:
+            code = _settle(options, journal, interrupt, resolution, agent)
+    return code
+
+
+def _goes_on(options: argparse.Namespace, journal: Journal, agent: Any) -> bool:
+    """Whether the run needs no answer, but somebody who goes on with it."""
+    return agent is not None and options.interrupt is None and journal.state.outcome is None
+
+
+def _no_refusal(_resolution: AnyResolution) -> list[FieldError]:
+    """The agent itself checks the answer."""
+    return []
+
+
+def _refusal(
+    journal: Journal, interrupt: PendingInterrupt, resolution: AnyResolution
+) -> list[FieldError]:
+    """What the record has against an answer, so that it can be mended before it is given."""
+    try:
+        resolved(
+            journal.state, interrupt.id, resolution, {}, (BY, journal.state.at), by_record=True
+        )
+    except InvalidAnswer as error:
+        return field_errors(error)
+    return []
+
+
+# --- what comes of it
+
+
+def _settle(
+    options: argparse.Namespace,
+    journal: Journal,
+    interrupt: PendingInterrupt,
+    resolution: AnyResolution,
+    agent: Any,
+) -> int:
+    """Give the answer, go on with the run where the agent is known, and tell what came of it."""
+    store = journal.store
+    assert store is not None  # it was read from one
+    driver = journal.driver
+    if agent is not None:
+        run = asyncio.run(driving.go_on(journal.run_id, agent, store, (interrupt, resolution), BY))
+        journal.catch_up()
+        event = next(
+            (e for e in run.journal if isinstance(e, Resolved) and e.id == interrupt.id), None
+        )
+        return _tell(options, journal, event, here=True)
+    event = asyncio.run(answer_stored(journal, interrupt.id, resolution, by=BY))
+    return _tell(options, journal, event, here=False, driver=event.owner or driver)
+
+
+def _tell(
+    options: argparse.Namespace,
+    journal: Journal,
+    event: StoredEvent | None,
+    *,
+    here: bool,
+    driver: str = "",
+) -> int:
+    """Say what was answered, and who goes on with the run."""
+    journal.catch_up()
+    ended = has_ended(driver) if driver else True
+    where = "here" if here else {False: "elsewhere", True: "nobody", None: "unknown"}[ended]
+    outcome, waiting = journal.state.outcome, asked_by(journal)
+    if options.json:
+        said: dict[str, Any] = {"run": journal.run_id, "status": status_of(journal.state)}
+        if isinstance(event, Resolved):
+            said |= {
+                "question": event.id,
+                "answer": event.resolution.model_dump(mode="json", exclude={"interrupt"}),
+            }
+            said |= {"by": event.by, "at": event.at}
+        said |= {"goes_on": where, "driver": describe_process(driver) if driver else None}
+        said |= {"text": getattr(outcome, "text", None), "error": getattr(outcome, "message", None)}
+        tell_json({**said, "questions": [question_json(each) for each in waiting]})
+        return OK
+    if here:
+        tell(plain.render(view_of(journal).snapshot()))
+    else:
+        tell(f"Answered. {_who_goes_on(where, driver, journal.run_id)}")
+    for each in waiting:
+        tell("\n" + "\n".join(how_to_answer(journal.run_id, each, several=len(waiting) > 1)))
+    return OK
+
+
+def _who_goes_on(where: str, driver: str, run_id: str) -> str:
+    match where:
+        case "elsewhere":
+            return f"The {describe_process(driver)}, which has the run, goes on with it."
+        case "unknown":
+            return (
+                f"The {describe_process(driver)} had the run last: it goes on if it is still there."
+            )
+        case _:
+            return (
+                f"Nobody drives this run: open it with nb.open_run({run_id!r}, agent=agent, store=store), "
+                "or give --agent here."
+            )
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{text[:80]!r} is no JSON ({error}); a text is --text, or '\"…\"'"
+        ) from None

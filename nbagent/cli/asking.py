@@ -1,0 +1,104 @@
+"""One question, asked in a terminal: what it shows, its ways to answer, and the answer that comes of it."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable
+from typing import TypeAlias
+
+from nbagent.core.base.errors import InvalidAnswer
+from nbagent.core.base.interrupts import PendingInterrupt, Restart
+from nbagent.core.run.answers import AnyResolution
+from nbagent.forms.schema.fields import escaped as step_of
+from nbagent.notebook.render import plain
+from nbagent.notebook.view.questions import Question
+from nbagent.notebook.wire import FieldError
+
+from .terminal import Filling, Terminal
+
+Check: TypeAlias = Callable[[AnyResolution], list[FieldError]]
+"""What is wrong with an answer, before it is given."""
+
+
+def asked(
+    terminal: Terminal, question: Question, interrupt: PendingInterrupt, check: Check
+) -> AnyResolution | None:
+    """What a person says to a question; None where they leave it.
+
+    Raises:
+        Left: the input has ended, or Ctrl+C was pressed.
+    """
+    shown = question.item(interrupt.id, "", " ▸ ".join(interrupt.path[:-1]))
+    terminal.say(plain.item_text(shown.model_copy(update={"spec": None})))
+    if interrupt.restartable:
+        whole = json.dumps(interrupt.input, ensure_ascii=False, indent=2, default=str)
+        terminal.say(textwrap.indent(f"exactly:\n{whole}", "    "))
+    ways: dict[str, str] = {_LETTERS[each.name]: each.name for each in question.actions}
+    if question.form is not None and question.expects == "edit":
+        ways["c"] = "change"
+    for each in question.actions:
+        terminal.say(f"  {_LETTERS[each.name]}) {each.label}")
+    if "c" in ways:
+        terminal.say("  c) Change, then approve")
+    while True:
+        picked = terminal.pick(f"{'/'.join(ways)}, Enter leaves it:", ways)
+        if picked is None:
+            return None
+        resolution = _pressed(terminal, question, picked, check)
+        if resolution is not None:
+            return resolution
+
+
+_LETTERS = {"approve": "a", "reject": "r", "submit": "s", "answer": "i"}
+
+
+def _pressed(
+    terminal: Terminal, question: Question, picked: str, check: Check
+) -> AnyResolution | None:
+    """What one of the ways comes to; None where the person goes back."""
+    if picked == "reject":
+        found = question.resolve(
+            "reject", None, terminal.ask("Why? (the agent is told; Enter: no reason)")
+        )
+        return None if isinstance(found, list) else found
+    dangerous = any(each.danger for each in question.actions if each.name == picked)
+    if dangerous and terminal.ask("This cannot be undone. Type yes to go on:").strip() != "yes":
+        return None
+    if picked == "approve":
+        found = question.resolve("approve")
+        wrong = found if isinstance(found, list) else check(found)
+        if not isinstance(found, list) and not wrong:
+            return found
+        for error in wrong:  # its input has to be filled in first
+            terminal.say(f"  ! {error.message}")
+        picked = "change" if question.expects == "edit" else "back"
+    form = question.instead if picked == "answer" else question.form
+    if form is None or picked == "back":
+        return None
+    filling = Filling(terminal, form)
+    filled = _filled(filling, question, "approve" if picked == "change" else picked, check)
+    value = filled.input if isinstance(filled, Restart) else getattr(filled, "output", None)
+    said = json.dumps(question.public(value), ensure_ascii=False, indent=2, default=str)
+    terminal.say(textwrap.indent(said, "    "))
+    return filled if terminal.agrees("Send this?") else None
+
+
+def _filled(filling: Filling, question: Question, action: str, check: Check) -> AnyResolution:
+    """The answer, once nothing in it is wrong."""
+    errors: list[FieldError] = []
+    while True:
+        found = question.resolve(action, filling.drafts(errors))
+        errors = found if isinstance(found, list) else check(found)
+        if not isinstance(found, list) and not errors:
+            return found
+
+
+def field_errors(error: InvalidAnswer) -> list[FieldError]:
+    """What is wrong, at its fields."""
+    return [
+        FieldError(
+            field="".join(f"/{step_of(str(part))}" for part in each["loc"]), message=each["msg"]
+        )
+        for each in error.errors
+    ] or [FieldError(field=None, message=str(error))]

@@ -1,0 +1,133 @@
+"""Which store, which run of it, and which question of that: what most commands begin with."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.run.answers import interrupts_of
+from nbagent.stores.sqlite import SQLiteStore
+
+from .output import CONFLICT, NOTHING, USAGE, CommandError
+
+VARIABLE = "NBAGENT_STORE"
+SHORT = 8
+"""Characters of an id that are shown at least."""
+
+
+def add_options(command: Any) -> None:
+    """The options of every command that reads a store."""
+    command.add_argument(
+        "--store",
+        metavar="PATH",
+        default=os.environ.get(VARIABLE),
+        help=f"the file in which runs are kept; default: ${VARIABLE}",
+    )
+    command.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document; errors are JSON too, on standard error",
+    )
+
+
+def opened(options: argparse.Namespace) -> Store:
+    """The store that a command is for.
+
+    Raises:
+        CommandError: none is given, or there is none.
+        StoreError: it cannot be read.
+    """
+    given = options.store
+    if not given:
+        raise CommandError(f"which store? Give --store PATH, or set {VARIABLE}", USAGE)
+    if not Path(given).expanduser().exists():
+        raise CommandError(f"there is no store at {given!r}", NOTHING, store=given)
+    return SQLiteStore(given)
+
+
+def run_of(store: Store, given: str) -> Journal:
+    """The run of this id, or of the only one that begins so, as it stands now.
+
+    Raises:
+        CommandError: there is none, or several.
+        StoreError: it cannot be read.
+    """
+    run_id = _one_of(given, store.run_ids(), "run")
+    journal = Journal(run_id, store)
+    try:
+        journal.catch_up()
+    except UsageError as error:  # it was deleted meanwhile
+        raise CommandError(str(error), NOTHING) from error
+    return journal
+
+
+def asked_by(journal: Journal) -> list[PendingInterrupt]:
+    """What waits in a run, in call order; nothing where it has ended."""
+    state = journal.state
+    return [] if state.outcome is not None else interrupts_of(state, {}, state.agent)
+
+
+def question_of(journal: Journal, given: str | None) -> PendingInterrupt:
+    """The question of this id, or of the only one that begins so; without one, the only question.
+
+    Raises:
+        CommandError: there is none, or there are several.
+    """
+    waiting = asked_by(journal)
+    if given is not None:
+        settled = [each for each in journal.state.settled if each.startswith(given)]
+        if settled and not any(each.id.startswith(given) for each in waiting):
+            earlier = journal.state.settled[settled[0]]
+            raise CommandError(
+                f"the question {settled[0]!r} was answered already, by {earlier.by}", CONFLICT
+            )
+        found = _one_of(given, [each.id for each in waiting], "question")
+        return next(each for each in waiting if each.id == found)
+    if not waiting:
+        ended = journal.state.outcome
+        how = "" if ended is None else f": it has ended ({ended.type.removeprefix('run_')})"
+        raise CommandError(
+            f"nothing of run {journal.run_id!r} waits for an answer{how}",
+            CONFLICT if ended else NOTHING,
+        )
+    if len(waiting) > 1:
+        listed = ", ".join(f"{each.id} ({each.tool_name or 'the run'})" for each in waiting)
+        raise CommandError(f"several questions wait, say which: {listed}", USAGE)
+    return waiting[0]
+
+
+def shortened(ids: Sequence[str]) -> dict[str, str]:
+    """Of each id as much as tells it from the others, and at least a few characters."""
+    ordered, found = sorted(ids), {}
+    for index, each in enumerate(ordered):
+        near = (*ordered[max(0, index - 1) : index], *ordered[index + 1 : index + 2])
+        needed = max((_shared(each, one) + 1 for one in near), default=0)
+        found[each] = each[: max(SHORT, needed)]
+    return found
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two ids begin with alike."""
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _one_of(given: str, ids: Iterable[str], what: str) -> str:
+    known = list(ids)
+    if given in known:
+        return given
+    found = [each for each in known if given and each.startswith(given)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        listed = ", ".join(found[:5])
+        raise CommandError(f"several {what}s begin with {given!r}: {listed}", USAGE)
+    listed = ", ".join(known[-3:]) or "none"
+    raise CommandError(f"there is no {what} {given!r}; the last ones are: {listed}", NOTHING)

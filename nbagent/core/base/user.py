@@ -1,0 +1,53 @@
+"""The person a process works for: what an answer's record says of who gave it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+
+_NOBODY = ("expiry", "external", "idempotent=True", "middleware", "recording")
+"""Ways that an answer comes about without a person, or from one whom this process does not know."""
+
+
+@cache
+def this_user() -> str:
+    """The person who runs this process: JupyterHub's user, else the operating system's.
+
+    What a page says of itself is not asked, nor are variables that anybody sets by habit, as ``USER``. Where several
+    people share one server, it is the one it was started for.
+    """
+    return os.environ.get("JUPYTERHUB_USER", "").strip()[:_LONGEST] or _system_user()
+
+
+_LONGEST = 200
+
+
+def user_behind(by: str) -> str:
+    """Who did what is done in this way, here and now; empty where nobody did."""
+    return "" if by in _NOBODY else this_user()
+
+
+def is_somebody_else(user: str) -> bool:
+    """Whether a record names a person, and another one than who runs this process."""
+    return user not in ("", this_user())
+
+
+def named(by: str, user: str) -> str:
+    """The way, and where it was somebody else also the person."""
+    return f"{by} ({user})" if is_somebody_else(user) else by
+
+
+def _system_user() -> str:
+    if sys.platform == "win32":
+        try:
+            return os.getlogin()
+        except OSError:  # a service has none
+            return ""
+    import pwd  # noqa: PLC0415 - Windows has none
+
+    number = os.getuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # as in a container that runs under any number
+        return f"uid {number}"

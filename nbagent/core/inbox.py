@@ -1,0 +1,189 @@
+"""What waits for an answer in a store, whoever asked it, and where its run goes on once it is answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from .agent import Agent
+from .base.events import Resolved
+from .base.interrupts import PendingInterrupt, Restart
+from .base.process import has_ended, this_process
+from .call.threads import run_in_thread
+from .flow import Flow
+from .journal.journal import Journal, Store
+from .known import known_named
+from .opening import answer_stored
+from .run.answers import AnyResolution, check_open, check_takes_answers, tool_at
+from .run.catalog import Catalog, Entry
+from .run.follow import next_driver
+from .run.heartbeat import Others
+from .run.session import open_sessions
+from .tools.tool import Tool
+
+Owner: TypeAlias = Agent | Flow[..., Any]
+Place: TypeAlias = Literal["here", "there", "kept"]
+"""Where a run goes on once it is answered: in this process, in the one that it lives in, or nowhere yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question that waits in a store."""
+
+    run: Entry
+    interrupt: PendingInterrupt
+    at: float
+    """When it was asked, in Unix seconds."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it is found by: the run's id, and the interrupt's."""
+        return self.run.id, self.interrupt.id
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person is asked, and no outside system."""
+        return self.interrupt.expects != "external"
+
+
+@dataclass(frozen=True, slots=True)
+class GoesOn:
+    """Where a run goes on once a question of it is answered."""
+
+    place: Place
+    process: str = ""
+    """Which process, where it is another one; see ``describe_process``."""
+    tools: Mapping[str, Any] | None = None
+    """Its agent's tools, where it goes on here."""
+
+
+class Waiting:
+    """The questions of a store that wait, read again only where runs have grown.
+
+    Args:
+        store: whose.
+        agents: who goes on with runs here, before those that this process knows by name.
+        agent: only questions of runs of this agent.
+        tool: only questions of this tool.
+        older_than: only what was asked at least so many seconds ago.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        agents: Sequence[Owner] = (),
+        agent: str | None = None,
+        tool: str | None = None,
+        older_than: float | None = None,
+    ) -> None:
+        self.catalog = Catalog(store)
+        self.agent, self.tool, self.older_than = agent, tool, older_than
+        self.agents = tuple(agents)
+        self._journals: dict[str, Journal] = {}
+        """Of the runs that ask, or have asked since the first look."""
+        self._looked = False
+        self.all: list[Asked] = []
+        """Everything that waits, oldest first, whatever is looked for."""
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether to look again; cheap.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return not self._looked or self.catalog.has_changed
+
+    def look(self) -> list[Asked]:
+        """What waits now, oldest first; not for an event loop, as it may read for long.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        entries = self.catalog.look(only_open=True)
+        self.all = sorted(
+            (one for entry in entries for one in self._questions(entry)), key=lambda one: one.at
+        )
+        self._looked = True
+        return self.chosen()
+
+    def chosen(self) -> list[Asked]:
+        """Of what waited at the last look, what is looked for."""
+        return [one for one in self.all if self._is_looked_for(one)]
+
+    def goes_on(self, asked: Asked) -> GoesOn:
+        """Where its run goes on once it is answered, as far as can be known now."""
+        journal, owner = self._journals[asked.run.id], self._owner(asked.run.agent)
+        session = next((one for one in open_sessions() if one.run_id == asked.run.id), None)
+        waits_in = _driver_after(journal, asked)
+        if waits_in != this_process():
+            return GoesOn("there", waits_in)
+        if session is not None:
+            return GoesOn("here", tools=session.spec.tools)
+        driver = journal.driver
+        if driver not in ("", this_process()) and not self._has_ended(driver, journal):
+            return GoesOn("there", driver)
+        return GoesOn("kept") if owner is None else GoesOn("here", tools=owner.tools)
+
+    def tool_of(self, asked: Asked, tools: Mapping[str, Any]) -> Tool[..., Any] | None:
+        """The tool that asks, where these tools have it."""
+        state = self._journals[asked.run.id].state
+        found = next((one for one in state.pending if one.id == asked.interrupt.id), None)
+        return None if found is None else tool_at(state, found.scope, found, tools)
+
+    def settled(self, asked: Asked) -> Resolved | None:
+        """How a question was answered that does not wait any more; None where it never was."""
+        journal = self._journals.get(asked.run.id)
+        return None if journal is None else journal.state.settled.get(asked.interrupt.id)
+
+    async def answer(self, asked: Asked, resolution: AnyResolution, *, by: str) -> Resolved:
+        """Answer it; the run goes on where ``goes_on`` says. Raises as ``answer_stored`` does."""
+        journal = self._journals[asked.run.id]
+        await run_in_thread(journal.catch_up)
+        check_takes_answers(journal.state, asked.interrupt.id)
+        check_open(journal.state, asked.interrupt.id)
+        agent = self._owner(asked.run.agent) if self.goes_on(asked).place == "here" else None
+        return await answer_stored(journal, asked.interrupt.id, resolution, by=by, agent=agent)
+
+    def _owner(self, name: str) -> Owner | None:
+        given = next((one for one in self.agents if one.name == name), None)
+        return given or known_named(Agent, name) or known_named(Flow, name)
+
+    def _questions(self, entry: Entry) -> Iterable[Asked]:
+        journal = self.catalog.journal(entry.id)
+        if journal is None or not entry.asks:
+            return
+        self._journals[entry.id] = journal
+        times = {event.id: event.at for event in journal.state.pending}
+        for interrupt in entry.asks:
+            yield Asked(entry, interrupt, times.get(interrupt.id, entry.moved))
+
+    def _is_looked_for(self, one: Asked) -> bool:
+        return (
+            self.agent in (None, one.run.agent, *one.interrupt.path[:-1])
+            and self.tool in (None, one.interrupt.tool_name)
+            and (self.older_than is None or time.time() - one.at >= self.older_than)
+        )
+
+    def _has_ended(self, process: str, journal: Journal) -> bool:
+        known = has_ended(process)
+        return Others(journal.store, journal.run_id).has_ended(process) if known is None else known
+
+
+def _driver_after(journal: Journal, asked: Asked) -> str:
+    """Who goes on where a body waits at its line; this process where none does."""
+    event = next((one for one in journal.state.pending if one.id == asked.interrupt.id), None)
+    if event is None:
+        return this_process()
+    answer = Resolved(
+        at=0.0,
+        scope=event.scope,
+        id=event.id,
+        call_id=event.call_id,
+        resolution=Restart(),
+        by="",
+    )
+    return next_driver(journal.state, answer)

@@ -1,0 +1,202 @@
+"""A conversation is stored once: a history that goes on with a run's begins with a reference to it.
+
+The first entry of such a history is ``{"role": "run", "id": RUN, "events": N, "messages": M}``: the first M
+messages of that run as it stood after its first N events. The rest follows as it is. A journal only grows, so
+that this means the same for ever. References are made and followed between journal and store alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple, TypeAlias
+
+from nbagent.core.base.errors import StoreError
+from nbagent.core.base.events import RunStarted, StoredEvent
+from nbagent.core.base.messages import Message
+from nbagent.core.state.fold import apply
+from nbagent.core.state.state import BEGINNING, RunState
+
+Read: TypeAlias = Callable[[str], Sequence[StoredEvent]]
+"""The events of a run as they are stored; raises where there is no such run."""
+
+
+class Reference(NamedTuple):
+    """The beginning of a history: so many messages of a run, as it stood after so many of its events."""
+
+    run_id: str
+    events: int
+    messages: int
+
+
+class Known(NamedTuple):
+    """What a run had said after so many of its events."""
+
+    events: int
+    messages: tuple[Message, ...]
+
+
+def reference_of(event: StoredEvent) -> Reference | None:
+    """What a stored history begins with; None where all of it is there.
+
+    Raises:
+        StoreError: it is no reference.
+    """
+    if not isinstance(event, RunStarted) or not event.messages:
+        return None
+    first = event.messages[0]
+    if not isinstance(first, dict) or first.get("role") != "run":
+        return None
+    found = (first.get("id"), first.get("events"), first.get("messages"))
+    is_whole = isinstance(found[0], str) and len(first) == 4
+    counts = [n for n in found[1:] if type(n) is int and n > 0]
+    if not is_whole or len(counts) != 2:
+        raise StoreError(f"a history begins with {first!r:.200}, which is no reference to a run")
+    return Reference(str(found[0]), *counts)
+
+
+def shortened(event: RunStarted, before: Known, run_id: str) -> RunStarted:
+    """The event with a reference for what its history shares with the run before, as far as it does."""
+    same = 0
+    for mine, theirs in zip(event.messages, before.messages, strict=False):
+        if mine is not theirs and mine != theirs:
+            break
+        same += 1
+    if not same:
+        return event
+    entry = {"role": "run", "id": run_id, "events": before.events, "messages": same}
+    return event.model_copy(update={"messages": [entry, *event.messages[same:]]})
+
+
+def lengthened(event: RunStarted, messages: Sequence[Message]) -> RunStarted:
+    """The event with these messages for its reference."""
+    return event.model_copy(update={"messages": [*messages, *event.messages[1:]]})
+
+
+def referred(
+    run_id: str, reference: Reference, read: Read, known: Histories
+) -> tuple[Message, ...]:
+    """The messages that a reference of this run stands for.
+
+    Each run of the thread before is read once, up to one that is known.
+
+    Raises:
+        StoreError: one is missing or damaged, or is not what is referred to.
+    """
+    steps: list[tuple[Reference, Sequence[StoredEvent]]] = []
+    seen = {run_id}
+    following: Reference | None = reference
+    messages: tuple[Message, ...] = ()
+    while following is not None:
+        found = known.at(following)
+        if found is not None:
+            steps.append((following, ()))
+            messages = found
+            break
+        if following.run_id in seen:
+            raise _lost(run_id, following, "which goes on with it in turn")
+        seen.add(following.run_id)
+        events = _events(run_id, following, read)
+        steps.append((following, events))
+        following = next(filter(None, map(reference_of, events)), None)
+    for at, (step, events) in enumerate(reversed(steps)):
+        if events:
+            before = steps[len(steps) - at][0].messages if at else 0
+            if before > len(messages):
+                raise _lost(run_id, step, "whose own history is not what it refers to")
+            messages = _said(run_id, step, events, messages[:before])
+            known.keep(step.run_id, Known(step.events, messages))
+    if reference.messages > len(messages):
+        raise _lost(run_id, reference, f"which has {len(messages)} messages and not so many")
+    return messages[: reference.messages]
+
+
+def _events(run_id: str, reference: Reference, read: Read) -> Sequence[StoredEvent]:
+    try:
+        events = read(reference.run_id)[: reference.events]
+    except Exception as error:
+        raise _lost(run_id, reference, f"which cannot be read: {error}") from error
+    if len(events) < reference.events:
+        raise _lost(run_id, reference, f"which has {len(events)} events and not so many")
+    return events
+
+
+def _said(
+    run_id: str,
+    reference: Reference,
+    events: Sequence[StoredEvent],
+    before: tuple[Message, ...],
+) -> tuple[Message, ...]:
+    """What a run had said after these events, whose own history begins with ``before``.
+
+    Of that the fold gets the last message alone, where calls in it may be answered: it looks at no other.
+    """
+    last = before[-1:] if before and before[-1]["role"] == "assistant" else ()
+
+    def whole(event: StoredEvent) -> StoredEvent:
+        if reference_of(event) is None or not isinstance(event, RunStarted):
+            return event
+        return lengthened(event, last)
+
+    try:
+        state: RunState = reduce(apply, map(whole, events), BEGINNING)
+    except Exception as error:
+        raise _lost(run_id, reference, f"which is damaged: {error}") from error
+    return before + state.messages[len(last) :]
+
+
+def _lost(run_id: str, reference: Reference, why: str) -> StoreError:
+    return StoreError(
+        f"run {run_id!r} goes on with the first {reference.events} events of run {reference.run_id!r}, {why}; "
+        "bring that run back (a copy of the store, or nb.import_run of a document that has both), or delete "
+        f"{run_id!r} with nb.delete_run"
+    )
+
+
+class Histories:
+    """What the runs of one store said last, of the few that were looked at last: a thread goes on with one."""
+
+    MOST = 32
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def keep(self, run_id: str, known: Known) -> None:
+        """Remember this of a run; also in the place of what was known of it before."""
+        with self._lock:
+            self._known[run_id] = known
+            self._known.move_to_end(run_id)
+            while len(self._known) > self.MOST:
+                self._known.popitem(last=False)
+
+    def last(self, run_id: str) -> Known | None:
+        """What is known of a run."""
+        with self._lock:
+            return self._known.get(run_id)
+
+    def at(self, reference: Reference) -> tuple[Message, ...] | None:
+        """All messages of a run as it stood then, where that is known."""
+        found = self.last(reference.run_id)
+        return found.messages if found is not None and found.events == reference.events else None
+
+    def forget(self, run_id: str) -> None:
+        """It is deleted."""
+        with self._lock:
+            self._known.pop(run_id, None)
+
+
+def histories_of(store: Any) -> Histories:
+    """What is known of a store's runs in this process; nothing of one that cannot be a key."""
+    try:
+        with _lock:
+            return _histories.setdefault(store, Histories())
+    except TypeError:
+        return Histories()
+
+
+_histories: weakref.WeakKeyDictionary[Any, Histories] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()

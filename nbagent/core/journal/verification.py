@@ -1,0 +1,132 @@
+"""Whether a journal is as it was sealed, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.events import parse
+from nbagent.core.base.keywords import tells
+
+from .default import kept_in
+from .history import reference_of
+from .journal import Store
+from .rows import Archive, Row, events_of, first_broken
+
+
+class FullArchive(Archive, Store, Protocol):
+    """A store that is an archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What the seals of a run say; true where nothing is wrong."""
+
+    run_id: str
+    events: int
+    """How many it has."""
+    sealed_from: int | None
+    """The first event that has a seal: those before an nbagent wrote that did not seal, and nothing is known of
+    them before that. None where no event has one."""
+    seal: str | None
+    """The seal of the last event. Noted elsewhere, it shows later that nothing before it was changed or cut off."""
+    problems: tuple[str, ...] = ()
+    """What was tampered with, the first event of each run."""
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+    def __repr__(self) -> str:
+        if self.problems:
+            return "\n".join(self.problems)
+        if self.sealed_from is None:
+            return f"run {self.run_id!r}: {self.events} events, of which none is sealed: nothing can be said"
+        first = f", sealed from event {self.sealed_from} on" if self.sealed_from else ""
+        return f"run {self.run_id!r}: {self.events} events as they were written{first}; last seal {self.seal}"
+
+
+def archive_of(store: Store | None) -> FullArchive:
+    """The store, which can take runs out and bring them in; the default one where none is given.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    found = kept_in() if store is None else store
+    if not isinstance(found, Archive):
+        raise UsageError(
+            f"{found!r} is a store that gives no rows: it needs heads, stamp, rows, put and delete (see "
+            "docs/extending.md), as nb.SQLiteStore and nb.MemoryStore have"
+        )
+    return cast(FullArchive, found)
+
+
+@tells("nb.verify_run")
+def verify_run(run_id: str, *, store: Store | None = None, seal: str | None = None) -> Verification:
+    """Check that the events of a run are those that were written, and those of the runs it goes on with.
+
+    Seals prove that the events belong together, not who wrote them; whoever can write the store can write
+    all of them anew. What was cut off at the end shows with a ``seal`` that was noted before.
+
+    Args:
+        run_id: ``run.id`` of the run.
+        store: where its journal is.
+        seal: the last seal, as an earlier check gave it.
+
+    Returns:
+        What was found: false, and in words, where an event was tampered with.
+
+    Raises:
+        UsageError: the store has no such run.
+        StoreError: it cannot be read.
+    """
+    archive = archive_of(store)
+    rows = archive.rows(run_id)
+    problems = _problems(run_id, rows)
+    seals = [row.seal for row in rows]
+    if seal is not None and not problems and seal not in seals:
+        problems.append(
+            f"run {run_id!r} has no event of the seal {seal:.80}: its end was cut off, or all of it was written anew"
+        )
+    following, seen = _before(rows), {run_id}
+    while following is not None and following not in seen:
+        seen.add(following)
+        try:
+            before = archive.rows(following)
+        except (UsageError, StoreError) as error:
+            problems.append(f"run {following!r}, whose conversation it goes on with: {error}")
+            break
+        problems += _problems(following, before)
+        following = _before(before)
+    first = next((n for n, one in enumerate(seals) if one is not None), None)
+    return Verification(run_id, len(rows), first, seals[-1] if seals else None, tuple(problems))
+
+
+def _problems(run_id: str, rows: list[Row]) -> list[str]:
+    broken = first_broken(run_id, rows)
+    if broken is None:
+        return []
+    return [
+        f"run {run_id!r}: event {broken} ({_type_of(rows[broken])}) is not as it was sealed: it, or one right "
+        "before it, was changed, taken out or put in"
+    ]
+
+
+def _type_of(row: Row) -> str:
+    try:
+        return parse(row.data, row.version).type
+    except StoreError:
+        return "no event any more"
+
+
+def _before(rows: list[Row]) -> str | None:
+    """The run whose history these go on with."""
+    for row in rows[:2]:
+        try:
+            [event] = events_of([row])
+            reference = reference_of(event)
+        except StoreError:
+            continue
+        if reference is not None:
+            return reference.run_id
+    return None

@@ -1,0 +1,232 @@
+"""What was decided in runs, by whom, on what they were shown: read off their journals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.events import (
+    BodyCalled,
+    Interrupted,
+    ModelResponded,
+    Resolved,
+    RunStarted,
+    StoredEvent,
+    dump,
+    question_digest,
+)
+from nbagent.core.base.keywords import tells
+from nbagent.core.base.messages import dumps
+from nbagent.core.base.table import as_html, as_text, frame_of
+from nbagent.core.journal.journal import Store
+
+from .result import shortened
+from .run import Run
+from .session import open_sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One question of a run, and the one answer that it got."""
+
+    run: str
+    agent: str
+    """The outermost one's name, or the flow's."""
+    path: tuple[str, ...]
+    """The calls that lead to it, by name, the tool itself last."""
+    tool: str
+    kind: str
+    """Why it was asked, as in ``Interrupted``."""
+    asked_at: datetime
+    answered_at: datetime
+    by: str
+    """The way the answer came: ``form``, ``code``, ``command line``, ``external``, ``expiry`` …"""
+    user: str
+    """The person, where one answered, as their process knew them; else empty."""
+    decision: str
+    """``approved``, ``changed`` (approved with another input), ``run again``, ``let run``, ``answered``,
+    ``failed`` (told to have failed), ``rejected``, ``expired``."""
+    reason: str
+    """Of a rejection, or why it failed."""
+    shown: Any
+    """The input that was displayed, with masks for secrets."""
+    digest: str
+    """SHA-256 of what was displayed; an approval holds for that alone."""
+    answer: Any
+    """The value that was given, or the data of a restart; None where there is none."""
+    changed: dict[str, tuple[Any, Any]]
+    """What the person made of the input: by name, the value before and the one after."""
+    interrupt: str
+    """The question's id."""
+
+    @property
+    def waited(self) -> float:
+        """Seconds from the question to the answer."""
+        return max(0.0, (self.answered_at - self.asked_at).total_seconds())
+
+
+class Decisions(list[Decision]):
+    """Decisions in the order they were taken. As a value of a cell they are a table."""
+
+    _HEAD = ("run", "tool", "decision", "who", "at (UTC)", "waited", "on")
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row for each.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        names = [field.name for field in fields(Decision)]
+        rows = [{name: getattr(one, name) for name in names} for one in self]
+        for row, one in zip(rows, self, strict=True):
+            row["waited"] = one.waited
+            row["path"] = " ▸ ".join(one.path)
+        return frame_of(rows, [*names, "waited"])
+
+    def __repr__(self) -> str:
+        return as_text(self._HEAD, self._rows()) if self else "no decisions"
+
+    def _repr_html_(self) -> str:
+        return as_html(self._HEAD, self._rows())
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                one.run,
+                " ▸ ".join(one.path),
+                f"{one.decision}: {shortened(one.reason)}" if one.reason else one.decision,
+                f"{one.user} ({one.by})" if one.user else one.by,
+                f"{one.answered_at:%Y-%m-%d %H:%M:%S}",
+                f"{one.waited:.0f} s",
+                _changes(one) or shortened(dumps(one.shown)),
+            )
+            for one in self
+        ]
+
+
+@tells("nb.decisions")
+def decisions(
+    of: Run | Store | None = None, *, agent: str | None = None, tool: str | None = None
+) -> Decisions:
+    """What was decided: one row for each question that has its answer, over runs, oldest answer first.
+
+    It is read off the journals anew, so not for an event loop where a store holds many runs.
+
+    Args:
+        of: a run, or a store, all of whose runs are looked through; by default the stores of all
+            runs that this process holds.
+        agent: only those of runs of this agent or flow.
+        tool: only those about this tool.
+
+    Raises:
+        StoreError: a store, or the journal of a run in it, cannot be read.
+        TypeError: ``of`` is neither a run nor a store.
+    """
+    found = [one for run_id, events in _journals(of) for one in decisions_in(run_id, events)]
+    kept = (
+        one
+        for one in found
+        if (agent is None or one.agent == agent) and (tool is None or one.tool == tool)
+    )
+    return Decisions(sorted(kept, key=lambda one: one.answered_at))
+
+
+def _journals(of: object) -> Iterator[tuple[str, list[StoredEvent]]]:
+    if isinstance(of, Run):
+        yield of.id, of.journal
+        return
+    if of is not None and not all(hasattr(of, name) for name in ("read", "run_ids")):
+        raise TypeError(f"decisions are those of a run or a store, not of {type(of).__name__}")
+    sessions = open_sessions()
+    places: Iterable[Any] = [of]
+    if of is None:
+        places = {
+            id(s.journal.store): s.journal.store for s in sessions if s.journal.store
+        }.values()
+    for store in places:
+        for run_id in store.run_ids():
+            try:
+                yield run_id, store.read(run_id)
+            except UsageError:  # it was deleted meanwhile
+                continue
+            except StoreError as error:
+                raise StoreError(f"run {run_id!r}: {error}") from error
+
+
+def decisions_in(run_id: str, events: Iterable[StoredEvent]) -> Iterator[Decision]:
+    """The decisions of one run's journal, in its order."""
+    agent = ""
+    names: dict[str, str] = {}
+    asked: dict[str, Interrupted] = {}
+    for event in events:
+        match event:
+            case RunStarted(agent=name, scope=()):
+                agent = name
+            case ModelResponded(calls=calls):
+                names |= {call.id: call.name for call in calls}
+            case BodyCalled(call_id=call_id, name=name):
+                names[call_id] = name
+            case Interrupted():
+                asked[event.id] = event
+            case Resolved() if event.id in asked:
+                path = tuple(names.get(call_id, agent) for call_id in event.scope)
+                yield _decision(run_id, agent, path, asked.pop(event.id), event)
+            case _:
+                pass
+
+
+def _decision(
+    run_id: str, agent: str, path: tuple[str, ...], asked: Interrupted, answer: Resolved
+) -> Decision:
+    question, given = json.loads(dump(asked)), json.loads(dump(answer))["resolution"]
+    shown = question["input"]
+    return Decision(
+        run=run_id,
+        agent=agent,
+        path=tuple(filter(None, (*path, asked.tool_name))),
+        tool=asked.tool_name,
+        kind=asked.kind,
+        asked_at=datetime.fromtimestamp(asked.at, UTC),
+        answered_at=datetime.fromtimestamp(answer.at, UTC),
+        by=answer.by,
+        user=answer.user,
+        decision=_word(asked, answer, _changed(shown, given.get("input"))),
+        reason=given.get("reason") or given.get("error") or "",
+        shown=shown,
+        digest=asked.digest or question_digest(asked),
+        answer=given.get("output", given.get("data")),
+        changed=_changed(shown, given.get("input")),
+        interrupt=asked.id,
+    )
+
+
+def _word(asked: Interrupted, answer: Resolved, changed: dict[str, Any]) -> str:
+    if answer.by == "expiry":
+        return "expired"
+    match answer.resolution.type:
+        case "reject":
+            return "rejected"
+        case "respond":
+            return "failed" if getattr(answer.resolution, "error", None) else "answered"
+        case "restart":
+            if changed:
+                return "changed"
+            again = {"approval": "approved", "lost": "run again"}
+            return again.get(asked.kind, "let run")
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any] | None) -> dict[str, tuple[Any, Any]]:
+    if after is None:
+        return {}
+    names = dict.fromkeys((*before, *after))
+    both = {name: (before.get(name), after.get(name)) for name in names}
+    return {name: (old, new) for name, (old, new) in both.items() if old != new}
+
+
+def _changes(one: Decision) -> str:
+    told = (f"{name}: {dumps(old)} → {dumps(new)}" for name, (old, new) in one.changed.items())
+    return ", ".join(told)

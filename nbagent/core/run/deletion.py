@@ -1,0 +1,223 @@
+"""Deleting runs: never one that goes on, never one that another goes on with."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
+from nbagent.core.base.keywords import tells
+from nbagent.core.base.process import describe_process, has_ended, this_process
+from nbagent.core.journal.history import histories_of, reference_of
+from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.verification import FullArchive, archive_of
+from nbagent.core.state.state import running_calls, status_of
+
+from .catalog import ENDED, Catalog, Entry
+from .heartbeat import UNHEARD
+from .session import open_sessions
+
+logger = logging.getLogger("nbagent")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+
+@tells("nb.delete_run")
+def delete_run(
+    run_id: str, *, store: Store | None = None, with_followers: bool = False
+) -> list[str]:
+    """Delete a run, for good: prompts, answers and results, in the file too.
+
+    Args:
+        run_id: ``run.id`` of the run.
+        store: where its journal is.
+        with_followers: delete also the runs that go on with its conversation, and those that go on with them.
+
+    Returns:
+        The ids of what was deleted.
+
+    Raises:
+        UsageError: there is no such run, it goes on somewhere, or others go on with it; nothing was deleted.
+        StoreError: the store could not be written.
+    """
+    archive = archive_of(store)
+    there = archive.run_ids()
+    if run_id not in there:
+        raise UsageError(f"{archive!r} has no run {run_id!r}")
+    followers = _followers(run_id, _before(archive, there))
+    if followers and not with_followers:
+        told = ", ".join(map(repr, followers[:5])) + (" and others" if followers[5:] else "")
+        raise UsageError(
+            f"run {run_id!r} cannot be deleted alone: {told} go on with its conversation; with_followers=True "
+            "deletes those too"
+        )
+    doomed = [run_id, *followers]
+    for each in doomed:
+        _check_stands_still(archive, each)
+    return _deleted(archive, doomed)
+
+
+@tells("nb.prune")
+def prune(
+    older_than: str | float | datetime.timedelta,
+    *,
+    store: Store | None = None,
+    waiting: bool = False,
+    dry_run: bool = False,
+) -> list[str]:
+    """Delete, for good, the conversations in which nothing happened for so long: all runs of each, or none.
+
+    Args:
+        older_than: how long, as ``"30d"`` (``s``, ``m``, ``h``, ``d``, ``w``), a ``timedelta``, or seconds.
+        store: which store.
+        waiting: delete also those in which a question still waits for its answer.
+        dry_run: delete nothing, and only say what would be.
+
+    Returns:
+        The ids of what was deleted, oldest first. Runs that cannot be read, or go on, are never among them.
+
+    Raises:
+        UsageError: ``older_than`` is no time.
+        StoreError: the store could not be read or written.
+    """
+    archive, until = archive_of(store), time.time() - _seconds(older_than)
+    entries = {entry.id: entry for entry in Catalog(archive).look()}
+    before = _before(archive, archive.run_ids())
+    doomed = []
+    for thread in _threads(before):
+        runs = [entries.get(run_id) for run_id in thread]
+        if all(
+            run is not None and _is_over(run, until, waiting=waiting) for run in runs
+        ) and not any(_driver_of(archive, run_id) for run_id in thread):
+            doomed += thread
+    doomed.sort(key=list(before).index)
+    return doomed if dry_run else _deleted(archive, doomed)
+
+
+def _is_over(run: Entry, until: float, *, waiting: bool) -> bool:
+    return run.moved < until and (run.status in ENDED or (waiting and run.status == "interrupted"))
+
+
+def _seconds(given: Any) -> float:
+    """A length of time in seconds.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(given, datetime.timedelta):
+        given = given.total_seconds()
+    if isinstance(given, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", given)
+        given = float(found[1]) * _UNITS[found[2]] if found else given
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if is_number and given >= 0:
+        return float(given)
+    raise UsageError(
+        f"older_than is a time such as '30d' or '12h', a timedelta, or seconds, not {given!r:.80}"
+    )
+
+
+def _deleted(archive: FullArchive, doomed: list[str]) -> list[str]:
+    """Delete these: whatever goes on with another first, so that nothing is left without its beginning."""
+    for run_id in reversed(doomed):
+        archive.delete(run_id)
+        histories_of(archive).forget(run_id)
+    return doomed
+
+
+def _before(archive: FullArchive, there: Iterable[str]) -> dict[str, set[str]]:
+    """By run: the runs whose conversation it goes on with; a run that cannot be read tells of none."""
+    return {run_id: _named(_beginning(archive, run_id)) - {run_id} for run_id in there}
+
+
+def _beginning(archive: FullArchive, run_id: str) -> list[StoredEvent]:
+    try:
+        return archive.read(run_id)[:2]
+    except (StoreError, UsageError) as error:
+        logger.warning(
+            "run %s cannot be read: what it goes on with is not known: %s", run_id, error
+        )
+        return []
+
+
+def _named(events: list[StoredEvent]) -> set[str]:
+    named = set()
+    for event in events:
+        if isinstance(event, RunQueued | RunStarted) and not event.scope and event.after:
+            named.add(event.after)
+        try:
+            reference = reference_of(event)
+        except StoreError:  # it is of no use, and nobody's follower
+            continue
+        named |= set() if reference is None else {reference.run_id}
+    return named
+
+
+def _followers(run_id: str, before: Mapping[str, set[str]]) -> list[str]:
+    """All that go on with this run, directly or not, in the order of the store."""
+    found = {run_id}
+    grown = True
+    while grown:
+        new = {each for each, named in before.items() if named & found} - found
+        found |= new
+        grown = bool(new)
+    return [each for each in before if each in found and each != run_id]
+
+
+def _threads(before: Mapping[str, set[str]]) -> list[list[str]]:
+    """The runs by conversation: whatever goes on with the same, in the order of the store."""
+    parent = {run_id: run_id for run_id in before}
+
+    def root(run_id: str) -> str:
+        while parent[run_id] != run_id:
+            parent[run_id] = parent[parent[run_id]]
+            run_id = parent[run_id]
+        return run_id
+
+    for run_id, named in before.items():
+        for each in named & before.keys():
+            parent[root(run_id)] = root(each)
+    threads: dict[str, list[str]] = {}
+    for run_id in before:
+        threads.setdefault(root(run_id), []).append(run_id)
+    return list(threads.values())
+
+
+def _check_stands_still(archive: FullArchive, run_id: str) -> None:
+    """Refuse a run that goes on.
+
+    Raises:
+        UsageError: naming the process.
+    """
+    driver = _driver_of(archive, run_id)
+    if driver:
+        raise UsageError(
+            f"run {run_id!r} cannot be deleted while it goes on in {describe_process(driver)}: cancel it first"
+        )
+
+
+def _driver_of(archive: FullArchive, run_id: str) -> str:
+    """The process that goes on with a run, as far as is known; empty where none does."""
+    journal = Journal(run_id, archive)
+    try:
+        journal.catch_up()
+    except (StoreError, UsageError):  # one that cannot be read can be deleted
+        return ""
+    state = journal.state
+    if status_of(state) not in ("running", "queued"):
+        return ""
+    owners = {journal.driver, *(call.owner for call in running_calls(state))} - {""}
+    is_fresh = time.time() - state.at < UNHEARD
+    return next((one for one in owners if _may_drive(one, run_id, is_fresh=is_fresh)), "")
+
+
+def _may_drive(process: str, run_id: str, *, is_fresh: bool) -> bool:
+    """Whether a process may be at a run; one that cannot be seen is where something happened lately."""
+    if process == this_process():
+        return any(session.run_id == run_id for session in open_sessions())
+    ended = has_ended(process)
+    return is_fresh if ended is None else not ended

@@ -1,0 +1,331 @@
+"""One run as one JSON document: exported as it is kept, and brought in elsewhere, where nothing is approved."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nbagent.core.base.errors import Conflict, NbagentError, StoreError, UsageError
+from nbagent.core.base.events import (
+    MAX_SIZE,
+    RunImported,
+    RunQueued,
+    RunStarted,
+    StoredEvent,
+    dump,
+    event_schema,
+)
+from nbagent.core.base.keywords import tells
+from nbagent.core.base.messages import check_depth
+from nbagent.core.base.user import user_behind
+from nbagent.core.journal.history import Histories, Known, lengthened, reference_of, referred
+from nbagent.core.journal.journal import Store
+from nbagent.core.journal.rows import Row, events_of, first_broken, last_seal, sealed
+from nbagent.core.journal.verification import archive_of
+from nbagent.core.state.fold import apply
+from nbagent.core.state.imported import asked_anew
+from nbagent.core.state.state import BEGINNING, RunState
+from nbagent.core.tools.spec import new_id
+
+FORMAT = "nbagent-run"
+VERSION = 1
+"""Of the document; the format of each event stands beside it."""
+MAX_RUNS = 10_000
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
+
+
+class RowDocument(_Strict):
+    """One event, as it is kept."""
+
+    version: int = Field(ge=1)
+    """The format that ``data`` is written in."""
+    data: str
+    """The event's JSON, as a text: the seal is of that text."""
+    seal: str | None = None
+    """SHA-256 of this row and of the seal before it; null where an nbagent wrote it that did not seal."""
+
+
+class RunDocument(_Strict):
+    """One run."""
+
+    id: str = Field(min_length=1, max_length=500)
+    rows: list[RowDocument] = Field(min_length=1)
+
+
+class Document(_Strict):
+    """A run, and the runs whose conversation it goes on with."""
+
+    format: str = Field(pattern=f"^{FORMAT}$")
+    version: int = Field(ge=1, le=VERSION)
+    id: str
+    """The run that was asked for."""
+    runs: list[RunDocument] = Field(min_length=1, max_length=MAX_RUNS)
+    """That run, last; before it those that it goes on with, each before the ones that refer to it."""
+
+
+@tells("nb.export_run")
+def export_run(
+    run_id: str, path: str | Path | None = None, *, store: Store | None = None
+) -> dict[str, Any]:
+    """A run as one JSON document: its events as they are kept, and the runs whose conversation it goes on with.
+
+    It holds prompts, answers and results as plain text, as the store does. ``docs/run.schema.json`` is its
+    schema. A run that still goes on is given as far as it is.
+
+    Args:
+        run_id: ``run.id`` of the run.
+        path: also written there, as UTF-8.
+        store: where its journal is.
+
+    Returns:
+        The document, as parsed JSON.
+
+    Raises:
+        UsageError: the store has no such run.
+        StoreError: a run cannot be read, or one that it goes on with is missing.
+    """
+    archive = archive_of(store)
+    runs: dict[str, list[Row]] = {}
+    there = set(archive.run_ids())
+    following: str | None = run_id
+    while following is not None and following not in runs:
+        rows = archive.rows(following)
+        runs[following] = rows
+        following = _before(following, _events(following, rows), there)
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "id": run_id,
+        "runs": [
+            {"id": each, "rows": [row._asdict() for row in rows]}
+            for each, rows in reversed(runs.items())
+        ],
+    }
+    if path is not None:
+        Path(path).write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+    return document
+
+
+@tells("nb.import_run")
+def import_run(
+    document: Mapping[str, Any] | str | Path,
+    *,
+    store: Store | None = None,
+    unverified: bool = False,
+) -> str:
+    """Bring in a run from its document; what had been approved elsewhere is asked again here.
+
+    Seals prove that the events belong together, not who wrote them: bring in what you trust, as its texts,
+    results and answers are taken for true. Nothing runs before you open the run.
+
+    Args:
+        document: what ``nb.export_run`` gave, or the path of its file.
+        store: where to keep it.
+        unverified: take events too whose seals are wrong.
+
+    Returns:
+        The id of the run; where the same run is there already, nothing is changed.
+
+    Raises:
+        UsageError: it is no such document, or was made by a newer nbagent.
+        StoreError: its events are damaged, of a newer nbagent, or were changed since they were sealed.
+        Conflict: the store has another run of one of its ids; nothing was brought in.
+    """
+    archive, given = archive_of(store), _checked(document)
+    runs = {run.id: [Row(*vars(row).values()) for row in run.rows] for run in given.runs}
+    _check_ids(given, runs)
+    events = {each: _events(each, rows) for each, rows in runs.items()}
+    if not unverified:
+        _check_seals(runs)
+    _check_references(given, events)
+    there = set(archive.run_ids())
+    for each, found in events.items():
+        if each in there and not _is_same(archive.rows(each), found):
+            raise Conflict(f"{archive!r} has another run {each!r}: nothing was brought in")
+    known = Histories()
+    states = {each: _state(each, events, known) for each in runs}
+    for each, state in states.items():
+        if each in there:
+            continue
+        archive.put(each, [*runs[each], *_brought_in(each, runs[each], state)])
+    return given.id
+
+
+def _checked(document: Any) -> Document:
+    """The document, of the right shape.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if isinstance(document, str | os.PathLike):
+        document = _read(Path(document))
+    elif not isinstance(document, Mapping):
+        raise UsageError(
+            f"a run comes in as a document of nb.export_run, or the path of one, not {document!r:.80}"
+        )
+    version = document.get("version") if isinstance(document, Mapping) else None
+    if isinstance(version, int) and version > VERSION:
+        raise UsageError(
+            f"this document was made by a newer nbagent: it has version {version}, this nbagent reads up to "
+            f"{VERSION}; upgrade with: pip install -U jupyter-nbagent"
+        )
+    try:
+        return Document.model_validate(document)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, wrong["loc"])) or "the whole"
+        raise UsageError(f"this is no document of nb.export_run: {where}: {wrong['msg']}") from None
+
+
+def _read(path: Path) -> Any:
+    try:
+        if path.stat().st_size > MAX_SIZE:
+            raise UsageError(f"{str(path)!r} has over {MAX_SIZE:,} bytes: it is not read")
+        return json.loads(path.read_bytes(), parse_constant=_no_number)
+    except OSError as error:
+        raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise UsageError(f"{str(path)!r} is no JSON: {why}") from error
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _check_ids(given: Document, runs: Mapping[str, Sequence[Row]]) -> None:
+    if len(runs) < len(given.runs):
+        raise UsageError("the document has two runs of one id")
+    if given.runs[-1].id != given.id:
+        raise UsageError(
+            f"the last run of the document is not {given.id!r}, which it is said to be of"
+        )
+
+
+def _check_seals(runs: Mapping[str, Sequence[Row]]) -> None:
+    for run_id, rows in runs.items():
+        broken = first_broken(run_id, rows)
+        if broken is not None:
+            raise StoreError(
+                f"event {broken} of run {run_id!r} was changed since it was sealed: the document is not brought "
+                "in; unverified=True does it all the same"
+            )
+
+
+def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
+    """The events in rows, with nothing in them that no nbagent writes.
+
+    Raises:
+        StoreError: one is damaged, or of a newer nbagent.
+    """
+    try:
+        for row in rows:
+            check_depth(row.data.encode(), 200)
+            json.loads(row.data, parse_constant=_no_number)
+        return events_of(rows)
+    except NbagentError as error:
+        raise StoreError(f"run {run_id!r}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"run {run_id!r} holds what is no event: {error}") from error
+
+
+def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) -> None:
+    """Each run is there for the ones after it alone: a document brings in one run and what it needs.
+
+    Raises:
+        UsageError: another one is in it.
+    """
+    needed = {given.id}
+    for run in reversed(given.runs):
+        if run.id not in needed:
+            raise UsageError(
+                f"run {given.id!r} does not go on with {run.id!r}, which the document has too"
+            )
+        before = _before(run.id, events[run.id], set(events))
+        needed |= set() if before is None else {before}
+
+
+def _before(run_id: str, events: Sequence[StoredEvent], there: set[str]) -> str | None:
+    """The run whose history, or end, this one needs."""
+    for event in events:
+        reference = reference_of(event)
+        if reference is not None and reference.run_id != run_id:
+            return reference.run_id
+        if isinstance(event, RunStarted) and not event.scope:
+            return None
+    queued = events[0]
+    return queued.after if isinstance(queued, RunQueued) and queued.after in there else None
+
+
+def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Histories) -> RunState:
+    """Where a run of a document stands.
+
+    Raises:
+        StoreError: its events tell no run.
+    """
+
+    def whole(event: StoredEvent) -> StoredEvent:
+        reference = reference_of(event)
+        if reference is None or not isinstance(event, RunStarted):
+            return event
+        return lengthened(event, referred(run_id, reference, events.__getitem__, known))
+
+    state = BEGINNING
+    for number, event in enumerate(events[run_id]):
+        try:
+            state = apply(state, whole(event))
+        except StoreError:
+            raise
+        except Exception as error:
+            raise StoreError(
+                f"event {number} of run {run_id!r} ({event.type}) fits nothing before it: {error!r:.200}"
+            ) from error
+    known.keep(run_id, Known(state.position, state.messages))
+    return state
+
+
+def _brought_in(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
+    """What is added to a run that comes from elsewhere."""
+    now = time.time()
+    added: list[StoredEvent] = [
+        RunImported(at=now, by="code", user=user_behind("code")),
+        *asked_anew(state, new_id, now),
+    ]
+    return sealed(last_seal(run_id, rows), map(dump, added))
+
+
+def _is_same(rows: Sequence[Row], events: Sequence[StoredEvent]) -> bool:
+    """Whether a journal begins with these events; what came since it was brought in is its own."""
+    try:
+        there = events_of(rows[: len(events)])
+    except StoreError:
+        return False
+    return list(map(dump, there)) == list(map(dump, events))
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a document; ``$defs.Event`` is that of an event, which rows have as a text."""
+    made = Document.model_json_schema()
+    event = event_schema()
+    made["$defs"] |= event.pop("$defs")
+    made["$defs"]["Event"] = event
+    data = made["$defs"]["RowDocument"]["properties"]["data"]
+    data |= {"contentMediaType": "application/json", "contentSchema": {"$ref": "#/$defs/Event"}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A run of nbagent",
+        **made,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=1, ensure_ascii=False))  # noqa: T201 - see tests

@@ -1,0 +1,126 @@
+"""A run by an id of one's own: the run of that id is opened, where there is one, and never doubled."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from typing import Any
+
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
+from nbagent.core.base.files import Said, in_words
+from nbagent.core.base.messages import is_prompt, text_of, user
+from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.tools.spec import RunSpec
+
+from .session import Session, open_sessions
+
+_ID = re.compile(r"[\w.:@+-]{1,100}")
+_SHOWN = 60
+"""Characters of a prompt in an error."""
+
+
+def checked_id(given: Any, what: str) -> str:
+    """An id that a person gives.
+
+    Raises:
+        UsageError: it is none; ``what`` says whose.
+    """
+    if isinstance(given, str) and _ID.fullmatch(given):
+        return given
+    raise UsageError(
+        f"{what} id is a text of letters, digits and .:@+-_ of at most 100 characters, not {given!r:.80}"
+    )
+
+
+def found(run_id: str, store: Store) -> Session | Journal | None:
+    """The run of this id: its session here, else its journal as it is stored; None where there is none.
+
+    Raises:
+        StoreError: the journal cannot be read.
+    """
+    for session in open_sessions():
+        if session.run_id == run_id and session.journal.store is store:
+            return session
+    journal = Journal(run_id, store)
+    try:
+        journal.catch_up()
+    except UsageError:  # there is no such run
+        return None
+    return journal
+
+
+class Asked:
+    """What a run was asked for now, to be compared with what the run of its id was asked for.
+
+    Args:
+        spec: the agent's, or the flow's.
+        said: the prompt; None where it is left out.
+        call: the input of a flow.
+    """
+
+    def __init__(self, spec: RunSpec, said: Said | None, call: Any = None) -> None:
+        self._spec = spec
+        self._said = said
+        self._call = call
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the prompt was left out."""
+        return self._said is None and self._call is None
+
+    def check(self, journal: Journal) -> None:
+        """Refuse a run that was asked for something else.
+
+        Raises:
+            UsageError: it shows both, and says what to do.
+        """
+        events = journal.read()[:1]
+        if not events:  # its first event is on its way
+            return
+        first = events[0]
+        agent, kept = _begun(first)
+        name = f"the run {journal.run_id!r} in {journal.store!r}"
+        if agent != self._spec.agent:
+            raise UsageError(
+                f"{name} is one of {agent!r}, not of {self._spec.agent!r}: give another id"
+            )
+        if self._call is not None:
+            then, now, same = f"{kept!r}", f"{self._call!r}", kept == self._call
+        elif self._said is None:
+            return
+        else:
+            then = "nothing" if not kept else text_of(kept) or "files"
+            now, same = in_words(self._said), kept == user(self._said)
+        if not same:
+            raise UsageError(
+                f"{name} was asked {then:.{_SHOWN}}, and not {now:.{_SHOWN}}. Leave the prompt out to open that "
+                "run, or give another id; a conversation that goes on is agent.chat(id=…)"
+            )
+
+
+def _begun(event: StoredEvent) -> tuple[str, Any]:
+    """The agent of a run, and its prompt as a message; of a flow its input."""
+    match event:
+        case RunQueued(agent=agent, said=said):
+            return agent, user(said)
+        case RunStarted(flow=True, agent=agent, messages=messages):
+            return agent, messages[-1]["content"][-1]["input"]
+        case RunStarted(agent=agent, messages=messages):
+            return agent, next((m for m in reversed(messages) if is_prompt(m)), None)
+        case _:
+            return "", None
+
+
+_handles: weakref.WeakKeyDictionary[Session, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+
+
+def remember_handle(session: Session, run: Any) -> None:
+    """Note what a person holds of a session."""
+    _handles[session] = weakref.ref(run)
+
+
+def handle_of(session: Session) -> Any:
+    """The run that a person holds of this session; None where nobody does any more."""
+    ref = _handles.get(session)
+    return None if ref is None else ref()

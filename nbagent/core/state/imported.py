@@ -1,0 +1,96 @@
+"""What a run that came in a document may do here: nothing that was approved elsewhere.
+
+Seals prove that the events of a document belong together, and not who wrote them. So what a person is said to
+have approved, remembered or answered to a body is forgotten, rules judge anew, and what was about to run or
+ran is asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nbagent.core.base.events import Interrupted, RunFailed
+from nbagent.core.base.interrupts import new_token, token_digest
+
+from .state import Calls, CallState, RunState, asked_or, evolve
+
+TOLD = (
+    "This run came in a document, in which this call had begun: it is not run here before you say so. "
+    "Whether it took effect is not known."
+)
+
+
+def brought_in(state: RunState, at: float) -> RunState:
+    """The state without what only the people and processes of another place may say."""
+    calls = Calls(_brought_in(call, at) for call in state.calls.values())
+    return evolve(state, calls=calls, remembered=(), granted={})
+
+
+def _brought_in(call: CallState, at: float) -> CallState:
+    if call.status == "done":
+        return call
+    child = None if call.child is None else brought_in(call.child, at)
+    bare = evolve(
+        call,
+        status="ready",
+        child=child,
+        cleared=None,
+        judged=None,
+        earlier={},
+        resumed=None,
+        answers={},
+        owner="",
+    )
+    return asked_or(bare, at)
+
+
+def asked_anew(
+    before: RunState, new_id: Callable[[], str], now: float, scope: tuple[str, ...] = ()
+) -> list[Interrupted]:
+    """The questions of a run that was brought in, whose answers of elsewhere do not count.
+
+    Args:
+        before: where it stood in the document.
+        new_id: makes random ids.
+        now: when it is brought in, in Unix seconds.
+        scope: leads to the run.
+    """
+    if before.outcome is not None and not isinstance(before.outcome, RunFailed):
+        return []
+    return [
+        event
+        for call in before.calls.values()
+        if call.status != "done"
+        for event in _of_call(call, new_id, now, scope)
+    ]
+
+
+def _of_call(
+    call: CallState, new_id: Callable[[], str], now: float, scope: tuple[str, ...]
+) -> Iterator[Interrupted]:
+    if call.child is not None:
+        yield from asked_anew(call.child, new_id, now, (*scope, call.id))
+    is_run = call.child is not None and not call.child.of_body
+    if call.pause is not None and call.resumed is not None:
+        yield _again(call.pause, new_id(), now)
+    elif call.status in ("ready", "running") and call.attempt and not is_run:
+        yield Interrupted(
+            at=now,
+            scope=scope,
+            id=new_id(),
+            call_id=call.id,
+            tool_name=call.name,
+            kind="lost",
+            expects="outcome",
+            input=call.input if call.cleared is None else call.cleared,
+            metadata={"message": TOLD},
+        )
+
+
+def _again(event: Interrupted, new_id: str, now: float) -> Interrupted:
+    """The same question, as one of here: it has as long as it had, and another token."""
+    ends = None if event.expires_at is None else now + max(0.0, event.expires_at - event.at)
+    external = None if event.external is None else token_digest(new_token())
+    return event.model_copy(
+        update={"at": now, "id": new_id, "external": external, "expires_at": ends}
+    )

@@ -1,0 +1,236 @@
+"""The live card of an inbox: the questions of many runs, with the forms of their own cards.
+
+The store is read in a thread, once a second while a page shows the card, and only where somebody has written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import anywidget
+import traitlets
+
+from nbagent.core.base.errors import Conflict, NotPending, StoreError
+from nbagent.core.call.threads import run_in_thread
+from nbagent.core.inbox import Asked, Waiting
+from nbagent.notebook import kernel
+from nbagent.notebook.render import plain, static
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.inbox import MORE, InboxView
+from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, Press, View
+
+from . import front_end
+from .card import Card
+
+log = logging.getLogger(__name__)
+
+EVERY = 1.0
+"""Seconds between looks at the store."""
+LOOKING = 45.0
+"""Seconds after which a page that has said nothing does not show the inbox any more."""
+AGES = (("", 0.0), ("age_hour", 3600.0), ("age_day", 86_400.0), ("age_week", 604_800.0))
+"""What may be chosen as age, in seconds."""
+
+
+class InboxBar(anywidget.AnyWidget):
+    """What is looked for: an agent, a tool, an age; it also tells whether a page shows it."""
+
+    _esm = front_end.INBOX
+    choices = traitlets.Dict().tag(sync=True)
+    """By name: what may be chosen, as value and label."""
+    chosen = traitlets.Dict().tag(sync=True)
+    """By name: what is chosen; empty for all."""
+
+    def __repr__(self) -> str:
+        return "InboxBar()"
+
+    def _repr_keys(self) -> Any:
+        return iter(())
+
+
+class InboxCard(Card):
+    """An inbox on the page. Lives on the kernel's loop."""
+
+    def __init__(self, waiting: Waiting, of: str) -> None:
+        self.waiting = waiting
+        self._given = (waiting.agent, waiting.tool, waiting.older_than)
+        self.view = InboxView(of)
+        self.moved: Callable[[], None] = lambda: None
+        """Told that something else is shown."""
+        self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
+        self._seen_at = time.monotonic()
+        self._looking: asyncio.Task[None] | None = None
+        self._again = False
+        """Whether to look however the store stands."""
+        self.bar = InboxBar(choices=self._choices(), chosen={"agent": "", "tool": "", "age": ""})
+        self.bar.observe(lambda _change: self._later(self._chosen), names="chosen")
+        self.bar.on_msg(lambda *_: self._later(self._looked_at))
+        super().__init__()
+        self.add_class("nba-inbox")
+        self._later(self._looked_at)
+
+    def __repr__(self) -> str:
+        return "InboxCard()"
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The kernel's."""
+        return self._loop
+
+    def bundle(self) -> dict[str, str]:
+        """The inbox as it stands, as HTML and text that need no kernel."""
+        return bundle(self.view)
+
+    # --- looking
+
+    def _looked_at(self) -> None:
+        """A page shows the inbox: look at the store for a while."""
+        self._seen_at = time.monotonic()
+        if self._looking is None or self._looking.done():
+            self._looking = self._loop.create_task(self._look())
+
+    async def _look(self) -> None:
+        while time.monotonic() - self._seen_at < LOOKING:
+            await self._look_once()
+            await asyncio.sleep(EVERY)
+
+    async def _look_once(self) -> None:
+        again, self._again = self._again, False
+        try:
+            await run_in_thread(partial(self._read, again=again))
+            self.view.trouble("")
+        except StoreError as error:
+            self.view.trouble(reveal(str(error)))
+        self._tell()
+
+    def _read(self, *, again: bool) -> None:
+        if self.waiting.has_changed:
+            self.waiting.look()
+        elif not again and self.waiting.older_than is None:
+            return
+        self.view.look(self.waiting.chosen(), self.waiting, busy=self.busy)
+
+    def _tell(self) -> None:
+        with self._lock:
+            before = self._seq
+            self._push()
+            changed = self._seq != before
+        choices = self._choices()
+        if choices != self.bar.choices:
+            self.bar.choices = choices
+        if changed:
+            self._follow_controls()
+            self.moved()
+
+    def _follow_controls(self) -> None:
+        """Widgets that stand for fields are there as long as their question."""
+        shown = {item.interrupt for item in self.view.snapshot().items if item.type == "form"}
+        for key in set(self._controls) - shown:
+            self._close_controls(key)
+
+    def _soon(self) -> None:
+        """Look now, however the store stands."""
+        self._again = True
+        if self._looking is None or self._looking.done():
+            self._looked_at()
+        else:
+            task = self._loop.create_task(self._look_once())
+            task.add_done_callback(_told)
+
+    def _chosen(self) -> None:
+        """Something else is looked for."""
+        agent, tool, older_than = self._given
+        chosen = self.bar.chosen
+        self.waiting.agent = agent or chosen.get("agent") or None
+        self.waiting.tool = tool or chosen.get("tool") or None
+        age = dict(AGES).get(str(chosen.get("age", "")), 0.0)
+        self.waiting.older_than = max(age, older_than or 0.0) or None
+        self._looked_at()
+        self._soon()
+
+    def _choices(self) -> dict[str, Any]:
+        """What there is to choose from, beside what code has chosen."""
+        agent, tool, _ = self._given
+        agents = [] if agent else sorted({one.run.agent for one in self.waiting.all})
+        tools = [] if tool else sorted({one.interrupt.tool_name for one in self.waiting.all})
+        return {
+            "agent": [
+                ["", TEXTS["all_agents"]],
+                *([name, reveal(name)] for name in agents if name),
+            ],
+            "tool": [["", TEXTS["all_tools"]], *([name, reveal(name)] for name in tools if name)],
+            "age": [[key, TEXTS[key or "any_age"]] for key, _ in AGES],
+            "labels": {name: TEXTS[f"filter_{name}"] for name in ("agent", "tool", "age")},
+        }
+
+    # --- what every card has
+
+    def _view(self) -> View:
+        return self.view.snapshot()
+
+    def _changes(self) -> list[Op] | None:
+        return self.view.flush() or None
+
+    def _texts(self) -> dict[str, str]:
+        return TEXTS | {"card": "{agent}", "gone": TEXTS["inbox_gone"]}
+
+    def _take(self, message: Any) -> None:
+        if message.type in ("answer", "drafts", "press", "focus"):
+            self.view.seen()
+        super()._take(message)
+
+    def _keep_drafts(self, message: Drafts) -> None:
+        question = self.view.question(message.interrupt)
+        if question is not None:
+            kept = question.keepable(message.drafts, instead=message.instead)
+            self.view.set_drafts(message.interrupt, kept, instead=message.instead)
+
+    def _stop(self) -> None:
+        """Nothing is stopped from here."""
+
+    def _pressed(self, message: Press) -> None:
+        if message.notice == MORE:
+            self.view.show_more()
+            self._soon()
+
+    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
+        question, asked = self.view.question(message.interrupt), self.view.asked(message.interrupt)
+        if question is None or asked is None:
+            return [FieldError(field=None, message=TEXTS["inbox_over"])]
+        fills = question.fills(message.action)
+        drafts = self._drafts_of(message) if fills else message.drafts
+        resolution = question.resolve(message.action, drafts, message.reason, message.remember)
+        if isinstance(resolution, list):
+            return resolution
+        return asyncio.run_coroutine_threadsafe(self._answer(asked, resolution), self._loop)
+
+    async def _answer(self, asked: Asked, resolution: Any) -> None:
+        try:
+            await self.waiting.answer(asked, resolution, by="form")
+        except (Conflict, NotPending):
+            self._soon()  # somebody was faster: the form becomes the record of that
+            raise
+        self._soon()
+
+
+def bundle(view: InboxView) -> dict[str, str]:
+    """An inbox as it stands, as HTML and text that need no kernel: nothing to press."""
+    shown = view.snapshot()
+    items = [
+        item.model_copy(update={"actions": []}) if item.type == "notice" else item
+        for item in shown.items
+    ]
+    shown = shown.model_copy(update={"items": items})
+    return {"text/html": static.render(shown), "text/plain": plain.render(shown)}
+
+
+def _told(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("the inbox could not be read", exc_info=task.exception())

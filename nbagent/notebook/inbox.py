@@ -1,0 +1,195 @@
+"""``nb.inbox``: everything that waits for an answer in a store, shown with its forms, or as a list."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from IPython.display import display
+
+from nbagent.core.agent import Agent
+from nbagent.core.arguments import checked_store
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.keywords import tells
+from nbagent.core.call.threads import run_in_thread
+from nbagent.core.flow import Flow
+from nbagent.core.inbox import Asked, Owner, Waiting
+from nbagent.core.journal.journal import Store
+from nbagent.core.journal.memory import default_store
+from nbagent.core.run.describe import asks
+
+from . import kernel
+from .render.reveal import reveal
+from .texts import TEXTS
+
+EVERY = 1.0
+"""Seconds between looks of who waits for a change."""
+MAX_LINES = 30
+"""Questions that are printed."""
+
+
+class Inbox:
+    """What waits for an answer in a store: a cell's last line shows it with its forms, live."""
+
+    def __init__(self, waiting: Waiting, of: str) -> None:
+        self._waiting = waiting
+        self._of = of
+        self._shown: Any = None
+        self._counted: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many questions wait; the store is read only where somebody has written since."""
+        return len(self._now())
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Asked]:
+        return iter(self._now())
+
+    def __bool__(self) -> bool:
+        return True  # an inbox with nothing in it is still one
+
+    async def changed(self) -> int:
+        """Wait until another number of questions waits than when this was asked last; gives the number."""
+        while True:
+            count = len(await run_in_thread(self._now))
+            before, self._counted = self._counted, count
+            if before not in (None, count):
+                return count
+            await asyncio.sleep(EVERY)
+
+    def to_frame(self) -> Any:
+        """One row for each question that waits, as a pandas DataFrame."""
+        import pandas as pd  # noqa: PLC0415 - not needed by anything else here
+
+        columns = [
+            "run",
+            "interrupt",
+            "agent",
+            "tool",
+            "asks",
+            "input",
+            "prompt",
+            "asked",
+            "expires",
+        ]
+        return pd.DataFrame(
+            [dict(zip(columns, _row(one), strict=True)) for one in self], columns=columns
+        )
+
+    def __repr__(self) -> str:
+        found = self._now()
+        said = TEXTS["inbox_waiting"].format(n=len(found)) if found else TEXTS["inbox_empty"]
+        lines = [f"{TEXTS['inbox']} · {self._of} · {said}", *map(_line, found[:MAX_LINES])]
+        if len(found) > MAX_LINES:
+            lines.append(TEXTS["inbox_more"].format(n=len(found) - MAX_LINES))
+        return "\n".join(lines)
+
+    def _ipython_display_(self) -> None:
+        if kernel.in_kernel() and kernel.attended():
+            self._show()
+            return
+        from .cards.inbox_card import bundle  # noqa: PLC0415 - ipywidgets and anywidget load here
+        from .view.inbox import InboxView  # noqa: PLC0415
+
+        view = InboxView(self._of)
+        view.look(self._now(), self._waiting)
+        display(bundle(view), raw=True)  # type: ignore[no-untyped-call]
+
+    def _show(self) -> None:
+        from .cards.display import ShownInbox  # noqa: PLC0415 - as above
+        from .cards.inbox_card import InboxCard  # noqa: PLC0415
+
+        if self._shown is None:
+            own = self._waiting
+            looked = Waiting(
+                own.catalog.store,
+                agents=own.agents,
+                agent=own.agent,
+                tool=own.tool,
+                older_than=own.older_than,
+            )
+            self._shown = ShownInbox(InboxCard(looked, self._of))
+        self._shown.show()
+
+    def _now(self) -> list[Asked]:
+        return self._waiting.look() if self._waiting.has_changed else self._waiting.chosen()
+
+
+@tells("nb.inbox")
+def inbox(
+    store: Store | None = None,
+    *,
+    agent: str | None = None,
+    tool: str | None = None,
+    older_than: float | dt.timedelta | None = None,
+    agents: Owner | Sequence[Owner] = (),
+) -> Inbox:
+    """Everything that waits for an answer in a store, from all notebooks and processes.
+
+    As a cell's last line it shows each question with its form, and new ones as they come. A run goes on in
+    the process that it lives in; where that is gone, here if this process has an agent of its name, else once
+    somebody opens it: each question says which. A list of them otherwise, with ``count`` and ``to_frame()``.
+
+    Args:
+        store: whose runs; the default store by default.
+        agent: only questions of runs of the agent of this name, or of one that it calls.
+        tool: only questions of the tool of this name.
+        older_than: only what was asked at least so long ago, in seconds or as a timedelta.
+        agents: agents and flows that go on with runs here, before those that this process has of the same name.
+
+    Raises:
+        UsageError: ``store`` is none.
+        StoreError: it cannot be read.
+    """
+    kept = default_store if store is None else checked_store(store)
+    if agent is not None and not isinstance(agent, str):
+        raise UsageError(
+            "agent= is an agent's name; agents= takes the agents that go on with runs here"
+        )
+    seconds = older_than.total_seconds() if isinstance(older_than, dt.timedelta) else older_than
+    owners = [agents] if isinstance(agents, Agent | Flow) else list(agents)
+    waiting = Waiting(kept, agents=owners, agent=agent, tool=tool, older_than=seconds)
+    return Inbox(waiting, reveal(_named(kept, agent, tool, seconds)))
+
+
+def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:
+    """What it is the inbox of, in words."""
+    path = getattr(store, "path", None)
+    parts = [str(path) if path is not None else repr(store)]
+    parts += [f"{name} {what}" for name, what in (("agent", agent), ("tool", tool)) if what]
+    parts += [f"older than {dt.timedelta(seconds=older_than)}"] if older_than else []
+    return " · ".join(parts)
+
+
+def _row(one: Asked) -> tuple[Any, ...]:
+    asked = one.interrupt
+    expires = None if asked.expires_at is None else _moment(asked.expires_at)
+    return (
+        one.run.id,
+        asked.id,
+        one.run.agent,
+        asked.tool_name,
+        asks(asked),
+        asked.input,
+        one.run.prompt,
+        _moment(one.at),
+        expires,
+    )
+
+
+def _moment(at: float) -> dt.datetime:
+    return dt.datetime.fromtimestamp(at, tz=dt.UTC)
+
+
+def _line(one: Asked) -> str:
+    asked = one.interrupt
+    waits = dt.timedelta(seconds=int(max(0.0, time.time() - one.at)))
+    return reveal(
+        f"  {one.run.id}  {one.run.agent}  {asked.tool_name or 'the limit'} {asks(asked)}, for {waits}"
+    )

@@ -1,0 +1,347 @@
+"""What is drawn of an inbox: a fold from what waits in a store to forms, and to records once it is settled."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from nbagent.core.base.events import Resolved
+from nbagent.core.base.process import describe_process
+from nbagent.core.inbox import Asked, GoesOn
+from nbagent.core.tools.json_schema import form_type
+from nbagent.core.tools.tool import Tool
+from nbagent.forms.secrets import holds_secret
+from nbagent.notebook.render import facts
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import (
+    Fact,
+    FormItem,
+    Head,
+    Item,
+    NoticeAction,
+    NoticeItem,
+    Op,
+    Put,
+    RecordItem,
+    Remove,
+    SetHead,
+    View,
+)
+
+from .groups import grouped
+from .question_kinds import Types
+from .questions import Question
+
+PAGE = 50
+"""Questions that are drawn to begin with, and that are added on demand."""
+MAX_RECORDS = 100
+"""Answered questions that stay in view."""
+MORE = "more"
+"""The key of the notice below the last question."""
+
+
+class Source(Protocol):
+    """Who knows what waits; see ``core.inbox.Waiting``."""
+
+    all: list[Asked]
+
+    def goes_on(self, asked: Asked) -> GoesOn:
+        """Where its run goes on once it is answered."""
+
+    def tool_of(self, asked: Asked, tools: Mapping[str, Any]) -> Tool[..., Any] | None:
+        """The tool that asks it, among these."""
+
+    def settled(self, asked: Asked) -> Resolved | None:
+        """How it was answered."""
+
+
+@dataclass
+class _Drawn:
+    """One question that is drawn, or what became of it."""
+
+    asked: Asked
+    goes_on: GoesOn
+    question: Question
+    item: FormItem | RecordItem
+
+    @property
+    def waits(self) -> bool:
+        return isinstance(self.item, FormItem)
+
+
+class InboxView:
+    """The view of an inbox; safe to use from several threads.
+
+    Args:
+        of: what it is the inbox of, as the header says it.
+    """
+
+    def __init__(self, of: str) -> None:
+        self._of = of
+        self._lock = threading.RLock()
+        self._room = PAGE
+        self._drawn: dict[str, _Drawn] = {}
+        """By key: ``run/interrupt``."""
+        self._waiting = self._by_person = self._fresh = 0
+        """How many wait, how many of them a person is asked, and how many are new."""
+        self._known: set[tuple[str, str]] | None = None
+        """What has been waiting before; None before the first look."""
+        self._trouble: str = ""
+        self._sent: View | None = None
+
+    def look(self, chosen: Sequence[Asked], source: Source, *, busy: bool = False) -> None:
+        """Take what waits now; not for an event loop, as many forms may be made.
+
+        Args:
+            chosen: what is looked for, oldest first.
+            source: of all that waits.
+            busy: whether somebody is at work in a form, so that none is drawn anew for what only tells more.
+        """
+        wanted = {_key(one): one for one in chosen}
+        waits = {_key(one) for one in source.all}
+        with self._lock:
+            before = dict(self._drawn)
+        made: dict[str, _Drawn] = {}
+        for key, drawn in before.items():
+            if not drawn.waits:
+                made[key] = drawn
+            elif key not in waits:
+                made[key] = replace(drawn, item=_record(key, drawn, source.settled(drawn.asked)))
+            elif key in wanted:
+                made[key] = _followed(drawn, wanted[key], source, busy=busy)
+        room = self._room - sum(1 for drawn in made.values() if drawn.waits)
+        fresh = [key for key in wanted if key not in made][: max(0, room)]
+        made |= {key: _made(wanted[key], source) for key in fresh}
+        with self._lock:
+            typed = {key: drawn.item for key, drawn in self._drawn.items()}
+            for key, drawn in made.items():
+                made[key] = _with_typed(drawn, typed.get(key))
+            self._drawn = dict(sorted(made.items(), key=lambda each: each[1].asked.at))
+            self._forget_records()
+            self._count(chosen, source)
+
+    def trouble(self, said: str) -> None:
+        """Say why the store cannot be read; empty where it can."""
+        with self._lock:
+            self._trouble = said
+
+    def show_more(self) -> None:
+        """Make room for more questions; the next look draws them."""
+        with self._lock:
+            self._room += PAGE
+
+    def seen(self) -> None:
+        """Somebody has looked at what is new."""
+        with self._lock:
+            self._fresh = 0
+
+    def flush(self) -> list[Op]:
+        """The operations since the last flush."""
+        with self._lock:
+            view, before = self.snapshot(), self._sent
+            self._sent = view
+        old = {} if before is None else {item.key: item for item in before.items}
+        there = {item.key for item in view.items}
+        ops: list[Op] = [Remove(key=key) for key in old if key not in there]
+        for index, item in enumerate(view.items):
+            if old.get(item.key) is not item and old.get(item.key) != item:
+                ops.append(Put(item=item, index=index))
+        if before is None or before.head != view.head:
+            ops.append(SetHead(head=view.head))
+        return ops
+
+    def snapshot(self) -> View:
+        """The whole view."""
+        with self._lock:
+            items: list[Item] = [drawn.item for drawn in self._drawn.values()]
+            return View(head=self._head(), items=[*items, *self._notices()])
+
+    def question(self, key: str) -> Question | None:
+        """The open question of this key, as it is shown."""
+        with self._lock:
+            drawn = self._drawn.get(key)
+            return drawn.question if drawn is not None and drawn.waits else None
+
+    def asked(self, key: str) -> Asked | None:
+        """What waits, or has waited, under this key."""
+        with self._lock:
+            drawn = self._drawn.get(key)
+            return None if drawn is None else drawn.asked
+
+    def set_drafts(self, key: str, drafts: Any, *, instead: bool) -> None:
+        """Keep what is typed for pages that are drawn later; those that are open know it."""
+        with self._lock:
+            drawn = self._drawn.get(key)
+            item = None if drawn is None else drawn.item
+            if drawn is None or not isinstance(item, FormItem):
+                return
+            update: dict[str, Any] = {"drafts": drafts}
+            if instead:
+                form = item.instead
+                update = {"instead": form and form.model_copy(update=update)}
+            drawn.item = item.model_copy(update=update)
+            if self._sent is not None:
+                items = [drawn.item if one is item else one for one in self._sent.items]
+                self._sent = self._sent.model_copy(update={"items": items})
+
+    def _forget_records(self) -> None:
+        settled = [key for key, drawn in self._drawn.items() if not drawn.waits]
+        for key in settled[: max(0, len(settled) - MAX_RECORDS)]:
+            del self._drawn[key]
+
+    def _count(self, chosen: Sequence[Asked], source: Source) -> None:
+        now = {one.key for one in source.all}
+        if self._known is not None:
+            self._fresh += sum(1 for one in chosen if one.key not in self._known)
+        self._known = now
+        self._waiting = len(chosen)
+        self._by_person = sum(1 for one in chosen if one.by_person)
+        self._fresh = min(self._fresh, self._waiting)
+
+    def _head(self) -> Head:
+        if self._known is None:
+            said = TEXTS["inbox_reads"]
+        elif not self._waiting:
+            said = TEXTS["inbox_empty"]
+        else:
+            said = TEXTS["inbox_waiting"].format(n=f"{self._waiting:,}")
+        if self._fresh:
+            said += TEXTS["inbox_new"].format(n=f"{self._fresh:,}")
+        return Head(
+            run="inbox",
+            agent=TEXTS["inbox"],
+            prompt=self._of,
+            status="interrupted" if self._waiting else "completed",
+            status_text=said,
+            started_at=0.0,
+            max_turns=0,
+            questions=self._by_person,
+        )
+
+    def _notices(self) -> list[NoticeItem]:
+        shown = sum(1 for drawn in self._drawn.values() if drawn.waits)
+        found = []
+        if self._trouble:
+            found.append(NoticeItem(key="trouble", tone="bad", text=self._trouble))
+        if shown < self._waiting:
+            text = TEXTS["inbox_more"].format(n=f"{self._waiting - shown:,}")
+            label = TEXTS["inbox_show_more"].format(n=min(PAGE, self._waiting - shown))
+            show = NoticeAction(name="show", label=label)
+            found.append(NoticeItem(key=MORE, text=text, actions=[show]))
+        return found
+
+
+def _key(asked: Asked) -> str:
+    return f"{asked.run.id}/{asked.interrupt.id}"
+
+
+def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
+    """With what was typed while the view was made."""
+    if not isinstance(drawn.item, FormItem) or not isinstance(known, FormItem):
+        return drawn
+    update = {"drafts": known.drafts, "instead": known.instead or drawn.item.instead}
+    if known == drawn.item.model_copy(update=update):
+        drawn.item = known
+    elif known.spec == drawn.item.spec:
+        drawn.item = drawn.item.model_copy(update=update)
+    return drawn
+
+
+def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Drawn:
+    """The same question as it is asked now; it is drawn anew only where that says something else."""
+    if asked.interrupt == drawn.asked.interrupt:
+        goes_on = drawn.goes_on if busy else source.goes_on(asked)
+        if _where(goes_on) == _where(drawn.goes_on):
+            return replace(drawn, asked=asked)
+    return _made(asked, source)
+
+
+def _made(asked: Asked, source: Source) -> _Drawn:
+    goes_on = source.goes_on(asked)
+    question = _question(asked, goes_on, source)
+    key, names = _key(asked), asked.interrupt.path[:-1]
+    path = " ▸ ".join(map(reveal, names or (asked.run.agent,)))
+    item = question.item(f"q:{key}", f"{path}.", path)
+    item = grouped(item.model_copy(update={"interrupt": key}), question)
+    told = [*item.facts, *_about(asked, goes_on)]
+    return _Drawn(asked, goes_on, question, item.model_copy(update={"facts": told}))
+
+
+def _question(asked: Asked, goes_on: GoesOn, source: Source) -> Question:
+    """The question with the form of its own card; away from its agent with what its record says."""
+    waiting = asked.interrupt
+    tool = None if goes_on.tools is None else source.tool_of(asked, goes_on.tools)
+    if tool is not None:
+        known = Types(form_type(tool.input_type), form_type(tool.output_adapter), tool.secrets)
+        return Question.of(waiting, known)
+    if waiting.expects == "edit" and waiting.input_schema is None:
+        waiting = replace(waiting, expects="approval", editable=False)
+    question = replace(Question.of(waiting), memorable=False)  # a rule is its agent's
+    if goes_on.place == "here":
+        return question
+    if question.expects == "edit" and _is_secret(question):
+        waiting = replace(waiting, expects="approval", editable=False)
+        question = replace(Question.of(waiting), memorable=False)
+    return _without_secrets(question, asked)
+
+
+def _is_secret(question: Question) -> bool:
+    return question.form is not None and holds_secret(question.form.fields)
+
+
+def _without_secrets(question: Question, asked: Asked) -> Question:
+    """A secret that is typed here would reach no other process: it is not asked for."""
+    if question.instead is not None and holds_secret(question.instead.fields):
+        left = tuple(action for action in question.actions if action.name != "answer")
+        question = replace(question, instead=None, actions=left)
+    if not _is_secret(question):
+        return question
+    note = " ".join(filter(None, (question.note, _said("inbox_secret", asked))))
+    left = tuple(action for action in question.actions if action.name != "submit")
+    return replace(question, form=None, named="", actions=left, note=note)
+
+
+def _said(key: str, asked: Asked) -> str:
+    return TEXTS[key].format(run=reveal(asked.run.id))
+
+
+def _about(asked: Asked, goes_on: GoesOn) -> list[Fact]:
+    """Whose question it is, since when it waits, and what becomes of an answer."""
+    prompt = facts.bounded(" ".join(asked.run.prompt.split()), facts.MAX_BRIEF)
+    told = [
+        Fact(label=TEXTS["inbox_run"], value=reveal(prompt) or asked.run.id, code=False),
+        Fact(label=TEXTS["inbox_asked"], value=_moment(asked.at), code=False),
+    ]
+    if asked.by_person:
+        told.append(Fact(label=TEXTS["inbox_then"], value=_where(goes_on), code=False))
+    return told
+
+
+def _where(goes_on: GoesOn) -> str:
+    """What becomes of an answer, in words."""
+    process = describe_process(goes_on.process) if goes_on.process else ""
+    return TEXTS[f"inbox_{goes_on.place}"].format(process=reveal(process))
+
+
+def _moment(at: float) -> str:
+    """A Unix time as the kernel's clock has it."""
+    return dt.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _record(key: str, drawn: _Drawn, event: Resolved | None) -> RecordItem:
+    """What became of a question that waits no more."""
+    if event is None:
+        title, none = drawn.question.title, TEXTS["unanswered"]
+        return RecordItem(key=f"a:{key}", title=title, decision=none, tone="plain")
+    record = drawn.question.record(f"a:{key}", event, drawn.asked.at)
+    said = [f"{record.decision}, {_moment(event.at)[-5:]}"]
+    details = list(record.details)
+    if drawn.goes_on.place == "kept":
+        said.append(TEXTS["inbox_is_kept"])
+        code = f'await nb.open_run("{drawn.asked.run.id}", agent=agent, store=store)'
+        details.append(Fact(label=TEXTS["inbox_go_on"], value=reveal(code)))
+    return record.model_copy(update={"decision": " · ".join(said), "details": details})

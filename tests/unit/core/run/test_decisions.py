@@ -1,0 +1,127 @@
+"""Evidence: who decided what, on what they were shown, after how long, and what they changed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+import nbagent as nb
+from nbagent.core.base import user as user_module
+from nbagent.core.base.events import Resolved, parse
+from nbagent.core.base.user import this_user
+from tests.unit.core.clock import Clock
+
+call = nb.ScriptedModel.call
+
+
+@pytest.fixture
+def as_user(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes this process that of another person."""
+
+    def become(name: str) -> None:
+        monkeypatch.setenv("JUPYTERHUB_USER", name)
+        this_user.cache_clear()
+
+    become("anna")
+    yield become
+    monkeypatch.delenv("JUPYTERHUB_USER", raising=False)
+    this_user.cache_clear()
+
+
+def transferring(store: nb.Store) -> nb.Agent:
+    turn = [call("transfer", to="bob", amount=5), call("login", password="hunter2")]
+    agent = nb.Agent(nb.ScriptedModel([turn, "done"]), name="bank", store=store)
+
+    @agent.tool(approval=True, editable=["amount"])
+    def transfer(to: str, amount: int) -> str:
+        return f"{amount} to {to}"
+
+    @agent.tool(approval=True, editable=True)
+    def login(password: SecretStr) -> str:
+        return "in"
+
+    return agent
+
+
+async def test_evidence_tells_who_decided_what_on_what_was_shown(as_user):
+    """The user, the way, the time, the digest, the change and the reason; a secret stays a mask."""
+    store, clock = nb.MemoryStore(), Clock()
+    run = await clock.on(transferring(store)).run("go", attended=True, show=False).settled()
+    transfer, login = run.interrupts
+    clock.now += 90
+    await run.resolve(transfer, nb.Restart({**transfer.input, "amount": 7}))
+    as_user("ben")
+    await run.reject(login, "not today")
+    await run
+    first, second = nb.decisions(store)
+    assert (first.run, first.agent, first.path, first.tool) == (
+        run.id,
+        "bank",
+        ("transfer",),
+        "transfer",
+    )
+    assert (first.decision, first.by, first.user, first.waited) == ("changed", "code", "anna", 90.0)
+    assert first.changed == {"amount": (5, 7)}
+    assert (first.shown, first.digest) == ({"to": "bob", "amount": 5}, transfer.digest)
+    assert (second.decision, second.reason, second.user) == ("rejected", "not today", "ben")
+    for told in (repr(nb.decisions(run)), nb.decisions(run)._repr_html_(), repr(first)):
+        assert "hunter2" not in told
+    assert nb.decisions(store, tool="login") == [second] == nb.decisions(tool="login")[-1:]
+    frame = nb.decisions(store).to_frame()
+    assert list(frame["user"]) == ["anna", "ben"]
+    events = run.journal.to_frame()
+    assert list(events["type"]) == [event.type for event in run.journal]
+    assert "hunter2" not in events.to_csv()
+
+
+async def test_a_loser_is_told_which_person_won(as_user):
+    """Another one than who runs this process is named, in the error and in the events."""
+    run = await transferring(nb.MemoryStore()).run("go", attended=True, show=False).settled()
+    first, second = run.interrupts
+    await run.reject(first)
+    as_user("ben")
+    with pytest.raises(nb.Conflict, match=r"by code \(anna\) at"):
+        await run.approve(first)
+    assert "reject, by code (anna)" in repr(run.journal)
+    await run.reject(second)
+    assert repr(run.journal).endswith("login reject, by code")
+    await run
+
+
+@pytest.mark.parametrize("by", ["expiry", "external", "idempotent=True", "middleware", "recording"])
+def test_what_nobody_decided_names_nobody(by, as_user):
+    """A clock or a server is no person, and whose process it was says nothing."""
+    assert user_module.user_behind(by) == ""
+    assert user_module.user_behind("form") == "anna"
+
+
+def test_an_event_of_before_names_nobody():
+    """It was stored without a user."""
+    old = '{"type":"resolved","at":1,"id":"i","call_id":"c","resolution":{"type":"reject"},"by":"form"}'
+    event = parse(old, 1)
+    assert isinstance(event, Resolved)
+    assert event.user == ""
+
+
+async def test_without_pandas_a_frame_says_what_is_missing(monkeypatch):
+    """A clear error; the list itself needs none."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for one in (nb.decisions(nb.MemoryStore()),):
+        assert repr(one) == "no decisions"
+        with pytest.raises(nb.errors.UsageError, match="pip install pandas"):
+            one.to_frame()
+    with pytest.raises(TypeError, match="of a run or a store, not of int"):
+        nb.decisions(3)
+
+
+def test_without_the_hub_it_is_the_systems_user(monkeypatch):
+    """Not what a variable says that anybody sets."""
+    monkeypatch.delenv("JUPYTERHUB_USER", raising=False)
+    monkeypatch.setenv("USER", "somebody")
+    monkeypatch.setenv("LOGNAME", "somebody")
+    this_user.cache_clear()
+    assert this_user() not in ("", "somebody")
+    this_user.cache_clear()

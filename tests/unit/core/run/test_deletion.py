@@ -1,0 +1,116 @@
+"""Deleting: never what goes on, never what another run goes on with, and nothing is left in the file."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import time
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.events import Event
+
+call = nb.ScriptedModel.call
+SECRET = "the moon is made of cheese"
+
+
+async def thread(store: nb.Store, *, ask: bool = False) -> list[nb.Run]:
+    """Three runs, each of which goes on with the one before; the last one asks, if so wished."""
+    last = call("confirm") if ask else "three"
+    agent = nb.Agent(
+        nb.ScriptedModel(["one", "two", last]), tools=[nb.interrupt_tool("confirm")], store=store
+    )
+    runs: list[nb.Run] = []
+    for n in range(3):
+        runs.append(agent.run(f"{SECRET} {n}", after=runs[-1] if runs else None))
+        await runs[-1].settled()
+    return runs
+
+
+def files_of(store: nb.SQLiteStore) -> bytes:
+    """All bytes of the file, and of what SQLite keeps beside it."""
+    return b"".join(path.read_bytes() for path in store.path.parent.iterdir())
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    """A store of each kind."""
+    return nb.MemoryStore() if request.param == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
+
+
+async def test_c263_a_run_that_others_go_on_with_is_deleted_with_them_or_not_at_all(store):
+    """They are named; the store is as it was."""
+    one, two, three = [run.id for run in await thread(store)]
+    with pytest.raises(
+        nb.errors.UsageError, match=f"{two!r}, {three!r} go on with its conversation"
+    ):
+        nb.delete_run(one, store=store)
+    with pytest.raises(nb.errors.UsageError, match="no run 'nope'"):
+        nb.delete_run("nope", store=store)
+    assert nb.delete_run(three, store=store) == [three]
+    assert nb.delete_run(one, store=store, with_followers=True) == [one, two]
+    assert store.run_ids() == []
+
+
+async def test_c264_a_run_that_goes_on_is_not_deleted(store):
+    """Neither by its id nor with the runs before it, nor by its age; once it is cancelled it is."""
+    gate = asyncio.Event()
+    agent = nb.Agent(nb.ScriptedModel(["one", call("wait")]), store=store)
+
+    @agent.tool
+    async def wait() -> str:
+        await gate.wait()
+        return "done"
+
+    first = agent.run("go")
+    await first
+    second = agent.run("wait", after=first)
+    async for event in second.events():
+        if isinstance(event, Event) and event.type == "tool_started":
+            break
+    for act in (
+        lambda: nb.delete_run(second.id, store=store),
+        lambda: nb.delete_run(first.id, store=store, with_followers=True),
+    ):
+        with pytest.raises(nb.errors.UsageError, match="while it goes on in process"):
+            act()
+    assert nb.prune(0, store=store, waiting=True) == []
+    await second.cancel()
+    assert nb.prune(0, store=store) == [first.id, second.id]
+
+
+async def test_c265_prune_takes_whole_threads_that_are_over_and_old(store, monkeypatch):
+    """What waits stays, and all it goes on with; a dry run only says what would be."""
+    old = [run.id for run in await thread(store)]
+    waits = [run.id for run in await thread(store, ask=True)]
+    assert nb.prune("1d", store=store) == []
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3 * 86_400)
+    assert nb.prune(datetime.timedelta(days=2), store=store, dry_run=True) == old
+    assert nb.prune(2 * 86_400, store=store) == old
+    assert store.run_ids() == waits
+    assert nb.prune("2d", store=store, waiting=True) == waits
+
+
+@pytest.mark.parametrize("given", ["30", "d", "-1d", -1, True, None, "1y"])
+def test_what_is_no_time_is_refused(given):
+    """In words, before anything is looked at."""
+    with pytest.raises(nb.errors.UsageError, match="older_than is a time such as '30d'"):
+        nb.prune(given, store=nb.MemoryStore())
+
+
+async def test_what_was_deleted_is_nowhere_in_the_file(tmp_path):
+    """Neither in the file nor in its log, also where another store of the file is open; its place is used again."""
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    other = nb.SQLiteStore(tmp_path / "runs.db")
+    runs = await thread(store)
+    assert SECRET.encode() in files_of(store)
+    assert nb.prune(0, store=store) == [run.id for run in runs]
+    assert SECRET.encode() not in files_of(store)
+    assert other.run_ids() == []
+    size = store.path.stat().st_size
+    for _ in range(3):
+        await thread(store)
+        nb.prune(0, store=store)
+    assert store.path.stat().st_size == size

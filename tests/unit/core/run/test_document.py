@@ -1,0 +1,243 @@
+"""A run as one document: what comes back, what is refused, and that nothing in it is approved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import nbagent as nb
+from nbagent.core.journal.rows import Row, last_seal, sealed
+from nbagent.core.run.document import schema
+
+SCHEMA = Path(__file__).parents[4] / "docs" / "run.schema.json"
+FORMAT_1 = Path(__file__).parents[3] / "fixtures" / "stores" / "format_1.db"
+call = nb.ScriptedModel.call
+
+
+class Desk:
+    """An agent that sends mail where a person approves, and what it sent."""
+
+    def __init__(self, *script: Any, store: nb.Store) -> None:
+        self.sent: list[str] = []
+        self.agent = nb.Agent(nb.ScriptedModel(list(script)), store=store)
+
+        @self.agent.tool(approval=True)
+        def send(to: str) -> str:
+            self.sent.append(to)
+            return "sent"
+
+        @self.agent.tool(idempotent=True)
+        def note(to: str) -> str:
+            self.sent.append(to)
+            return "noted"
+
+        @self.agent.tool(idempotent=True)
+        async def ask_and_send(ctx: nb.ToolContext, to: str) -> str:
+            await ctx.ask(nb.Confirm(message=f"Send to {to}?"))
+            self.sent.append(to)
+            return "sent"
+
+
+async def thread(store: nb.Store) -> nb.Run:
+    """The second run of a thread, which waits for an approval."""
+    desk = Desk("hello", call("send", to="ada"), store=store)
+    first = desk.agent.run("hi")
+    await first
+    run = desk.agent.run("send it", after=first)
+    await run.settled()
+    return run
+
+
+def with_events(document: dict[str, Any], *events: dict[str, Any]) -> dict[str, Any]:
+    """The document with these at the end, sealed as whoever forges them would."""
+    made = json.loads(json.dumps(document))
+    run = made["runs"][-1]
+    rows = [Row(**row) for row in run["rows"]]
+    more = sealed(last_seal(run["id"], rows), (json.dumps(event) for event in events))
+    run["rows"] += [row._asdict() for row in more]
+    return made
+
+
+def test_the_schema_in_the_repository_is_that_of_the_code():
+    """Written anew by ``python -m nbagent.core.run.document > docs/run.schema.json``."""
+    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == json.loads(json.dumps(schema()))
+
+
+async def test_c258_a_waiting_run_goes_on_where_its_document_is_brought_in(tmp_path):
+    """With the conversation before; it asks again here, runs once, and its seals hold on."""
+    here = nb.MemoryStore()
+    run = await thread(here)
+    document = nb.export_run(run.id, tmp_path / "run.json", store=here)
+    known = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    Draft202012Validator(known).validate(document)
+    event = Draft202012Validator({"$ref": "#/$defs/Event", "$defs": known["$defs"]})
+    for row in (row for each in document["runs"] for row in each["rows"]):
+        event.validate(json.loads(row["data"]))
+    there = nb.SQLiteStore(tmp_path / "runs.db")
+    assert nb.import_run(tmp_path / "run.json", store=there) == run.id
+    assert nb.import_run(document, store=there) == run.id
+    desk = Desk("done", store=there)
+    opened = await nb.open_run(run.id, agent=desk.agent, store=there)
+    await opened.settled()
+    assert (desk.sent, opened.status) == ([], "interrupted")
+    opened.approve(opened.interrupts[0])
+    assert (await opened).text == "done"
+    assert desk.sent == ["ada"]
+    assert opened.journal.verify()
+    assert [m["role"] for m in opened.messages[:3]] == ["user", "assistant", "user"]
+    assert nb.import_run(document, store=there) == run.id  # what came since is its own
+
+
+APPROVED = {"type": "resolved", "at": 5.0, "by": "Ada", "resolution": {"type": "restart"}}
+REMEMBERS = {"tool": "send", "parameters": "", "code": ""}
+
+
+async def opened_from(document: dict[str, Any], *script: Any) -> tuple[Desk, nb.Run]:
+    """A run of the document, opened in a store of its own."""
+    store = nb.MemoryStore()
+    run_id = nb.import_run(document, store=store)
+    desk = Desk(*script, store=store)
+    run = await nb.open_run(run_id, agent=desk.agent, store=store)
+    await run.settled()
+    return desk, run
+
+
+def until(document: dict[str, Any], last: str) -> dict[str, Any]:
+    """The document as it was right after an event of this type."""
+    run = document["runs"][-1]
+    types = [json.loads(row["data"])["type"] for row in run["rows"]]
+    del run["rows"][types.index(last) + 1 :]
+    return document
+
+
+@pytest.mark.parametrize(
+    "kind", ["approved", "remembered", "started", "answered", "failed", "begun"]
+)
+async def test_c259_a_document_approves_nothing(kind):
+    """Whatever it says of people and processes, nothing runs here before somebody here says so."""
+    store = nb.MemoryStore()
+    tool = {"answered": "ask_and_send", "begun": "note"}.get(kind, "send")
+    source = Desk(call(tool, to="eve"), store=store)
+    run = source.agent.run("go")
+    await run.settled()
+    if kind == "begun":
+        document = until(nb.export_run(run.id, store=store), "tool_started")
+        desk, opened = await opened_from(document)
+        assert (desk.sent, [i.kind for i in opened.interrupts]) == ([], ["lost"])
+        return
+    asked = run.interrupts[0]
+    answer = {**APPROVED, "id": asked.id, "call_id": asked.call_id}
+    events: list[dict[str, Any]] = [answer]
+    if kind == "remembered":
+        tool_ = source.agent.tools["send"]
+        events[0]["resolution"]["remember"] = "tool_in_run"
+        events[0]["remembers"] = {**REMEMBERS, "code": tool_.code}
+    if kind in ("started", "failed"):
+        claim = {"type": "tool_started", "at": 6.0, "call_id": asked.call_id, "attempt": 1}
+        events.append({**claim, "owner": "elsewhere:1:2:host", "input": {"to": "eve"}})
+    if kind == "failed":
+        events.append({"type": "run_failed", "at": 7.0, "error": "X", "message": "x"})
+    if kind == "answered":
+        events[0]["resolution"] = {"type": "respond", "output": True}
+    desk, opened = await opened_from(with_events(nb.export_run(run.id, store=store), *events))
+    if kind == "failed":
+        opened.retry()
+        await opened.settled()
+    assert desk.sent == []
+    assert opened.status == "interrupted"
+    assert opened.interrupts
+    assert opened.remembered == ()
+    opened.reject(opened.interrupts[0], "not here")
+    await opened.settled()
+    assert desk.sent == []
+
+
+def deep(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+BAD_FILES = [
+    ("no JSON", "{", "no JSON"),
+    ("deep", deep(5_000), "this is no document|nested"),
+    ("NaN", '{"format": NaN}', "NaN is no number"),
+    ("a list", "[]", "this is no document"),
+    ("newer", '{"format": "nbagent-run", "version": 99, "id": "a", "runs": []}', "newer nbagent"),
+    ("another format", '{"format": "x", "version": 1, "id": "a", "runs": []}', "format"),
+    ("nothing", '{"format": "nbagent-run", "version": 1, "id": "a", "runs": []}', "runs"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [case[1:] for case in BAD_FILES], ids=[c[0] for c in BAD_FILES]
+)
+def test_c260_what_is_no_document_is_refused_in_words(text, told, tmp_path):
+    """Of a file as of a dict; the store stays empty."""
+    path, store = tmp_path / "x.json", nb.MemoryStore()
+    path.write_text(text)
+    with pytest.raises(nb.errors.UsageError, match=told):
+        nb.import_run(path, store=store)
+    assert store.run_ids() == []
+
+
+async def test_c261_a_document_that_was_changed_is_refused_and_overwrites_nothing():
+    """A changed event, events that fit nothing, another run of the id, runs that nobody asked for."""
+    here, there = nb.MemoryStore(), nb.MemoryStore()
+    run = await thread(here)
+    document = nb.export_run(run.id, store=here)
+
+    def changed(change: Any) -> dict[str, Any]:
+        made = json.loads(json.dumps(document))
+        change(made)
+        return made
+
+    def text(made: Any) -> None:
+        row = made["runs"][-1]["rows"][1]
+        row["data"] = row["data"].replace("ada", "eve")
+
+    with pytest.raises(
+        nb.errors.StoreError, match=r"event 1 of run .* was changed since it was sealed"
+    ):
+        nb.import_run(changed(text), store=there)
+    for data in (
+        '{"type":"run_completed","at":NaN}',
+        deep(5_000),
+        "{}",
+        '{"type":"tool_finished","at":1,"call_id":"?"}',
+    ):
+
+        def forge(made: Any, data: str = data) -> None:
+            made["runs"][-1]["rows"].append({"version": 2, "data": data, "seal": None})
+
+        with pytest.raises(nb.errors.StoreError):
+            nb.import_run(changed(forge), store=there, unverified=True)
+    with pytest.raises(nb.errors.StoreError, match="cannot be read"):
+        nb.import_run(changed(lambda made: made["runs"].pop(0)), store=there)
+    stranger = nb.Agent(nb.ScriptedModel(["x"]), store=here).run("other")
+    await stranger
+    extra = nb.export_run(stranger.id, store=here)["runs"]
+    with pytest.raises(nb.errors.UsageError, match="does not go on with"):
+        nb.import_run(changed(lambda made: made["runs"].insert(0, extra[0])), store=there)
+    assert there.run_ids() == []
+    nb.import_run(changed(text), store=there, unverified=True)
+    with pytest.raises(nb.Conflict, match="another run"):
+        nb.import_run(document, store=there)
+
+
+@pytest.mark.parametrize("unverified", [False, True])
+def test_runs_of_format_1_are_exported_verified_and_brought_in(unverified, tmp_path):
+    """A store of before has no seals: that is said, and its runs go as any."""
+    copied = tmp_path / "old.db"
+    copied.write_bytes(FORMAT_1.read_bytes())
+    old, new = nb.SQLiteStore(copied), nb.SQLiteStore(tmp_path / "new.db")
+    for run_id in old.run_ids():
+        assert nb.verify_run(run_id, store=old).sealed_from is None
+        document = nb.export_run(run_id, store=old)
+        nb.import_run(document, store=new, unverified=unverified)
+        told = nb.verify_run(run_id, store=new)
+        assert told
+        assert told.sealed_from == len(document["runs"][-1]["rows"])
+    assert set(new.run_ids()) == set(old.run_ids())

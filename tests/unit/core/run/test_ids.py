@@ -1,0 +1,164 @@
+"""Runs by ids of one's own: a run of that id is opened, never doubled."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.run.session import open_sessions
+
+
+def asking(store: nb.Store, did: list[str]) -> nb.Agent:
+    """An agent whose tool asks once, and then does its work."""
+    agent = nb.Agent(
+        nb.ScriptedModel([nb.ScriptedModel.call("deliver", to="Ada"), "delivered"]), store=store
+    )
+
+    @agent.tool(approval=True)
+    def deliver(to: str) -> str:
+        """Deliver."""
+        did.append(to)
+        return "done"
+
+    return agent
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> nb.Store:
+    """A store of each kind."""
+    return nb.MemoryStore() if request.param == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
+
+
+async def test_c266_the_same_id_is_the_same_run_here_and_its_result_comes_at_once(
+    store: nb.Store,
+) -> None:
+    """Open here: the very run. Ended: its result. The prompt may be left out then; nothing is done again."""
+    did: list[str] = []
+    agent = asking(store, did)
+    run = agent.run("Deliver it.", id="session-1")
+    assert run.id == "session-1"
+    await run.settled()
+    assert agent.run("Deliver it.", id="session-1") is run
+    assert agent.run(id="session-1") is run
+    run.approve(run.interrupts[0])
+    assert (await run).text == "delivered"
+    again = agent.run("Deliver it.", id="session-1")
+    assert (await again).text == "delivered"
+    assert did == ["Ada"]
+    assert store.run_ids() == ["session-1"]
+
+
+async def test_c267_another_process_opens_the_run_of_that_id_with_what_it_asks(
+    tmp_path: Path,
+) -> None:
+    """What was written is all that is needed: a second store object stands for another process."""
+    did: list[str] = []
+    first = asking(nb.SQLiteStore(tmp_path / "runs.db"), did).run("Deliver it.", id="session-1")
+    await first.settled()
+    other = nb.Agent(
+        nb.ScriptedModel(lambda _messages: "delivered"), store=nb.SQLiteStore(tmp_path / "runs.db")
+    )
+    other.add(nb.tool(approval=True)(_deliver(did)))
+    run = other.run("Deliver it.", id="session-1")
+    assert run is not first
+    assert [i.tool_name for i in run.interrupts] == ["deliver"]
+    run.approve(run.interrupts[0])
+    assert (await run).text == "delivered"
+    assert did == ["Ada"]
+
+
+def _deliver(did: list[str]):  # type: ignore[no-untyped-def]
+    def deliver(to: str) -> str:
+        """Deliver."""
+        did.append(to)
+        return "done"
+
+    return deliver
+
+
+async def test_c268_the_same_id_with_another_prompt_or_agent_is_refused_and_says_both(
+    store: nb.Store,
+) -> None:
+    """Nothing is begun, and the message shows what was asked then and now."""
+    agent = nb.Agent(nb.ScriptedModel(["one", "two"]), store=store)
+    await agent.run("First.", id="a")
+    with pytest.raises(nb.errors.UsageError, match=r"First\..*Second\..*another id"):
+        agent.run("Second.", id="a")
+    with pytest.raises(nb.errors.UsageError, match="one of 'agent', not of 'other'"):
+        nb.Agent(nb.ScriptedModel(["x"]), name="other", store=store).run("First.", id="a")
+    with pytest.raises(nb.errors.UsageError, match="has no run 'b': give a prompt"):
+        agent.run(id="b")
+    with pytest.raises(nb.errors.UsageError, match="a run's id is a text"):
+        agent.run("First.", id="no spaces")
+    assert store.run_ids() == ["a"]
+
+
+async def test_c269_a_failed_run_is_opened_as_failed_and_retried_by_hand(store: nb.Store) -> None:
+    """An id means this run: it is not begun anew behind anybody's back."""
+    agent = nb.Agent(nb.ScriptedModel([RuntimeError("down"), "up"]), store=store)
+    with pytest.raises(nb.errors.RunError):
+        await agent.run("Go.", id="a")
+    run = agent.run("Go.", id="a")
+    assert run.status == "failed"
+    assert (await run.retry()).text == "up"
+
+
+async def test_c270_of_many_that_begin_one_id_at_once_one_begins_and_the_others_follow(
+    tmp_path: Path,
+) -> None:
+    """From threads, each with a store object of its own: one run, one result, and nobody is refused."""
+    asked: list[int] = []
+
+    def begin(number: int) -> str:
+        agent = nb.Agent(
+            nb.ScriptedModel([f"by {number}"]), store=nb.SQLiteStore(tmp_path / "runs.db")
+        )
+        asked.append(number)
+        return agent.run_sync("Go.", id="one").text
+
+    nb.SQLiteStore(tmp_path / "runs.db")
+    said = await asyncio.gather(*(asyncio.to_thread(begin, n) for n in range(6)))
+    assert len(set(said)) == 1
+    kinds = [type(e).__name__ for e in nb.SQLiteStore(tmp_path / "runs.db").read("one")]
+    assert kinds == ["RunStarted", "ModelResponded", "RunCompleted"]
+    assert len(asked) == 6
+
+
+async def test_c271_a_flow_has_ids_too(store: nb.Store) -> None:
+    """By ``with_options``; the same input opens it, another one is refused."""
+    did: list[int] = []
+
+    @nb.flow(store=store)
+    def double(n: int) -> int:
+        """Double it."""
+        did.append(n)
+        return 2 * n
+
+    named = double.with_options(id="double-2")
+    assert (await named.run(2)).output == 4
+    assert (await named.run(2)).output == 4
+    assert did == [2]
+    with pytest.raises(nb.errors.UsageError, match="another id"):
+        named.run(3)
+
+
+async def test_an_id_is_for_a_run_of_its_own_in_a_body() -> None:
+    """A run inside a call is found with the run around it."""
+    inner = nb.Agent(nb.ScriptedModel(["inner"]))
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("starts"), "end"]))
+
+    @agent.tool
+    async def starts() -> str:
+        """Start one."""
+        try:
+            return (await inner.run("x", id="a")).text
+        except nb.errors.UsageError as error:
+            return str(error)
+
+    run = agent.run("go")
+    await run
+    assert "nested=False" in run.calls["starts"][0].output
+    assert not [s for s in open_sessions() if s.run_id == "a"]

@@ -1,0 +1,148 @@
+"""An inbox's card: forms of many runs of a store, answered where they stand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.inbox import Waiting
+from nbagent.notebook.cards.inbox_card import InboxCard
+from nbagent.notebook.wire import FormItem, Item, RecordItem
+from tests.until import until
+
+call = nb.ScriptedModel.call
+
+
+class Played(InboxCard):
+    """A card whose messages to the page are kept."""
+
+    def __init__(self, store: Any, **options: Any) -> None:
+        self.sent: list[dict[str, Any]] = []
+        super().__init__(Waiting(store, **options), "runs.db")
+
+    def send(self, content: Any, buffers: Any = None) -> None:
+        self.sent.append(content)
+
+    @property
+    def items(self) -> list[Item]:
+        return self.view.snapshot().items
+
+    @property
+    def forms(self) -> list[FormItem]:
+        return [item for item in self.items if isinstance(item, FormItem)]
+
+    @property
+    def records(self) -> list[RecordItem]:
+        return [item for item in self.items if isinstance(item, RecordItem)]
+
+    def says(self, **message: Any) -> None:
+        self._handle(message)
+
+    async def press(self, item: FormItem, action: str = "approve", **more: Any) -> dict[str, Any]:
+        number = len(self.sent)
+        self.says(
+            type="answer", interrupt=item.interrupt, submission=str(number), action=action, **more
+        )
+        told: list[dict[str, Any]] = []
+        await until(
+            lambda: bool(
+                told.extend(m for m in self.sent if m.get("submission") == str(number)) or told
+            )
+        )
+        return told[0]
+
+
+def banker(store: Any, name: str = "banker", *, calls: int = 1, tool: str = "pay") -> nb.Agent:
+    """An agent that asks before each of its calls."""
+    model = nb.ScriptedModel([[call(tool, to=f"P{n}", amount=n) for n in range(calls)], "Settled."])
+
+    async def pay(to: str, amount: int) -> str:
+        """Pay."""
+        return f"paid {to}"
+
+    made = nb.tool(pay, name=tool, approval=True)
+    return nb.Agent(model, name=name, store=store, tools=[made])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> nb.SQLiteStore:
+    return nb.SQLiteStore(tmp_path / "runs.db")
+
+
+async def test_questions_of_several_runs_are_one_table_and_go_on_where_they_live(store):
+    """Those of one agent and tool are alike; an answer resumes the run, its form becomes the record of that."""
+    agents = [banker(store, calls=2) for _ in range(2)]
+    first, second = [await agent.run("Pay them").settled() for agent in agents]
+    card = Played(store)
+    await until(lambda: len(card.forms) == 4)
+    assert len({form.group for form in card.forms}) == 1
+    assert all(fact.value == "goes on here" for form in card.forms for fact in form.facts[-1:])
+    assert (await card.press(card.forms[0]))["ok"]
+    await until(lambda: len(card.records) == 1)
+    assert (await card.press(card.forms[0], "reject", reason="no"))["ok"]
+    await until(lambda: len(card.records) == 2)
+    assert (await first).text == "Settled."
+    assert [r.decision.partition(",")[0] for r in card.records] == ["approved", "rejected · “no”"]
+    assert second.status == "interrupted"
+    asked = card.forms[0]
+    await second.reject(second.interrupts[0], "code was faster")
+    late = await card.press(asked)
+    assert not late["ok"]
+    assert "by code" in late["errors"][0]["message"] or "not wait" in late["errors"][0]["message"]
+    await until(lambda: len(card.forms) == 1)
+    assert "by code" in card.records[2].decision
+
+
+async def test_new_ones_are_appended_and_what_is_typed_stays(store):
+    """A second run asks while somebody types in the first one's form: its item is not sent again."""
+    agents = [banker(store, "one"), banker(store, "two", tool="send")]
+    await agents[0].run("Pay").settled()
+    card = Played(store)
+    await until(lambda: bool(card.forms))
+    shown = card.forms[0]
+    card.says(type="focus", busy=True)
+    card.sent.clear()
+    await agents[1].run("Send").settled()
+    await until(lambda: len(card.forms) == 2)
+
+    def puts() -> list[str]:
+        ops = [op for message in card.sent for op in message.get("ops", ())]
+        return [op["item"]["tool"] for op in ops if op["op"] == "put"]
+
+    await until(lambda: bool(puts()))
+    assert puts() == ["send"]
+    assert card.forms[0] == shown
+    assert card.view.snapshot().head.status_text == "2 waiting · 1 new"
+    card.bar.chosen = {"agent": "", "tool": "pay", "age": ""}
+    await until(lambda: len(card.forms) == 1)
+    assert card.forms[0].tool == "pay"
+    static = card.bundle()
+    assert "Waits for an answer" in static["text/html"]
+    assert "<button" not in static["text/html"]
+
+
+async def test_a_thousand_questions_open_within_a_second_and_hold_no_loop(tmp_path: Path):
+    """The first fifty are drawn, more on demand; a tick of the loop is never long (told, not asserted)."""
+    store = nb.SQLiteStore(tmp_path / "many.db")
+    agent = banker(store)
+    await agent.run("Pay").settled()
+    [run_id] = store.run_ids()
+    rows = store.rows(run_id)
+    for number in range(999):
+        store.put(f"r{number}", rows)
+    began, longest = time.monotonic(), 0.0
+    card = Played(store)
+    while len(card.forms) < 50:
+        at = time.monotonic()
+        await asyncio.sleep(0.005)
+        longest = max(longest, time.monotonic() - at)
+    took = time.monotonic() - began
+    print(f"1,000 questions: {took:.2f} s, longest hold of the loop {longest * 1000:.0f} ms")
+    assert card.view.snapshot().head.status_text == "1,000 waiting"
+    card.says(type="press", notice="more", action="show")
+    await until(lambda: len(card.forms) == 100)

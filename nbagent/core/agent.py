@@ -27,7 +27,7 @@ from .base.model import Hosted, Model
 from .chat import Chat, Runs, Thread
 from .engine.driver import Driver, know_tools_asked_for
 from .hooks import hooks
-from .journal.default import kept_in
+from .journal.default import Kept, kept_in
 from .journal.journal import Journal, RunEvent, Store
 from .known import know
 from .run.answers import interrupts_of
@@ -107,7 +107,7 @@ class Agent:
         middleware: Iterable[Middleware] = (),
         budget: Budget | None = None,
         on_tool_error: Literal["tell", "raise"] = "tell",
-        store: Store | None = None,
+        store: Kept | None = None,
     ) -> None:
         self.name = checked_text("name", name)
         self.model = _model(model)
@@ -151,7 +151,7 @@ class Agent:
         return kept_in() if self._store is None else self._store
 
     @store.setter
-    def store(self, store: Store | None) -> None:
+    def store(self, store: Kept | None) -> None:
         self._store = checked_store(store)
 
     # --- tools
@@ -251,7 +251,7 @@ class Agent:
         messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
         pending: RunPending = "wait",
-        store: Store | None = None,
+        store: Kept | None = None,
         answers: Answers = None,
         attended: bool | None = None,
         show: bool = True,
@@ -296,7 +296,7 @@ class Agent:
         given = Options(
             after,
             pending,
-            store,
+            checked_store(store),
             answers,
             attended,
             show,
@@ -317,7 +317,7 @@ class Agent:
         messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
         pending: RunPending = "wait",
-        store: Store | None = None,
+        store: Kept | None = None,
         answers: Answers = None,
         attended: bool | None = None,
         show: bool = True,
@@ -333,7 +333,7 @@ class Agent:
         given = Options(
             after,
             pending,
-            store,
+            checked_store(store),
             answers,
             attended,
             show,
@@ -372,7 +372,7 @@ class Agent:
         prompt: Prompt | None = None,
         *,
         id: str | None = None,  # noqa: A002 - the word that people look for
-        store: Store | None = None,
+        store: Kept | None = None,
         after: Run | None = None,
         answers: Answers = None,
         attended: bool | None = None,

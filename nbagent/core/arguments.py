@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from .base.errors import UsageError
+from .journal.default import store_at
 from .tools.middleware import Middleware
 from .tools.policy import Rule
 from .tools.spec import Budget
@@ -49,22 +50,12 @@ def checked_budget(value: Any) -> Budget:
 
 
 def checked_store(value: Any) -> Any:
-    """A store, or None.
+    """The store that is given, or the one at the place that is; None where nothing is.
 
     Raises:
-        UsageError: it is something else, such as a path.
+        UsageError, StoreError: it is something else, or cannot be used.
     """
-    is_store = not isinstance(value, type) and hasattr(value, "append") and hasattr(value, "read")
-    if value is None or is_store:
-        return value
-    hint = ""
-    if isinstance(value, str) or hasattr(value, "__fspath__"):
-        hint = f": for a file, give nb.SQLiteStore({str(value)!r})"
-    elif isinstance(value, type):
-        hint = f": {value.__name__} is a class, give an instance of it"
-    raise UsageError(
-        f"store is a store such as nb.MemoryStore() or nb.SQLiteStore(path), not {value!r:.80}{hint}"
-    )
+    return None if value is None else store_at(value)
 
 
 def checked_list(name: str, value: Any, example: str) -> list[Any]:

@@ -23,7 +23,7 @@ from .base.errors import ToolError, UsageError
 from .base.keywords import caller, tells
 from .base.messages import INSTEAD, message
 from .base.secrets import plain_json
-from .journal.default import kept_in
+from .journal.default import Kept, kept_in
 from .journal.journal import Journal, Store
 from .known import know
 from .run.result import Result
@@ -95,7 +95,7 @@ class Flow(Generic[P, R]):
         return kept_in() if self._store is None else self._store
 
     @store.setter
-    def store(self, store: Store | None) -> None:
+    def store(self, store: Kept | None) -> None:
         self._store = checked_store(store)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -223,7 +223,7 @@ def flow(fn: Callable[P, R], /) -> Flow[P, R]: ...
 def flow(
     *,
     name: str | None = None,
-    store: Store | None = None,
+    store: Kept | None = None,
     tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any]] = (),
     policy: Iterable[Rule] | Rule = (),
     middleware: Iterable[Middleware] = (),
@@ -237,7 +237,7 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
     /,
     *,
     name: str | None = None,
-    store: Store | None = None,
+    store: Kept | None = None,
     tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any]] = (),
     policy: Iterable[Rule] | Rule = (),
     middleware: Iterable[Middleware] = (),

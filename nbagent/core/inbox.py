@@ -20,7 +20,7 @@ from .run.answers import AnyResolution, check_open, check_takes_answers, tool_at
 from .run.catalog import Catalog, Entry
 from .run.follow import next_driver
 from .run.heartbeat import Others
-from .run.session import open_sessions
+from .run.session import held
 from .tools.tool import Tool
 
 Owner: TypeAlias = Agent | Flow[..., Any]
@@ -117,7 +117,7 @@ class Waiting:
     def goes_on(self, asked: Asked) -> GoesOn:
         """Where its run goes on once it is answered, as far as can be known now."""
         journal, owner = self._journals[asked.run.id], self._owner(asked.run.agent)
-        session = next((one for one in open_sessions() if one.run_id == asked.run.id), None)
+        session = held(asked.run.id, journal.store)
         waits_in = _driver_after(journal, asked)
         if waits_in != this_process():
             return GoesOn("there", waits_in)

@@ -16,7 +16,7 @@ from .base.keywords import tells
 from .base.model import Usage
 from .base.process import describe_process, has_ended, this_process
 from .flow import Flow
-from .journal.default import kept_in, place_of
+from .journal.default import Kept, kept_in, place_of
 from .journal.journal import Store
 from .opening import open_run
 from .run.catalog import ENDED, Catalog, Entry
@@ -160,7 +160,7 @@ def _span(seconds: float) -> str:
 
 @tells("nb.runs")
 def runs(
-    store: Store | None = None,
+    store: Kept | None = None,
     *,
     agent: str | Agent | Flow[..., Any] | None = None,
     status: str | Sequence[str] | None = None,

@@ -17,7 +17,7 @@ from .base.interrupts import Respond, token_digest
 from .base.keywords import tells
 from .call.threads import run_in_thread
 from .flow import Flow
-from .journal.default import kept_in
+from .journal.default import Kept, kept_in
 from .journal.journal import Journal, Store, finished
 from .known import known_named
 from .run.answers import AnyResolution
@@ -25,7 +25,7 @@ from .run.by_record import answer_by_record
 from .run.result import Receipt
 from .run.run import Run, session_of
 from .run.scripted_answers import Answers
-from .run.session import Session, open_sessions
+from .run.session import Session, held, open_sessions
 
 logger = logging.getLogger("nbagent")
 
@@ -37,7 +37,7 @@ def answer_external(
     *,
     error: str | None = None,
     agent: Agent | Flow[..., Any] | None = None,
-    store: Store | None = None,
+    store: Kept | None = None,
 ) -> Receipt:
     """Answer the interrupt that waits for this token, and let its run go on; from any thread.
 
@@ -69,8 +69,8 @@ def answer_external(
         event = _waiting(session.state.open, digest)
         if event is not None:
             return Receipt(session.resolve(event.id, answer, by="external"))
-    place = agent.store if store is None and agent is not None else store
-    stored = [] if place is None else _stored(place, {session.run_id for session in sessions})
+    place = agent.store if store is None and agent is not None else checked_store(store)
+    stored = [] if place is None else _stored(place)
     for journal in stored:
         event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
         if event is None:
@@ -100,10 +100,10 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
     return None
 
 
-def _stored(place: Store, known: set[str]) -> list[Journal]:
+def _stored(place: Store) -> list[Journal]:
     journals = []
     for run_id in place.run_ids():
-        if run_id not in known:
+        if held(run_id, place) is None:
             journal = Journal(run_id, place)
             with suppress(
                 StoreError, UsageError
@@ -170,7 +170,7 @@ async def answer_stored(
         NotPending, InvalidAnswer: nothing was changed.
         StoreError: it could not be stored.
     """
-    session = next((one for one in open_sessions() if one.run_id == journal.run_id), None)
+    session = held(journal.run_id, journal.store)
     if session is not None:
         answered = session.resolve(interrupt_id, resolution, by=by)
     elif agent is not None:
@@ -211,7 +211,7 @@ async def open_run(
     run_id: str,
     *,
     agent: Agent | Flow[..., Any] | None = None,
-    store: Store | None = None,
+    store: Kept | None = None,
     answers: Answers = None,
     attended: bool | None = None,
     show: bool = True,
@@ -238,9 +238,10 @@ async def open_run(
         ToolError: an answer restarts a tool that the agent does not have.
         StoreError: the journal cannot be read, or a newer nbagent has written it.
     """
-    if checked_store(store) is None:
-        store = kept_in() if agent is None else agent.store
-    journal = Journal(run_id, store)
+    kept = checked_store(store)
+    if kept is None:
+        kept = kept_in() if agent is None else agent.store
+    journal = Journal(run_id, kept)
     await run_in_thread(journal.catch_up)
     agent = _named_by(journal) if agent is None else agent
     if isinstance(agent, Agent):

@@ -18,8 +18,7 @@ from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.inbox import Asked, Owner, Waiting
-from nbagent.core.journal.default import kept_in, place_of
-from nbagent.core.journal.journal import Store
+from nbagent.core.journal.default import Kept, kept_in, place_of
 from nbagent.core.run.describe import asks
 
 from . import kernel
@@ -124,7 +123,7 @@ class Inbox:
 
 @tells("nb.inbox")
 def inbox(
-    store: Store | None = None,
+    store: Kept | None = None,
     *,
     agent: str | None = None,
     tool: str | None = None,

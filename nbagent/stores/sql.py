@@ -335,6 +335,11 @@ class SQLStore:
     ) -> None:
         self.close()
 
+    @property
+    def url(self) -> str | None:
+        """Which database, without a password; None for one in memory, which is its own place."""
+        return self._told if self._engine.url.database not in (None, "", ":memory:") else None
+
     def __repr__(self) -> str:
         return f"SQLStore({self._told!r})"
 

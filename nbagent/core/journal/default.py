@@ -8,7 +8,7 @@ import re
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.hooks import hooks
@@ -16,6 +16,8 @@ from nbagent.core.hooks import hooks
 from .journal import Store
 from .memory import MemoryStore, default_store
 
+Kept: TypeAlias = Store | str | os.PathLike[str]
+"""Where runs are kept: a store, the path of a file, a database's URL, or ``"memory"``."""
 VARIABLE = "NBAGENT_STORE"
 """The environment variable that says it where no code does; ``memory`` stands for this process's memory."""
 _USER = re.compile(r"//[^/@]*@")
@@ -38,7 +40,7 @@ class _Default:
 _default = _Default()
 
 
-def use_store(store: Store | str | os.PathLike[str] | None) -> Store:
+def use_store(store: Kept | None) -> Store:
     """Keep every run there from now on whose agent or flow has no ``store=``, also of those made before.
 
     A run that has begun stays where it is. The first card then says where runs are kept. The environment
@@ -54,7 +56,7 @@ def use_store(store: Store | str | os.PathLike[str] | None) -> Store:
     Raises:
         UsageError, StoreError: it cannot be used; the message names it, and all stays as it was.
     """
-    made = None if store is None else _made(store)
+    made = None if store is None else store_at(store)
     with _default.lock:
         _default.said, _default.told = made, None
         return kept_in()
@@ -74,7 +76,7 @@ def kept_in() -> Store:
             return default_store
         if _default.variable is None or _default.variable[0] != given:
             try:
-                _default.variable = given, _made(given)
+                _default.variable = given, store_at(given)
             except (UsageError, StoreError) as error:
                 raise type(error)(f"{VARIABLE}={_safe(given)}: {error}") from error
         return _default.variable[1]
@@ -107,21 +109,40 @@ def is_default(store: object) -> bool:
 
 def place_of(store: object) -> str:
     """Where a store keeps its runs, as people read it: a file from here on, no password of a URL."""
-    place = getattr(store, "path", None) or getattr(store, "url", None)
+    place = _place(store)
     if isinstance(place, Path):
         with suppress(OSError, ValueError):  # no folder to be in, or it is elsewhere
             place = place.relative_to(Path.cwd())
     return _safe(str(place)) if place is not None else _safe(repr(store))
 
 
-def _made(given: Any) -> Store:
+def is_same_place(one: object, other: object) -> bool:
+    """Whether two stores hold the same runs: they are one, or of one file or database."""
+    if one is other:
+        return True
+    place = _place(one)
+    return place is not None and type(one) is type(other) and place == _place(other)
+
+
+def _place(store: object) -> Any:
+    """A store's file or database, as the store knows it; None where it has none."""
+    place = getattr(store, "path", None)
+    return getattr(store, "url", None) if place is None else place
+
+
+def store_at(given: Any) -> Store:
+    """The store that a person names, wherever one is given.
+
+    Raises:
+        UsageError, StoreError: it cannot be used; the message says why.
+    """
     if not isinstance(given, str | os.PathLike):
         return _checked(given)
     text = os.fspath(given)
     if text == "memory":
         return default_store
     if not isinstance(text, str) or not text.strip():
-        raise UsageError(f"a store is a path, a database's URL or a store, not {given!r:.80}")
+        raise UsageError(f"store is a path, a database's URL or a store, not {given!r:.80}")
     if "://" not in text and Path(text).expanduser().is_dir():
         raise UsageError(f"{text!r} is a folder: give the path of a file in it, such as runs.db")
     store: Store = hooks.store_at(text)
@@ -130,7 +151,10 @@ def _made(given: Any) -> Store:
 
 def _checked(given: Any) -> Store:
     if isinstance(given, type) or not (hasattr(given, "append") and hasattr(given, "read")):
-        raise UsageError(f"a store is a path, a database's URL or a store, not {given!r:.80}")
+        hint = ": it is a class, give an instance of it" if isinstance(given, type) else ""
+        raise UsageError(
+            f"store is a path, a database's URL or a store such as nb.MemoryStore(), not {given!r:.80}{hint}"
+        )
     found: Store = given
     return found
 

@@ -9,7 +9,7 @@ from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import parse
 from nbagent.core.base.keywords import tells
 
-from .default import kept_in
+from .default import Kept, kept_in, store_at
 from .history import reference_of
 from .journal import Store
 from .rows import Archive, Row, events_of, first_broken
@@ -46,13 +46,13 @@ class Verification:
         return f"run {self.run_id!r}: {self.events} events as they were written{first}; last seal {self.seal}"
 
 
-def archive_of(store: Store | None) -> FullArchive:
+def archive_of(store: Kept | None) -> FullArchive:
     """The store, which can take runs out and bring them in; the default one where none is given.
 
     Raises:
         UsageError: it cannot.
     """
-    found = kept_in() if store is None else store
+    found = kept_in() if store is None else store_at(store)
     if not isinstance(found, Archive):
         raise UsageError(
             f"{found!r} is a store that gives no rows: it needs heads, stamp, rows, put and delete (see "
@@ -62,7 +62,7 @@ def archive_of(store: Store | None) -> FullArchive:
 
 
 @tells("nb.verify_run")
-def verify_run(run_id: str, *, store: Store | None = None, seal: str | None = None) -> Verification:
+def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = None) -> Verification:
     """Check that the events of a run are those that were written, and those of the runs it goes on with.
 
     Seals prove that the events belong together, not who wrote them; whoever can write the store can write

@@ -13,14 +13,15 @@ from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.process import describe_process, has_ended, this_process
+from nbagent.core.journal.default import Kept
 from nbagent.core.journal.history import histories_of, reference_of
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.verification import FullArchive, archive_of
 from nbagent.core.state.state import running_calls, status_of
 
 from .catalog import ENDED, Catalog, Entry
 from .heartbeat import UNHEARD
-from .session import open_sessions
+from .session import held
 
 logger = logging.getLogger("nbagent")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -28,7 +29,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 @tells("nb.delete_run")
 def delete_run(
-    run_id: str, *, store: Store | None = None, with_followers: bool = False
+    run_id: str, *, store: Kept | None = None, with_followers: bool = False
 ) -> list[str]:
     """Delete a run, for good: prompts, answers and results, in the file too.
 
@@ -65,7 +66,7 @@ def delete_run(
 def prune(
     older_than: str | float | datetime.timedelta,
     *,
-    store: Store | None = None,
+    store: Kept | None = None,
     waiting: bool = False,
     dry_run: bool = False,
 ) -> list[str]:
@@ -212,12 +213,12 @@ def _driver_of(archive: FullArchive, run_id: str) -> str:
         return ""
     owners = {journal.driver, *(call.owner for call in running_calls(state))} - {""}
     is_fresh = time.time() - state.at < UNHEARD
-    return next((one for one in owners if _may_drive(one, run_id, is_fresh=is_fresh)), "")
+    return next((one for one in owners if _may_drive(one, journal, is_fresh=is_fresh)), "")
 
 
-def _may_drive(process: str, run_id: str, *, is_fresh: bool) -> bool:
+def _may_drive(process: str, journal: Journal, *, is_fresh: bool) -> bool:
     """Whether a process may be at a run; one that cannot be seen is where something happened lately."""
     if process == this_process():
-        return any(session.run_id == run_id for session in open_sessions())
+        return held(journal.run_id, journal.store) is not None
     ended = has_ended(process)
     return is_fresh if ended is None else not ended

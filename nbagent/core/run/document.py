@@ -24,8 +24,8 @@ from nbagent.core.base.events import (
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.messages import check_depth
 from nbagent.core.base.user import user_behind
+from nbagent.core.journal.default import Kept
 from nbagent.core.journal.history import Histories, Known, lengthened, reference_of, referred
-from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Row, events_of, first_broken, last_seal, sealed
 from nbagent.core.journal.verification import archive_of
 from nbagent.core.state.fold import apply
@@ -74,7 +74,7 @@ class Document(_Strict):
 
 @tells("nb.export_run")
 def export_run(
-    run_id: str, path: str | Path | None = None, *, store: Store | None = None
+    run_id: str, path: str | Path | None = None, *, store: Kept | None = None
 ) -> dict[str, Any]:
     """A run as one JSON document: its events as they are kept, and the runs whose conversation it goes on with.
 
@@ -119,7 +119,7 @@ def export_run(
 def import_run(
     document: Mapping[str, Any] | str | Path,
     *,
-    store: Store | None = None,
+    store: Kept | None = None,
     unverified: bool = False,
 ) -> str:
     """Bring in a run from its document; what had been approved elsewhere is asked again here.

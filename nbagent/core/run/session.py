@@ -36,6 +36,7 @@ from nbagent.core.call.setup import Hooks
 from nbagent.core.call.threads import interruption, private_loop, running_loop
 from nbagent.core.engine.driver import Driver
 from nbagent.core.hooks import hooks
+from nbagent.core.journal.default import is_same_place
 from nbagent.core.journal.journal import (
     Journal,
     finished,
@@ -329,9 +330,9 @@ class Session:
         """
         queued = self.state.behind
         if self.before is None and queued is not None:
-            held = next((one for one in open_sessions() if one.run_id == queued.after), None)
-            if held is not None:
-                self._line_up(held)
+            waited_for = held(queued.after, self.journal.store)
+            if waited_for is not None:
+                self._line_up(waited_for)
             else:
                 self.before = Before(Journal(queued.after, self.journal.store))
                 self.before.journal.watch(self.follow)
@@ -682,7 +683,7 @@ class Session:
 
     def _whose_turn(self, state: RunState) -> Turn:
         """Who makes the run go on; what became of calls whose process is gone is asked."""
-        here = any(session.run_id == self.run_id for session in set(_driven))
+        here = any(_is_of(one, self.run_id, self.journal.store) for one in set(_driven))
         whose = whose_turn(state, self.journal.driver, self._others, is_driven_here=here)
         if whose == "lost":
             self._ask_about(lost_calls(state, self._others, is_driven_here=here))
@@ -988,6 +989,15 @@ def _nobody() -> None:
 def open_sessions() -> list[Session]:
     """The sessions that this process holds."""
     return list(_open)
+
+
+def held(run_id: str, store: object) -> Session | None:
+    """The session of a run that this process holds; another store may have another run of its id."""
+    return next((one for one in open_sessions() if _is_of(one, run_id, store)), None)
+
+
+def _is_of(session: Session, run_id: str, store: object) -> bool:
+    return session.run_id == run_id and is_same_place(session.journal.store, store)
 
 
 async def _bodies_end(driver: Driver, task: asyncio.Task[None]) -> None:

@@ -48,9 +48,9 @@ WRONG = [
     ({"max_turns": True}, "max_turns is a whole number"),
     ({"max_calls": 0}, "max_calls is a whole number"),
     ({"max_questions": "3"}, "max_questions is a whole number .* not '3'"),
-    ({"store": "runs.db"}, r"give nb.SQLiteStore\('runs.db'\)"),
-    ({"store": Path("runs.db")}, r"give nb.SQLiteStore\('runs.db'\)"),
-    ({"store": nb.MemoryStore}, "MemoryStore is a class, give an instance"),
+    ({"store": 5}, "store is a path, a database's URL or a store"),
+    ({"store": Path("/")}, "'/' is a folder: give the path of a file"),
+    ({"store": nb.MemoryStore}, "it is a class, give an instance"),
     ({"model": None}, "a model is a name or has a stream method"),
 ]
 
@@ -65,7 +65,7 @@ def test_an_agent_takes_no_wrong_argument(options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"store": "runs.db"}, r"give nb.SQLiteStore\('runs.db'\)"),
+        ({"store": 5}, "store is a path, a database's URL or a store"),
         ({"attended": "yes"}, "attended is True, False or None"),
         ({"pending": "rejct"}, "pending is 'refuse', 'reject' or 'queue', not 'rejct'"),
     ],

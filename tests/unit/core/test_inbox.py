@@ -8,14 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, SecretStr
 
 import nbagent as nb
 from nbagent.core.base.process import this_process
 from nbagent.core.inbox import Waiting
+from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.wire import FormItem, RecordItem
 
 call = nb.ScriptedModel.call
+
+
+class Login(BaseModel):
+    """What a person types."""
+
+    user: str
+    password: SecretStr
 
 
 def asker(store: Any, name: str) -> nb.Agent:
@@ -122,3 +131,99 @@ def _forget(name: str) -> None:
     for one in list(known._known):
         if getattr(one, "name", None) == name:
             del known._known[one]
+
+
+async def test_runs_of_one_id_in_two_stores_are_two_runs(tmp_path: Path) -> None:
+    """As after an import: an answer in one store reaches the run that stands there, and no other."""
+    store, other = nb.SQLiteStore(tmp_path / "one.db"), nb.SQLiteStore(tmp_path / "two.db")
+    run = await asker(store, "twin").run("Ask", attended=True).settled()
+    other.put(run.id, store.rows(run.id))
+    waiting = Waiting(other)
+    [pay, _] = waiting.look()
+    await waiting.answer(pay, nb.Reject("in two"), by="form")
+    assert len(run.interrupts) == 2
+    assert any(event.type == "resolved" for event in other.read(run.id))
+    again = Waiting(nb.SQLiteStore(tmp_path / "one.db"))  # another store of the same file
+    [pay, _] = again.look()
+    assert again.goes_on(pay).place == "here"
+    await again.answer(pay, nb.Reject("in one"), by="form")
+    assert len(run.interrupts) == 1
+
+
+async def test_a_place_is_a_store_wherever_one_is_given(tmp_path: Path) -> None:
+    """A path stands for its store: for an agent, a run, a list, an inbox, an opened run, an export."""
+    place = str(tmp_path / "runs.db")
+    agent = asker(place, "placed")
+    run = await agent.run("Ask", attended=True).settled()
+    second = await asker(None, "placed").run("Ask", attended=True, store=Path(place)).settled()
+    assert {one.id for one in nb.runs(place)} == {run.id, second.id}
+    assert nb.inbox(place).count == 4
+    again = await nb.open_run(run.id, store=place, show=False)
+    assert again.status == "interrupted"
+    assert nb.export_run(run.id, store=place)
+    assert not nb.verify_run(run.id, store=place).problems
+
+
+@pytest.mark.parametrize("where", ["there", "here", "kept"])
+async def test_c282_a_secret_is_asked_for_only_where_it_reaches_its_body(
+    tmp_path: Path, where: str
+) -> None:
+    """Where the run goes on in another process, or nowhere yet, no field for it is drawn."""
+    store, name = nb.SQLiteStore(tmp_path / "begun.db"), f"keeper {where}"
+
+    def keeper(kept: nb.SQLiteStore) -> nb.Agent:
+        agent = nb.Agent(nb.ScriptedModel([call("login"), "Done."]), name=name, store=kept)
+
+        @agent.tool
+        def login(ctx: nb.ToolContext) -> Login:
+            """Ask for a login."""
+            ctx.interrupt("Who?")
+
+        return agent
+
+    run = await keeper(store).run("Log in", attended=True).settled()
+    machine, _, start, host = this_process().split(":", 3)
+    there, gone = f"{machine}:1:{_start_of(1)}:{host}", f"{machine}:999999:{start}:{host}"
+    _, other = await moved(store, tmp_path / "moved.db", there if where == "there" else gone)
+    await run.cancel()
+    agents = [keeper(other)] if where == "here" else []
+    if where != "here":
+        _forget(name)
+    _, forms = looked(Waiting(other, agents=agents))
+    form = forms["login"]
+    assert (form.instead is not None) == (where == "here")
+    assert ("answer" in [action.name for action in form.actions]) == (where == "here")
+
+
+async def test_what_another_system_is_asked_has_no_form_and_a_deadline_is_told(
+    tmp_path: Path,
+) -> None:
+    """An external question is shown without a form and counts for no person; text and HTML say what waits."""
+    agent = nb.Agent(
+        nb.ScriptedModel([[call("hook"), call("pay", to="Ada")], "Done."]),
+        name="waiter",
+        store=tmp_path / "runs.db",
+    )
+
+    @agent.tool
+    def hook(ctx: nb.ToolContext) -> str:
+        """Wait for another system."""
+        ctx.interrupt(external=True)
+
+    @agent.tool
+    def pay(to: str, ctx: nb.ToolContext) -> str:
+        """Pay."""
+        ctx.interrupt("Pay?", expires_in=3600)
+
+    await agent.run("Ask", attended=True).settled()
+    waiting = Waiting(agent.store)
+    view, forms = looked(waiting)
+    head = view.snapshot().head
+    assert (head.status_text, head.questions) == ("2 waiting", 1)
+    assert forms["hook"].actions == []
+    assert forms["pay"].expires_at is not None
+    shown = bundle(view)
+    assert "<button" not in shown["text/html"]
+    for told in (shown["text/plain"], shown["text/html"], repr(nb.inbox(agent.store))):
+        assert "pay" in told
+        assert "hook" in told

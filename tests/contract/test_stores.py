@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -287,6 +288,48 @@ async def test_c246_a_run_that_is_deleted_under_its_handle_says_so(opened: Share
     with pytest.raises(nb.errors.StoreError, match="was deleted"):
         await run.approve(asked)
     assert others.read(run.id) == other
+
+
+STORED = Path(__file__).parents[1] / "fixtures" / "stores"
+
+
+async def test_runs_of_format_1_stand_where_they_stood_and_are_gone_on_with(
+    opened: Shared, tmp_path: Path
+) -> None:
+    """As a file that is opened, and row by row in another store: what is added is sealed to what was there."""
+    told = json.loads((STORED / "format_1.json").read_text(encoding="utf-8"))
+    copied = tmp_path / "format_1.db"
+    copied.write_bytes((STORED / "format_1.db").read_bytes())
+    store = old = nb.SQLiteStore(copied)
+    if not isinstance(opened(), nb.SQLiteStore):
+        store = opened()
+        for run_id in old.run_ids():
+            store.put(run_id, old.rows(run_id))
+    listed = nb.runs(store)
+    assert {run.id: run.status for run in listed} == told["statuses"]
+    assert {head.run_id: head.length for head in store.heads()} == told["lengths"]
+    agent = nb.Agent(nb.ScriptedModel(["Done."]), name="banker", store=store)
+    sent = []
+
+    @agent.tool(approval=True)
+    def transfer(to: str, amount: float) -> str:
+        sent.append((to, amount))
+        return f"sent {amount} to {to}"
+
+    first = await nb.open_run(told["first"], agent=agent, store=store, attended=True, show=False)
+    await first.approve(first.interrupts[0])
+    assert ((await first).text, sent) == ("Done.", [("F6", 3.0)])
+    agent.model = nb.ScriptedModel(["Again."])
+    failed = await nb.open_run(told["failed"], agent=agent, store=store, show=False)
+    failed.retry()
+    assert (await failed).text == "Again."
+    agent.model = nb.ScriptedModel(["More."])
+    last = await nb.open_run("cities.3", agent=agent, store=store, show=False)
+    more = agent.run("And more?", after=last, show=False)
+    assert (await more).text == "More."
+    assert "How many in Rome?" not in store.rows(more.id)[0].data  # it refers to the run before
+    for run_id in store.run_ids():
+        assert first_broken(run_id, store.rows(run_id)) is None
 
 
 FILL = """

@@ -65,6 +65,19 @@ def need_axe() -> None:
         told("axe-core is missing: npm ci in nbagent/frontend")
 
 
+def axe_finds(page: Page, within: str = ".nbagent") -> list[str]:
+    """What axe-core finds wrong in these elements of a page."""
+    if not page.evaluate("'axe' in window"):
+        page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+    found = page.evaluate(
+        "within => axe.run({ include: [within] }, { resultTypes: ['violations'] })", within
+    )
+    return [
+        f"{one['impact']} {one['id']}: {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+    ]
+
+
 class FormPage:
     """One form in a card."""
 

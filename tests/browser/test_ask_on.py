@@ -7,6 +7,7 @@ import json
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
+from tests.browser.form_page import axe_finds, need_axe
 
 SETUP = r"""
 import nbagent as nb
@@ -84,7 +85,11 @@ def test_a_run_that_has_ended_is_asked_on_in_its_own_card(server, open_lab):
 
 
 def test_a_long_run_is_looked_through_and_older_cards_give_way(server, open_lab):
-    """By keyboard: what matches is left and marked, what is folded opens, Escape puts all back."""
+    """By keyboard: what matches is left and marked, what is folded opens, Escape puts all back.
+
+    What stayed live is still read once its kernel restarts, and offers nothing.
+    """
+    need_axe()
     notebook = open_lab(server.write("find.ipynb", SETUP, LONG, FAILED, SHORT))
     for cell in (0, 1):
         notebook.run_cell(cell)
@@ -104,6 +109,9 @@ def test_a_long_run_is_looked_through_and_older_cards_give_way(server, open_lab)
     notebook.turn_to(0)
     card.wait_until_static()
     expect(newest.button("Ask on…")).to_be_visible()
+    notebook.restart_kernel()
+    expect(newest.button("Ask on…")).to_be_hidden()
+    expect(newest.root).to_contain_text("Only South lost money.")
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
@@ -135,6 +143,7 @@ def find(notebook, card):
     notebook.dark()
     notebook.page.set_viewport_size({"width": 770, "height": 900})
     notebook.shot("find-dark-narrow", card.root)
+    assert axe_finds(notebook.page) == []
     notebook.light()
     box.fill("row 29")
     expect(told).to_have_text("1 found")
@@ -143,6 +152,9 @@ def find(notebook, card):
     keys.press("Escape")
     expect(box).to_be_hidden()
     expect(card.button("Find…")).to_be_focused()
+    keys.press("Tab")
+    expect(card.button("Ask on…")).to_be_focused()
+    keys.press("Shift+Tab")
     expect(rows).to_have_count(8)
     expect(card.root.locator("details[open]")).to_have_count(0)
 

@@ -58,6 +58,10 @@ MEASURE = """(card) => {
   });
 }"""
 
+AT_REST = """card => Promise.allSettled(
+  card.getAnimations({ subtree: true }).map((each) => (each.finish(), each.finished)))"""
+"""Rows that become one leave their room for a while: over at once."""
+
 
 @pytest.fixture(scope="module")
 def page(browser):
@@ -87,6 +91,7 @@ def test_no_card_changes_another(browser, page):
     for name, items in SCENES.items():
         page.show(*items, FORM)
         live = page.page.locator("#out .nbagent")
+        live.evaluate(AT_REST)
         drawn = live.evaluate(MEASURE)
         for cards in (saved, before):
             page.page.evaluate(

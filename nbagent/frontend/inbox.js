@@ -2,6 +2,8 @@
 // What stands above an inbox: what is looked for. It also tells the kernel that a page shows it, so that
 // nothing is read where nobody looks.
 
+import { every, lifeWithin, on, onAbort, onChange } from "./lifetime.js";
+
 /** @typedef {import("./wire.js").Model} Model */
 
 /** Milliseconds between two words that the inbox is on a page that is looked at. */
@@ -52,25 +54,25 @@ export default {
       label.append(text, select);
       bar.append(label);
       selects.set(name, select);
-      select.addEventListener("change", () => {
+      onChange(signal, select, () => {
         model.set("chosen", { ...model.get("chosen"), [name]: select.value });
         model.save_changes();
       });
       return select;
     };
+    const told = lifeWithin(signal);
     const tell = () => {
       if (document.visibilityState !== "visible" || !bar.isConnected) return;
       try {
         model.send({ type: "shown" });
       } catch {
-        clearInterval(timer); // the kernel is gone
+        told.abort(); // the kernel is gone
       }
     };
     model.on("change:choices", draw);
-    const timer = setInterval(tell, SHOWN);
-    document.addEventListener("visibilitychange", tell, { signal });
-    signal.addEventListener("abort", () => {
-      clearInterval(timer);
+    every(told.signal, SHOWN, tell);
+    on(told.signal, document, "visibilitychange", tell);
+    onAbort(signal, () => {
       model.off("change:choices", draw);
       bar.remove();
     });

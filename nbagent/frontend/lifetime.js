@@ -3,11 +3,11 @@
 
 /**
  * A listener that the signal takes away.
- * @template {keyof HTMLElementEventMap} K
+ * @template {keyof (HTMLElementEventMap & DocumentEventMap)} K
  * @param {AbortSignal} signal
  * @param {EventTarget} target
  * @param {K} type
- * @param {(event: HTMLElementEventMap[K]) => void} listener
+ * @param {(event: (HTMLElementEventMap & DocumentEventMap)[K]) => void} listener
  * @param {boolean} [capture]
  */
 export function on(signal, target, type, listener, capture = false) {

@@ -76,11 +76,13 @@ def view_of(run: Run, *, shown: bool = False) -> View:
     return view.snapshot()
 
 
-def view_of_chat(chat: Chat) -> View:
-    """The thread as it stands."""
+def view_of_chat(chat: Chat, *, shown: bool = False) -> View:
+    """The thread as it stands; ``shown`` as in ``view_of``."""
     thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
     for run in chat.runs:
         view = RunView(run.id, in_thread=True)
+        if shown:
+            say_where_kept(view, run)
         for event in run.journal:
             view.apply(event)
         thread.begin(view)

@@ -265,8 +265,8 @@ def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: St
     assert [stamps[n] == stamps[n + 1] for n in range(7)] == [n % 2 == 0 for n in range(7)]
 
 
-async def test_a_run_that_is_deleted_under_its_handle_says_so(opened: Shared) -> None:
-    """C246: no hang, and another run that is begun by its id gets nothing of it."""
+async def test_c246_a_run_that_is_deleted_under_its_handle_says_so(opened: Shared) -> None:
+    """No hang, and another run that is begun by its id gets nothing of it."""
     model = nb.ScriptedModel([nb.ScriptedModel.call("send", to="Ada")])
     agent = nb.Agent(model, store=opened())
 
@@ -338,8 +338,8 @@ def test_eight_processes_append_at_once_and_nothing_is_lost(opened: Shared) -> N
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
-def test_what_was_said_to_be_stored_outlives_a_killed_process(opened: Shared) -> None:
-    """C247: killed in the middle of appends, nothing is torn, and everybody else goes on at once."""
+def test_c247_what_was_said_to_be_stored_outlives_a_killed_process(opened: Shared) -> None:
+    """Killed in the middle of appends, nothing is torn, and everybody else goes on at once."""
     with opened() as store:
         started = fillers(store, 2, 100_000)
         for number, process in enumerate(started):

@@ -86,7 +86,9 @@ def test_an_answered_form_gives_way_to_html_that_needs_no_kernel(newest: Page) -
     assert "ada" in updates()[-1]["text/html"]
     assert "hushhush" not in str(updates())
     left = newest.kernel.must_run(count).strip()
-    assert left == "['FrontEnd']", "all that stays is the code that the cards of a page share"
+    assert left == "['FrontEnd', 'Layout']", (
+        "all that stays is the code that the cards of a page share"
+    )
 
 
 @pytest.mark.parametrize(("way", "error"), [("cancel", "Rejected"), ("stop", "")])

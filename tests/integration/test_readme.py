@@ -59,8 +59,12 @@ async def test_every_python_block_of_the_readme_does_what_the_text_says(
     assert (tmp_path / "clean.csv").read_text() == "customer,cups\nAda,3\nGrace,5\n"
     await execute(stored, names)
     await names["run"].settled()
+    begun = names["run"]
+    await execute(stored, names)
+    assert (names["run"].id, len(nb.runs())) == (begun.id, 1)
     await execute(opened, names)
-    assert names["run"].id == names["run_id"]
+    assert names["run"].id == "abc-1"
+    nb.use_store(None)
     assert names["run"].status == "completed"
 
     await execute(flow, names)

@@ -310,7 +310,7 @@ def test_an_ended_run_gives_way_to_html_that_needs_no_kernel() -> None:
         assert sorted(updates()[-1]) == ["text/html", "text/plain"]
         assert "hi there" in updates()[-1]["text/html"]
         what = "every widget and layout of the card is closed; the code that all cards share stays"
-        assert kernel.must_run(left) == "['FrontEnd']\n", what
+        assert kernel.must_run(left) == "['FrontEnd', 'Layout']\n", what
 
 
 LEAVERS = """

@@ -97,14 +97,16 @@ class FrozenFile(FrozenDict):
 class Message(FrozenDict):
     """One message; ``wire`` keeps the bytes an adapter encoded it to, so that it is encoded once."""
 
-    __slots__ = ("wire",)
+    __slots__ = ("ids", "wire")
 
+    ids: tuple[list[str], list[str]] | None
+    """Those of its calls and of its results, once somebody asked: a history is checked turn after turn."""
     wire: tuple[str, bytes] | None
     """``(adapter format, bytes)`` or None; never part of the message's value."""
 
     def __init__(self, value: Mapping[str, Any]) -> None:
         super().__init__(value)
-        self.wire = None
+        self.ids = self.wire = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Message, (dict(self),))
@@ -265,16 +267,26 @@ def check(messages: Sequence[Message]) -> None:
     """
     asked: list[str] = []
     for index, item in enumerate(messages):
-        _check_role(index, item)
-        answered = [p["id"] for p in results_of(item)] if item["role"] == "tool" else []
+        calls, results = getattr(item, "ids", None) or _ids(item)
+        role = item["role"]
+        if calls or results:
+            _check_role(index, item)
+        answered = results if role == "tool" else []
         if answered != asked:
             raise MessagesError(
                 f"messages[{index}] answers the tool calls {answered!r}, but the message before it "
                 f"asks for {asked!r}: each call is answered exactly once, in order"
             )
-        asked = [p["id"] for p in calls_of(item)] if item["role"] == "assistant" else []
-        if len(set(asked)) != len(asked):
+        asked = calls if role == "assistant" else []
+        if asked and len(set(asked)) != len(asked):
             raise MessagesError(f"messages[{index}] asks for one tool call id twice: {asked!r}")
+
+
+def _ids(item: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    found = [p["id"] for p in calls_of(item)], [p["id"] for p in results_of(item)]
+    if isinstance(item, Message):
+        item.ids = found
+    return found
 
 
 INSTEAD = "give a path, an id or plain data instead, such as df.to_dict('records')"

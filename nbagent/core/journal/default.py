@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +106,11 @@ def is_default(store: object) -> bool:
 
 
 def place_of(store: object) -> str:
-    """Where a store keeps its runs, as people read it: no password of a URL."""
+    """Where a store keeps its runs, as people read it: a file from here on, no password of a URL."""
     place = getattr(store, "path", None) or getattr(store, "url", None)
+    if isinstance(place, Path):
+        with suppress(OSError, ValueError):  # no folder to be in, or it is elsewhere
+            place = place.relative_to(Path.cwd())
     return _safe(str(place)) if place is not None else _safe(repr(store))
 
 

@@ -16,7 +16,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import CallTakenOver, current_runs
 from nbagent.core.call.threads import in_slot
 from nbagent.core.engine.runs import Request, Started, StartedRuns
-from nbagent.core.journal.journal import Listener, RunEvent
+from nbagent.core.journal.journal import Listener, RunEvent, Store
 from nbagent.core.state.state import CallState, RunState, Status, evolve, status_of
 from nbagent.core.tools.output import OutputDelta
 from nbagent.core.tools.spec import RunSpec
@@ -95,6 +95,18 @@ class NestedJournal:
         self._runs = runs
         self._scope = scope
         self._told: dict[Listener, Listener] = {}
+
+    @property
+    def run_id(self) -> str:
+        """The outermost run, in whose journal they stand."""
+        run_id: str = self._runs.root.run_id
+        return run_id
+
+    @property
+    def store(self) -> Store | None:
+        """Where that is kept."""
+        store: Store | None = self._runs.root.store
+        return store
 
     def read(self) -> list[StoredEvent]:
         """All so far; none where the outermost run keeps none, as in ``generate``."""

@@ -29,7 +29,7 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.files import File
 from nbagent.notebook import kernel, variables
-from nbagent.notebook.export import traceback_of_call
+from nbagent.notebook.export import say_where_kept, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
@@ -144,6 +144,7 @@ class ChatCard(RunCard):
             traceback_of=partial(traceback_of_call, run),
             in_thread=self.threads.chat or bool(self._followed),
         )
+        say_where_kept(view, run)
         heard = partial(self._hear_and_tell, session, view)
         events = run.subscribe(heard)
         for event in events:

@@ -463,7 +463,7 @@ class ShownInbox:
 
 def chat_bundle(chat: Chat, *, measured: bool = False) -> dict[str, str]:
     """The thread as it stands, as HTML and text that need no kernel; ``measured`` as in ``static_bundle``."""
-    shown = view_of_chat(chat)
+    shown = view_of_chat(chat, shown=True)
     html = static.render(shown, measured=measured)
     return {"text/html": html, "text/plain": plain.render(shown)}
 

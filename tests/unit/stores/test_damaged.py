@@ -228,7 +228,7 @@ def test_a_token_is_found_beside_a_damaged_run(path: Path) -> None:
         [run_id] = set(store.run_ids()) - set(RUNS)
         [asked] = [e for e in store.read(run_id) if isinstance(e, Interrupted)]
         assert asked.external == token_digest(tokens[0])
-        [journal] = [j for j in opening._stored(agent, store, set()) if j.state.outcome is None]
+        [journal] = [j for j in opening._stored(store, set()) if j.state.outcome is None]
         assert journal.run_id == run_id
 
 

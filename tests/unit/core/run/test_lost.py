@@ -258,7 +258,7 @@ async def test_c136_a_fork_asks_what_became_of_a_lost_call_for_itself(gone):
     assert (run.status, bank.did) == ("interrupted", [])
 
 
-async def test_a_call_whose_process_ends_is_asked_about_while_a_body_here_waits():
+async def test_c302_a_call_whose_process_ends_is_asked_about_while_a_body_here_waits():
     """A store tells what is written, and nobody tells that a process ends: this one looks, whatever it waits for."""
     says = (
         "from nbagent.core.base.process import this_process as me; print(me(), flush=True); input()"

@@ -570,12 +570,15 @@ class Session:
         self._task.add_done_callback(self._ended)
         end = heartbeat.begin(self.journal.store)
         self._task.add_done_callback(lambda _: end())
-        if self.is_stored:  # it may be taken over
-            self.follow()
+        if self.is_stored and self._timer is None:  # it may be taken over
+            self._timer = self.loop.call_later(POLL, _look, weakref.ref(self))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = _error_of(task)
         over = self.state.outcome is not None
+        if over and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._was_taken and not over and self.journal.taken is not None:
             self.error = error = taken_from(self.run_id, self.journal.taken)
         elif error is not None and not (task.cancelled() and (self._is_stopping or over)):

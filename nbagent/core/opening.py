@@ -216,6 +216,7 @@ async def open_run(
     attended: bool | None = None,
     show: bool = True,
     context: Any = None,
+    take_over: bool = False,
 ) -> Run:
     """A handle on a run that a store holds: paused, under way elsewhere, or ended.
 
@@ -232,6 +233,8 @@ async def open_run(
         attended: whether a person can answer; detected by default.
         show: whether the card appears at once.
         context: as in ``Agent.run``: none is stored.
+        take_over: drive the run here from now on, as ``run.take_over()`` does: for one whose process lives, but
+            is stuck or asleep.
 
     Raises:
         UsageError: the store has no such run, or nothing here has the name of its agent.
@@ -250,4 +253,7 @@ async def open_run(
         except McpError as error:  # the run can be looked at, and all else of it be answered
             logger.warning("%s", error)
     options = {"answers": answers, "attended": attended, "show": show, "context": context}
-    return agent._take_up(journal, **options)  # noqa: SLF001 - the engine's own door
+    run = agent._take_up(journal, **options)  # noqa: SLF001 - the engine's own door
+    if take_over:
+        await run.take_over()
+    return run

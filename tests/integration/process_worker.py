@@ -177,9 +177,11 @@ class Worker:
             await run.settled()
         return self._told(run)
 
-    async def open(self, run_id: str, *, attended: bool = True) -> Any:
+    async def open(self, run_id: str, *, attended: bool = True, take_over: bool = False) -> Any:
         """Open a run."""
-        self._keep(await nb.open_run(run_id, agent=self.agent, attended=attended))
+        self._keep(
+            await nb.open_run(run_id, agent=self.agent, attended=attended, take_over=take_over)
+        )
         return self._told(self.runs[run_id])
 
     async def answer(self, run_id: str, interrupt: str, at: float, **answer: Any) -> Any:

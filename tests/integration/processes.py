@@ -51,6 +51,19 @@ class Process:
         """Wait until it has ended by itself."""
         self._process.wait(60)
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """Have it stand still, as a laptop that sleeps does."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Have it go on where it was stopped."""
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it on the spot, as ``kill -9`` does."""
         with self._process:

@@ -344,6 +344,20 @@ class RunRetried(Event):
     """As in ``Resolved``."""
 
 
+class RunTaken(Event):
+    """Another process drives the run from here on; what ran elsewhere has no say in it any more."""
+
+    type: Literal["run_taken"] = "run_taken"
+    by: str
+    """Why: ``take over`` where somebody said so, ``silence`` where the one before was gone."""
+    owner: str = ""
+    """The process that drives it now."""
+    gone: str = ""
+    """The process that was gone, whose calls it takes; empty where it takes all, whoever lives."""
+    user: str = ""
+    """As in ``Resolved``."""
+
+
 class RunImported(Event):
     """All before came in a document: nothing in it counts as approved here."""
 
@@ -377,6 +391,7 @@ StoredEvent: TypeAlias = (
     | RunCompleted
     | RunFailed
     | RunRetried
+    | RunTaken
     | RunImported
     | RunCancelled
 )

@@ -141,7 +141,9 @@ class Attempt:
             return False
         if not self._has_claimed and current.child is None:
             return current is self.call  # so it must be untouched
-        return current.attempt == self._bodies
+        if not self._has_claimed:  # it was the run inside that went on
+            return self._journal.is_driven_here and current.attempt == self._bodies
+        return (current.attempt, current.owner) == (self._bodies, this_process())
 
     def _within_bounds(self, events: Ending) -> Ending:
         """What is written down; not more questions than may wait."""
@@ -540,7 +542,8 @@ class Attempt:
             if self._is_left:  # it waited for the store, and nobody would start the body any more
                 return []
             again = number > call.attempt and current.owner == me  # a middleware's second try
-            return [started] if current.status == "ready" or again else []
+            is_first = current.status == "ready" and self._journal.is_driven_here
+            return [started] if is_first or again else []
 
         try:
             written = await self._journal.write(decide)

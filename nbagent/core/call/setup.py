@@ -163,6 +163,11 @@ class CallJournal:
         return self._journal.state
 
     @property
+    def is_driven_here(self) -> bool:
+        """Whether the run's next step is this process's to take."""
+        return self._journal.is_driven_here
+
+    @property
     def history(self) -> tuple[Message, ...]:
         """What was said up to the call."""
         return self._journal.history

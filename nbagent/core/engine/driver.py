@@ -86,6 +86,8 @@ async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], pr
     again = RunRetried(at=now, scope=scope, by="middleware", owner=this_process())
 
     def decide(state: RunState) -> list[StoredEvent]:
+        if not journal.is_driven_here:
+            return []
         if not state.messages and state.outcome is None:
             return [started]
         return [again] if isinstance(state.outcome, RunFailed) else []
@@ -380,7 +382,7 @@ class Driver:
         return True
 
     async def _allowed(self, state: RunState, step: Step) -> Step:
-        """The next step, or none while a budget is used up.
+        """The next step; none while a budget is used up, or where another process drives the run.
 
         Raises:
             BudgetExceeded: a budget is used up, and nobody is asked.
@@ -388,8 +390,9 @@ class Driver:
         if self._exceeded is not None:
             await self._let_siblings_end()
             raise self._exceeded
-        held = self._outer is not None and self._outer.is_blocked and state.outcome is None
-        return Wait() if held else step
+        is_blocked = self._outer is not None and self._outer.is_blocked
+        held = is_blocked or not self.journal.is_driven_here
+        return Wait() if held and state.outcome is None else step
 
     async def _wait(self) -> bool:
         """Wait for a call to end or an answer to come; False where no call runs here."""
@@ -409,8 +412,10 @@ class Driver:
             logger.warning("%s", error)
 
     def _check_waits(self) -> None:
-        """Nothing to do here is right only while a person is asked, or somebody else runs a call."""
+        """Nothing to do here is right only while a person is asked, or somebody else runs a call or the run."""
         state = self.journal.state
+        if not self.journal.is_driven_here:
+            return
         if not state.asks and not running_calls(state) and not self.is_blocked:
             raise RunError("the run waits for nothing: this is a bug in nbagent, please report it")
 
@@ -550,7 +555,11 @@ class Driver:
         """Add what came of the step under way, unless somebody else has taken it meanwhile."""
         at = self._at
         await self.journal.write(
-            lambda state: [event] if (next_step(state), len(state.messages)) == at else []
+            lambda state: (
+                [event]
+                if self.journal.is_driven_here and (next_step(state), len(state.messages)) == at
+                else []
+            )
         )
 
     def _answered(self, finish: Finish) -> RunCompleted | OutputRefused:
@@ -613,7 +622,11 @@ class Driver:
             return
         event = question(name, state, self._spec, self.scope)
         asked = await self.journal.write(
-            lambda state: [event] if state.outcome is None and state.budget is None else []
+            lambda state: (
+                [event]
+                if self.journal.is_driven_here and state.outcome is None and state.budget is None
+                else []
+            )
         )
         if asked:
             self.hooks.paused(event)

@@ -16,9 +16,11 @@ from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError, U
 from nbagent.core.base.events import (
     Resolved,
     RunCancelled,
+    RunFailed,
     RunImported,
     RunRetried,
     RunStarted,
+    RunTaken,
     StoredEvent,
     ToolFinished,
     ToolStarted,
@@ -29,10 +31,11 @@ from nbagent.core.base.events import (
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import ModelDelta
+from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import release
 from nbagent.core.base.user import named
 from nbagent.core.state.fold import apply
-from nbagent.core.state.state import BEGINNING, RunState, evolve
+from nbagent.core.state.state import BEGINNING, RunState, evolve, running_calls
 from nbagent.core.tools.output import (
     Chunk,
     Displayed,
@@ -45,7 +48,7 @@ from nbagent.core.tools.output import (
 from .history import Known, histories_of, lengthened, reference_of, referred, shortened
 from .unwritten import call_of, keep_unwritten
 
-_TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried)
+_TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried, RunTaken)
 """Events that say which process goes on with the run."""
 
 T = TypeVar("T")
@@ -157,6 +160,7 @@ class Journal:
         "run_id",
         "state",
         "store",
+        "taken",
     )
 
     def __init__(self, run_id: str, store: Store | None, state: RunState | None = None) -> None:
@@ -180,6 +184,8 @@ class Journal:
         """The state without that end."""
         self.driver = ""
         """The process that took the run on last: started it, answered, or ran a call."""
+        self.taken: RunTaken | None = None
+        """How it came to that process, where that took it over."""
         self._last: tuple[str, float] | None = None
         """Type and time of the last event that the store has, as far as is known here."""
         self._writer: int | None = None
@@ -200,6 +206,11 @@ class Journal:
     def root(self) -> Journal:
         """The journal of the outermost run: this one."""
         return self
+
+    @property
+    def is_driven_here(self) -> bool:
+        """Whether this process may take the run's next step: nobody else has taken the run on since it did."""
+        return self.driver in ("", this_process())
 
     # --- writing
 
@@ -350,14 +361,20 @@ class Journal:
             if self._owed:
                 with suppress(Conflict):  # others have gone on
                     self._write((), append)
-            self._commit(lambda state: [event] if state.outcome is None else [], append)
+            self._commit(lambda state: [event] if self._may_end(state, event) else [], append)
         except StoreError:
             logger.exception("run %s: its end could not be stored", self.run_id)
-            if self.state.outcome is None:
+            if self._may_end(self.state, event):
                 with self._lock:
                     self._before = self.state
                     self._fold([event])
                     self._owed = (event,)
+
+    def _may_end(self, state: RunState, event: StoredEvent) -> bool:
+        """Whether the run has not ended; its failure is told by who has a share in it, anybody may cancel it."""
+        if state.outcome is not None or not isinstance(event, RunFailed) or self.is_driven_here:
+            return state.outcome is None
+        return any(call.owner == this_process() for call in running_calls(state))
 
     # --- hearing of it
 
@@ -535,9 +552,9 @@ class Journal:
             if isinstance(event, ToolFinished | Resolved | RunCancelled):
                 _forget_secrets(before, self.state, event)
             if isinstance(event, _TAKE_ON):
-                self.driver = event.owner or self.driver
+                self._taken_on(event)
             if isinstance(event, RunImported):
-                self.driver = ""
+                self.driver, self.taken = "", None
         if self.store is not None and self.state.outcome is not None:
             known = Known(self.state.position, self.state.messages)
             histories_of(self.store).keep(self.run_id, known)
@@ -555,6 +572,13 @@ class Journal:
                     self._tell(listener, event)
         finally:
             self._telling = False
+
+    def _taken_on(self, event: RunStarted | Resolved | ToolStarted | RunRetried | RunTaken) -> None:
+        if isinstance(event, RunTaken):
+            self.taken = event
+        elif event.owner not in ("", self.driver):
+            self.taken = None
+        self.driver = event.owner or self.driver
 
     def _tell(self, listener: Listener, heard: RunEvent) -> None:
         try:
@@ -633,6 +657,14 @@ class InnerJournal:
     def root(self) -> Journal:
         """The journal of the outermost run."""
         return self._outer.root
+
+    @property
+    def is_driven_here(self) -> bool:
+        """As in ``Journal``; what a body starts is driven where the body runs."""
+        call = self._outer.state.calls.get(self._call_id)
+        if call is not None and call.child is not None and call.child.of_body:
+            return call.owner == this_process()
+        return self._outer.is_driven_here
 
     @property
     def listeners(self) -> tuple[Listener, ...]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
+from nbagent.core.base.errors import RunError
+from nbagent.core.base.events import Interrupted, Resolved, RunTaken, StoredEvent
 from nbagent.core.base.interrupts import Restart, digest_of
 from nbagent.core.base.process import describe_process, has_ended, this_process
+from nbagent.core.base.user import this_user
+from nbagent.core.journal.journal import moment
 from nbagent.core.state.next_step import Wait, next_step
 from nbagent.core.state.state import CallState, RunState, running_calls
 from nbagent.core.tools.spec import RunSpec
@@ -24,6 +27,9 @@ POLL = 0.25
 
 Turn: TypeAlias = Literal["ended", "nobody's", "ours", "theirs", "lost"]
 """Who makes the run go on: nobody before an answer comes, we, somebody else, or nobody ever again."""
+
+TakenBy: TypeAlias = Literal["take over", "silence"]
+"""Why another process drives a run: a person said so, or the one before was gone."""
 
 Lost: TypeAlias = tuple[tuple[str, ...], CallState]
 """The scope of a call, and the call."""
@@ -59,13 +65,6 @@ def lost_calls(state: RunState, others: Others, *, is_driven_here: bool) -> list
         return others.has_ended(call.owner)
 
     return [(scope, call) for scope, call in _running(state) if is_lost(call)]
-
-
-def runs_elsewhere(state: RunState) -> bool:
-    """Whether a call runs in another process: a store tells what that writes, and nobody tells that it ends."""
-    return state.outcome is None and any(
-        call.owner != this_process() for _, call in _running(state)
-    )
 
 
 def _running(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
@@ -126,6 +125,43 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
                 )
             )
     return events
+
+
+def taken_over(state: RunState, spec: RunSpec, gone: str = "") -> list[StoredEvent]:
+    """What is written where this process drives the run from here on, whoever did before.
+
+    Args:
+        state: where the run stands.
+        spec: this process's.
+        gone: the process that drove it and has ended; without it a person says so, and it is taken from all.
+    """
+    by: TakenBy = "silence" if gone else "take over"
+    user = "" if gone else this_user()
+    taken = RunTaken(at=spec.clock(), by=by, owner=this_process(), gone=gone, user=user)
+    return [taken, *about_lost(state, _runs_of_others(state, gone), spec)]
+
+
+def runs_elsewhere(state: RunState) -> bool:
+    """Whether a call runs in another process: a store tells what that writes, and nobody tells that it ends."""
+    return state.outcome is None and bool(_runs_of_others(state))
+
+
+def _runs_of_others(state: RunState, process: str = "") -> list[Lost]:
+    """The calls whose bodies run in this other process, or in any; alive or not."""
+    return [
+        (scope, call)
+        for scope, call in _running(state)
+        if call.owner != this_process() and process in ("", call.owner)
+    ]
+
+
+def taken_from(run_id: str, taken: RunTaken) -> RunError:
+    """What is said to who drove a run that another process drives now."""
+    who = describe_process(taken.owner) + (f" ({taken.user})" if taken.user else "")
+    return RunError(
+        f"run {run_id!r} was taken over by {who} at {moment(taken.at)}, and goes on there; what runs of it "
+        f"here counts no more. run.status follows it. To drive it here again: nb.open_run({run_id!r}, take_over=True)"
+    )
 
 
 def _inside(state: RunState, scope: tuple[str, ...]) -> RunState:

@@ -27,6 +27,7 @@ from nbagent.core.base.events import (
     RunQueued,
     RunRetried,
     RunStarted,
+    RunTaken,
     StepFinished,
     StoredEvent,
     ToolFinished,
@@ -140,6 +141,7 @@ def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, P
             return f"{error}: {shortened(message)}"
         case (
             RunRetried(by=by, user=user)
+            | RunTaken(by=by, user=user)
             | RunImported(by=by, user=user)
             | RunCancelled(by=by, user=user)
         ):

@@ -293,6 +293,18 @@ class Run:
         self._session.retry()
         return self
 
+    async def take_over(self) -> None:
+        """Drive the run here from now on, whichever process does: for one that is stuck, or asleep.
+
+        The other one notices before it runs anything more. What it was running is asked about as a call of a
+        process that is gone; a tool with ``idempotent=True`` runs again. Does nothing where the run is
+        driven here already, is queued, or has ended.
+
+        Raises:
+            StoreError: it could not be stored.
+        """
+        await asyncio.shield(asyncio.wrap_future(self._session.take_over()))
+
     def fork(self, *, at: PendingInterrupt | StoredEvent | str | None = None) -> Run:
         """An independent run that goes on from here, from when ``at`` was asked, or from the end of its turn.
 

@@ -71,6 +71,8 @@ from .follow import (
     lost_calls,
     next_driver,
     runs_elsewhere,
+    taken_from,
+    taken_over,
     whose_turn,
 )
 from .generate import message_queued, rejected
@@ -569,11 +571,18 @@ class Session:
         self._task.add_done_callback(self._ended)
         end = heartbeat.begin(self.journal.store)
         self._task.add_done_callback(lambda _: end())
+        if self.is_stored and self._timer is None:  # it may be taken over
+            self._timer = self.loop.call_later(POLL, _look, weakref.ref(self))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = _error_of(task)
         over = self.state.outcome is not None
-        if error is not None and not (task.cancelled() and (self._is_stopping or over)):
+        if over and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._was_taken and not over and self.journal.taken is not None:
+            self.error = error = taken_from(self.run_id, self.journal.taken)
+        elif error is not None and not (task.cancelled() and (self._is_stopping or over)):
             self.error = error
         if task is not self._task:  # an answer came as it ended, and another is at work by now
             return
@@ -590,7 +599,7 @@ class Session:
             self._drive()
             return
         self._progressed()
-        if error is None:
+        if error is None or self._was_taken:
             self.follow()
 
     def _paused(self, event: Interrupted) -> None:
@@ -662,9 +671,13 @@ class Session:
         if self._is_active or self._is_stopping:
             if moved:
                 self.go_on()
-            again = (state.asks and not self._is_told) or runs_elsewhere(state)
-            if again:
-                self._whose_turn(state)
+            if self._was_taken:
+                self._give_up()
+            is_theirs = not self.journal.is_driven_here
+            can_be_taken = self.is_stored and not self._is_told
+            again = can_be_taken or runs_elsewhere(state) or is_theirs
+            if again and self._whose_turn(state) == "ours" and is_theirs:
+                self._take_from_gone()
         else:
             again = self._take_turn(state, moved=moved) or runs_elsewhere(self.state)
         if again and self._timer is None:
@@ -676,9 +689,12 @@ class Session:
             return self._in_line() or not self._is_told
         whose = self._whose_turn(state)
         if whose == "ours":
-            self.go_on()
+            if self.journal.is_driven_here:
+                self.go_on()
+            else:
+                self._take_from_gone()
         elif moved and whose != "lost":
-            self._lost(None)
+            self._lost(self.error if self._was_taken else None)
         return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_told)
 
     def _whose_turn(self, state: RunState) -> Turn:
@@ -688,6 +704,47 @@ class Session:
         if whose == "lost":
             self._ask_about(lost_calls(state, self._others, is_driven_here=here))
         return whose
+
+    @property
+    def _was_taken(self) -> bool:
+        """Whether another process has taken the run over, and drives it."""
+        return self.journal.taken is not None and not self.journal.is_driven_here
+
+    def _give_up(self) -> None:
+        """Run nothing more of a run that another process has taken over."""
+        if self._driver is not None and self._task is not None and not self._driver.stopped:
+            self._driver.stop()
+            self._task.cancel()
+
+    def take_over(self) -> Future[None]:
+        """Drive the run here from now on, whoever does; what ran there is asked about as lost."""
+
+        def decide(state: RunState) -> Sequence[StoredEvent]:
+            is_over = state.outcome is not None or status_of(state) == "queued"
+            is_mine = self.journal.is_driven_here and not runs_elsewhere(state)
+            return [] if is_over or is_mine else taken_over(state, self.spec)
+
+        return self._submit(decide, self._took_over, self._lost)
+
+    def _take_from_gone(self) -> None:
+        """Drive a run whose driver is gone; of several handles that do, one counts."""
+        gone = self.journal.driver
+
+        def decide(state: RunState) -> Sequence[StoredEvent]:
+            if self.journal.driver != gone or state.outcome is not None:
+                return []
+            return taken_over(state, self.spec, gone)
+
+        try:
+            self._then(self.journal.submit(decide), self._took_over)
+        except StoreError as error:
+            self._lost(error)
+
+    def _took_over(self, written: Sequence[StoredEvent]) -> None:
+        if written:
+            self.go_on()
+        else:
+            self.follow()
 
     def _ask_about(self, lost: Sequence[Lost]) -> None:
         """Ask what became of calls whose process is gone; see ``about_lost``."""

@@ -19,6 +19,7 @@ from nbagent.core.base.events import (
     RunQueued,
     RunRetried,
     RunStarted,
+    RunTaken,
     StepFinished,
     StoredEvent,
     ToolFinished,
@@ -83,7 +84,7 @@ def started(call: CallState, event: ToolStarted) -> CallState:
 def interrupted(call: CallState, event: Interrupted) -> CallState:
     """It waits for an answer."""
     if event.kind == "lost":
-        call = evolve(call, lost=event)
+        call = evolve(call, lost=event, owner="")  # what its body comes to is no result any more
     elif event.ask is not None:
         call = evolve(call, asked={**call.asked, event.id: event})
     else:
@@ -467,6 +468,24 @@ def _retried(state: RunState, event: RunRetried) -> RunState:
     )
 
 
+def _taken(state: RunState, event: RunTaken) -> RunState:
+    return evolve(_owned_by(state, event), position=state.position + 1)
+
+
+def _owned_by(state: RunState, event: RunTaken) -> RunState:
+    """The open calls are this process's, so that no attempt elsewhere counts; those of whom it was taken from."""
+    calls = Calls(_call_owned_by(call, event) for call in state.calls.values())
+    return evolve(state, calls=calls)
+
+
+def _call_owned_by(call: CallState, event: RunTaken) -> CallState:
+    if call.status == "done":
+        return call
+    child = call.child and _owned_by(call.child, event)
+    is_taken = not event.gone or call.owner in ("", event.gone)
+    return evolve(call, owner=event.owner if is_taken else call.owner, child=child)
+
+
 def _imported(state: RunState, event: RunImported) -> RunState:
     return evolve(brought_in(state, event.at), position=state.position + 1)
 
@@ -486,6 +505,7 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
     RunCompleted: _ended,
     RunFailed: _ended,
     RunRetried: _retried,
+    RunTaken: _taken,
     RunImported: _imported,
     RunCancelled: _ended,
 }

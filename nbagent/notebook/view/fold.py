@@ -24,6 +24,7 @@ from nbagent.core.base.events import (
     RunQueued,
     RunRetried,
     RunStarted,
+    RunTaken,
     StepFinished,
     StoredEvent,
     ToolFinished,
@@ -120,7 +121,7 @@ class Fold:
                 self._resolved(event)
             case RunRetried():
                 self._retried(event)
-            case RunImported():
+            case RunImported() | RunTaken():
                 pass  # what it asks anew follows
             case RunCompleted() | RunFailed() | RunCancelled():
                 self._ended(event)

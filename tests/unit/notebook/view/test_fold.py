@@ -21,6 +21,7 @@ from nbagent.core.base.events import (
     RunQueued,
     RunRetried,
     RunStarted,
+    RunTaken,
     StepFinished,
     StoredEvent,
     ToolFinished,
@@ -101,6 +102,11 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
     ),
     RunImported: (
         [STARTED, RESPONDED, ASKED, RunImported(at=105.0, by="code")],
+        "interrupted",
+        ["form"],
+    ),
+    RunTaken: (
+        [STARTED, RESPONDED, ASKED, RunTaken(at=105.0, by="take over", owner="m:7:1:host")],
         "interrupted",
         ["form"],
     ),

@@ -1,0 +1,117 @@
+"""A run is taken from a process that lives: one that is stuck, or asleep. It runs nothing more of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.integration.processes import Begin, Process, beginning, effects, wait_for
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Begins processes on one store."""
+    with beginning(tmp_path) as new:
+        yield new
+
+
+class Stopped(NamedTuple):
+    """Where the first process stands still."""
+
+    calls: list[Any]
+    seen: str
+    """What it has done by then."""
+    answers: dict[str, Any]
+    """What the one that takes over is asked, by tool, and answers."""
+    did: list[str]
+    """What was done in all by the end, by either."""
+    text: str
+
+
+PLACES = {
+    "in a body": Stopped(
+        [["slow", {}]], "slow", {"slow": {"output": "known"}}, ["slow"], '["known"]'
+    ),
+    "in a body that may run again": Stopped(
+        [["steady", {}]], "steady", {}, ["steady", "steady"], '["set"]'
+    ),
+    "in a body beside one that is asked": Stopped(
+        [["slow", {}], ["ask", {"question": "a or b?"}]],
+        "slow",
+        {"slow": {"reason": "no"}, "ask": {"output": "b"}},
+        ["slow"],
+        "",
+    ),
+    "at a line that asks": Stopped(
+        [["asker", {}]],
+        "before",
+        {"asker": {"output": "blue"}},
+        ["before", "before", "after"],
+        '["blue"]',
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_c310_a_process_that_was_stopped_runs_nothing_more_of_a_run_that_was_taken_over(
+    begin: Begin, tmp_path: Path, place: str
+) -> None:
+    """Taken over, answered and ended elsewhere; then it goes on, says who has it, and has changed nothing."""
+    calls, seen, answers, did, text = PLACES[place]
+    first, second = begin(), begin()
+    run = first.ask("start", calls=calls, settle=False)
+    wait_for(seen, tmp_path)
+    first.tell("finish", run_id=run["id"])
+    first.stop()
+    second.ask("let_go")
+    opened = second.ask("open", run_id=run["id"], take_over=True)
+    assert opened["status"] in ("running", "interrupted", "completed")
+    _answer_all(second, run["id"], answers)
+    end = second.ask("finish", run_id=run["id"])
+    assert end["status"] == "completed"
+    assert text in end["text"]
+    first.go_on()
+    told = first.hear()
+    assert told["status"] == "completed"
+    assert told["text"] == end["text"]  # it had ended by the time it woke
+    first.ask("let_go")
+    assert first.ask("finish", run_id=run["id"])["journal"] == end["journal"]
+    assert sorted(effects(tmp_path)) == sorted(did)
+
+
+def _answer_all(process: Process, run_id: str, answers: dict[str, Any]) -> None:
+    while answers:
+        asked = process.ask("settle", run_id=run_id)["interrupts"]
+        for tool in asked:
+            answer = answers.pop(tool)
+            told = process.ask("answer", run_id=run_id, interrupt=asked[tool], at=0, **answer)
+            assert told == "won"
+
+
+def test_c311_who_had_the_run_is_told_who_has_it_and_follows(begin: Begin, tmp_path: Path) -> None:
+    """Awaiting it raises there, with the process that took it; its late result counts no more."""
+    first, second = begin(), begin()
+    run = first.ask("start", calls=[["slow", {}]], settle=False)
+    wait_for("slow", tmp_path)
+    first.tell("finish", run_id=run["id"])
+    second.ask("open", run_id=run["id"], take_over=True)
+    told = first.hear()
+    assert f"taken over by process {second.pid} on" in told["text"]
+    first.ask("let_go")
+    asked = second.ask("settle", run_id=run["id"])
+    assert asked["interrupts"].keys() == {"slow"}
+    assert f"process {first.pid}" in asked["messages"]["slow"]
+    assert first.ask("settle", run_id=run["id"])["status"] == "interrupted"
+    interrupt = asked["interrupts"]["slow"]
+    second.ask("answer", run_id=run["id"], interrupt=interrupt, at=0, output="known")
+    ends = [second.ask("finish", run_id=run["id"])]
+    until = time.monotonic() + 60
+    while first.ask("tell", run_id=run["id"])["status"] != "completed":
+        assert time.monotonic() < until, "the one that had it does not follow"
+    ends.append(first.ask("finish", run_id=run["id"]))
+    assert [end["text"] for end in ends] == ['["known"]'] * 2
+    assert effects(tmp_path) == ["slow"]

@@ -20,9 +20,10 @@ const WIDGET = "application/vnd.jupyter.widget-view+json";
  * @param {AbortSignal} signal
  */
 export function keepSaved(model, signal) {
-  const notebook = model.widget_manager?.context;
-  // A shared document is saved by its server, whatever a page does meanwhile.
-  if (!notebook?.saveState || notebook.model.collaborative) return;
+  const context = model.widget_manager?.context;
+  const notebook = context?.model;
+  // VS Code lends one without cells. A shared document is saved by its server, whatever a page does meanwhile.
+  if (!context?.saveState || !notebook?.cells.length || notebook.collaborative) return;
   /** @type {Keep|null} */
   let kept = null;
 
@@ -32,7 +33,7 @@ export function keepSaved(model, signal) {
    */
   const each = (act) => {
     if (kept === null) return;
-    for (const cell of notebook.model.cells) {
+    for (const cell of notebook.cells) {
       for (let index = 0; index < (cell.outputs?.length ?? 0); index++) {
         const output = cell.outputs.get(index);
         const live = output.data[WIDGET]?.model_id === kept.view;
@@ -57,9 +58,9 @@ export function keepSaved(model, signal) {
   const saving = (/** @type {unknown} */ _, /** @type {string} */ state) => {
     if (state === "started") write(() => still(/** @type {Keep} */ (kept)));
     else {
-      const { dirty } = notebook.model;
+      const { dirty } = notebook;
       write((output) => output.toJSON());
-      notebook.model.dirty = dirty; // the widget is back as it was: what is on disk is up to date
+      notebook.dirty = dirty; // the widget is back as it was: what is on disk is up to date
     }
   };
   const heard = (/** @type {FromKernel} */ content) => {
@@ -78,14 +79,14 @@ export function keepSaved(model, signal) {
       else if (!live) cell.outputs.set(index, widget(content));
     });
     if (content.ended) model.send({ type: "keeps", ended: true });
-    else if (before) notebook.model.dirty = true;
+    else if (before) notebook.dirty = true;
   };
 
   model.on("msg:custom", heard);
-  notebook.saveState.connect(saving);
+  context.saveState.connect(saving);
   onAbort(signal, () => {
     model.off("msg:custom", heard);
-    notebook.saveState?.disconnect(saving);
+    context.saveState?.disconnect(saving);
     if (!kept) return; // the kernel is gone: what is saved, and shown where nothing goes on, is what was kept last
     if (kept.over)
       each((cell, index) => cell.outputs.set(index, still(/** @type {Keep} */ (kept))));

@@ -155,7 +155,7 @@
  * A notebook open in JupyterLab, as far as the card looks at it.
  * @typedef {object} Notebook
  * @property {{connect: (slot: SaveSlot) => void, disconnect: (slot: SaveSlot) => void}} [saveState]
- * @property {{cells: Iterable<CodeCell>, dirty: boolean, collaborative?: boolean}} model
+ * @property {{cells: Iterable<CodeCell> & {length: number}, dirty: boolean, collaborative?: boolean}} model
  */
 /** @typedef {(context: unknown, state: string) => void} SaveSlot */
 /**

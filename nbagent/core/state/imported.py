@@ -61,19 +61,25 @@ def asked_anew(
         event
         for call in before.calls.values()
         if call.status != "done"
-        for event in _of_call(call, new_id, now, scope)
+        for event in _of_call(call, new_id, now, scope, is_flow=before.flow)
     ]
 
 
 def _of_call(
-    call: CallState, new_id: Callable[[], str], now: float, scope: tuple[str, ...]
+    call: CallState,
+    new_id: Callable[[], str],
+    now: float,
+    scope: tuple[str, ...],
+    *,
+    is_flow: bool,
 ) -> Iterator[Interrupted]:
+    """What is asked of one call; no rule judges that of a flow, so that it is asked about in any case."""
     if call.child is not None:
         yield from asked_anew(call.child, new_id, now, (*scope, call.id))
     is_run = call.child is not None and not call.child.of_body
     if call.pause is not None and call.resumed is not None:
         yield _again(call.pause, new_id(), now)
-    elif call.status in ("ready", "running") and call.attempt and not is_run:
+    elif call.status in ("ready", "running") and (call.attempt or is_flow) and not is_run:
         yield Interrupted(
             at=now,
             scope=scope,

@@ -156,6 +156,25 @@ async def test_c259_a_document_approves_nothing(kind):
     assert desk.sent == []
 
 
+async def test_c259_a_flow_of_a_document_runs_once_a_person_says_so():
+    """Also one that had not begun: no rule would stand before it."""
+    store, done = nb.MemoryStore(), []
+
+    @nb.flow(store=store)
+    async def tidy(name: str) -> str:
+        done.append(name)
+        return name
+
+    await tidy.run("eve")
+    document = until(nb.export_run(tidy_id := store.run_ids()[0], store=store), "run_started")
+    done.clear()
+    elsewhere = nb.MemoryStore()
+    assert nb.import_run(document, store=elsewhere) == tidy_id
+    opened = await nb.open_run(tidy_id, agent=tidy, store=elsewhere)
+    await opened.settled()
+    assert (done, [i.kind for i in opened.interrupts]) == ([], ["lost"])
+
+
 def deep(levels: int) -> str:
     return "[" * levels + "]" * levels
 

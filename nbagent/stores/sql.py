@@ -157,6 +157,8 @@ class SQLStore:
         self._asked = False
         self._listener: Listener | None = None
         self._lock = threading.RLock()
+        if self._is_own:
+            weakref.finalize(self, _dispose, self._engine, self._pid)
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, in one transaction.
@@ -322,7 +324,7 @@ class SQLStore:
         if listener is not None:
             listener.end()
         if self._is_own:
-            self._engine.dispose(close=self._pid == os.getpid())
+            _dispose(self._engine, self._pid)
 
     def __enter__(self) -> Self:
         return self
@@ -461,6 +463,8 @@ class SQLStore:
             with self._engine.begin() as connection:
                 self._limit(connection)
                 yield connection
+                if self._was_closed():  # its pool is gone: it is closed, and goes back to none
+                    connection.detach()
         except (
             sa.exc.IntegrityError
         ) as error:  # what is there already, another process has put there
@@ -468,6 +472,10 @@ class SQLStore:
         except sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
         self._is_ready = self._is_ready or self._found_tables
+
+    def _was_closed(self) -> bool:
+        """Whether somebody closed the store meanwhile."""
+        return self._closed
 
     _found_tables = False
     """Whether a transaction that ended well found the tables, or made them."""
@@ -542,6 +550,11 @@ class SQLStore:
 
 class _Faster(Exception):
     """Another process was faster; nothing was done, and it is tried again."""
+
+
+def _dispose(engine: sa.Engine, pid: int) -> None:
+    """Close an engine's connections; in a process forked since, leave them to the parent."""
+    engine.dispose(close=pid == os.getpid())
 
 
 def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from nbagent.core.arguments import checked_store
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import (
     BodyCalled,
@@ -27,7 +28,6 @@ from nbagent.core.journal.journal import Store
 
 from .result import shortened
 from .run import Run
-from .session import open_sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +118,14 @@ def decisions(
     It is read off the journals anew, so not for an event loop where a store holds many runs.
 
     Args:
-        of: a run, or a store, all of whose runs are looked through; by default the default store's,
-            and those of every store that this process has runs in.
+        of: a run, or a store, its path or URL, all of whose runs are looked through; the default store where
+            it is not given.
         agent: only those of runs of this agent or flow.
         tool: only those about this tool.
 
     Raises:
         StoreError: a store, or the journal of a run in it, cannot be read.
-        TypeError: ``of`` is neither a run nor a store.
+        UsageError: ``of`` is neither a run nor a store.
     """
     found = [one for run_id, events in _journals(of) for one in decisions_in(run_id, events)]
     kept = (
@@ -140,21 +140,14 @@ def _journals(of: Any) -> Iterator[tuple[str, list[StoredEvent]]]:
     if isinstance(of, Run):
         yield of.id, of.journal
         return
-    if of is not None and not all(hasattr(of, name) for name in ("read", "run_ids")):
-        raise TypeError(f"decisions are those of a run or a store, not of {type(of).__name__}")
-    for store in _stores() if of is None else [of]:
-        for run_id in store.run_ids():
-            try:
-                yield run_id, store.read(run_id)
-            except UsageError:  # it was deleted meanwhile
-                continue
-            except StoreError as error:
-                raise StoreError(f"run {run_id!r}: {error}") from error
-
-
-def _stores() -> list[Any]:
-    open_ = [session.journal.store for session in open_sessions()]
-    return list({id(store): store for store in (kept_in(), *open_) if store is not None}.values())
+    store = kept_in() if of is None else checked_store(of)
+    for run_id in store.run_ids():
+        try:
+            yield run_id, store.read(run_id)
+        except UsageError:  # it was deleted meanwhile
+            continue
+        except StoreError as error:
+            raise StoreError(f"run {run_id!r}: {error}") from error
 
 
 def decisions_in(run_id: str, events: Iterable[StoredEvent]) -> Iterator[Decision]:

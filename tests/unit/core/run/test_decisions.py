@@ -70,7 +70,6 @@ async def test_c300_evidence_tells_who_decided_what_on_what_was_shown(as_user):
     for told in (repr(nb.decisions(run)), nb.decisions(run)._repr_html_(), repr(first)):
         assert "hunter2" not in told
     assert nb.decisions(store, tool="login") == [second]
-    assert second in nb.decisions(tool="login")
     frame = nb.decisions(store).to_frame()
     assert list(frame["user"]) == ["anna", "ben"]
     events = run.journal.to_frame()
@@ -114,7 +113,7 @@ async def test_without_pandas_a_frame_says_what_is_missing(monkeypatch):
         assert repr(one) == "no decisions"
         with pytest.raises(nb.errors.UsageError, match="pip install pandas"):
             one.to_frame()
-    with pytest.raises(TypeError, match="of a run or a store, not of int"):
+    with pytest.raises(nb.errors.UsageError, match="not 3"):
         nb.decisions(3)
 
 

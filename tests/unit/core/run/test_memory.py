@@ -42,7 +42,7 @@ async def test_many_paused_runs_are_little_more_than_their_messages():
     finally:
         tracemalloc.stop()
     assert {run.status for run in [*first, *held]} == {"interrupted"}
-    assert size < 5.75 * 1024  # twice as much with pydantic's own dicts and sets
+    assert size < 5.85 * 1024  # twice as much with pydantic's own dicts and sets
 
 
 def test_a_slim_event_is_the_same_event():

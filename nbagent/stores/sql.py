@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.journal.journal import Watcher, begun_anew, moved_on
-from nbagent.core.journal.rows import Head, Row, last_seal, sealed
+from nbagent.core.journal.rows import Head, Row, last_of, last_seal, sealed
 
 from .listening import CHANNEL, Listener
 
@@ -106,7 +106,7 @@ _AT = sa.select(_events.c.version, _events.c.data).where(
 )
 _IDS = sa.select(_runs.c.id).order_by(_runs.c.number)
 _HEADS = (
-    sa.select(_runs.c.id, _runs.c.length, _events.c.version, _events.c.data)
+    sa.select(_runs.c.id, _runs.c.length, _events.c.data)
     .select_from(
         _runs.outerjoin(
             _events,
@@ -226,8 +226,8 @@ class SQLStore:
     def heads(self) -> list[Head]:
         """Where each journal ends, oldest run first; a row's damage is no matter of the others."""
         return [
-            Head(run_id, length, _event(version, data))
-            for run_id, length, version, data in self._all(_HEADS)
+            Head(run_id, length, None if data is None else last_of(bytes(data)))
+            for run_id, length, data in self._all(_HEADS)
         ]
 
     def stamp(self) -> object:

@@ -24,7 +24,7 @@ from typing import Any, Literal, Self, TypeVar
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.journal.journal import begun_anew, moved_on
-from nbagent.core.journal.rows import Head, Row, last_seal, sealed
+from nbagent.core.journal.rows import Head, Row, last_of, last_seal, sealed
 
 T = TypeVar("T")
 logger = logging.getLogger("nbagent")
@@ -47,7 +47,7 @@ CHECKPOINT = 4_000_000
 """Bytes in the write-ahead log from which it is carried over to the file, in a thread."""
 
 HEADS = """
-select runs.number, runs.id, events.key, events.data, events.version from runs join events on events.key = (
+select runs.number, runs.id, events.key, events.data from runs join events on events.key = (
   select max(key) from events where key >= runs.number << 32 and key < (runs.number + 1) << 32
 ) order by runs.number
 """
@@ -205,12 +205,12 @@ class SQLiteStore:
             Head(
                 run_id.decode(errors="replace"),
                 key - (number << _POSITIONS) + 1,
-                _last(data, version),
+                last_of(data) if isinstance(data, bytes) else None,
             )
-            for number, run_id, key, data, version in self._patiently(self._heads)
+            for number, run_id, key, data in self._patiently(self._heads)
         ]
 
-    def _heads(self) -> list[tuple[int, bytes, int, Any, Any]]:
+    def _heads(self) -> list[tuple[int, bytes, int, Any]]:
         with self._there() as handle:
             return [] if handle is None else handle.connection.execute(HEADS).fetchall()
 
@@ -694,12 +694,3 @@ def _row(version: Any, data: Any, seal: Any) -> Row:
     text = data.decode(errors="replace") if isinstance(data, bytes) else f"{data!r:.80}"
     kept = seal.decode(errors="replace") if isinstance(seal, bytes) else None
     return Row(version if isinstance(version, int) else 0, text, kept)
-
-
-def _last(data: Any, version: Any) -> StoredEvent | None:
-    """The event of a head; None where it is damaged, which whoever reads the run is told."""
-    if not isinstance(version, int) or not isinstance(data, bytes):
-        return None
-    with suppress(StoreError):
-        return parse(data, version)
-    return None

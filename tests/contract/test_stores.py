@@ -26,7 +26,7 @@ import nbagent as nb
 from nbagent.core.base.events import Resolved, RunCompleted, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.journal import Store
-from nbagent.core.journal.rows import Archive, first_broken
+from nbagent.core.journal.rows import Archive, Last, first_broken
 from nbagent.core.run.heartbeat import Beating
 from tests.integration.test_extending import page_names
 from tests.postgres import database
@@ -243,8 +243,8 @@ def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: St
     store.append("a", [said("1"), said("2")], 0)
     store.append("b", [said("3")], 0)
     assert [(h.run_id, h.length, h.last) for h in store.heads()] == [
-        ("a", 2, said("2")),
-        ("b", 1, said("3")),
+        ("a", 2, Last("run_completed", said("2").at)),
+        ("b", 1, Last("run_completed", said("3").at)),
     ]
     stamps += [store.stamp(), store.stamp()]
     rows = store.rows("a")

@@ -11,7 +11,7 @@ from nbagent.core.base.errors import Conflict, UsageError
 from nbagent.core.base.events import StoredEvent, dump
 
 from .journal import Watcher, moved_on
-from .rows import Head, Row, events_of, sealed
+from .rows import Head, Last, Row, events_of, sealed
 
 _NOTHING = nullcontext()
 
@@ -63,7 +63,8 @@ class MemoryStore:
     def heads(self) -> list[Head]:
         """Where each journal ends, oldest run first."""
         with self._lock:
-            return [Head(i, len(k.events), k.events[-1]) for i, k in self._journals.items()]
+            ends = [(run_id, len(k.events), k.events[-1]) for run_id, k in self._journals.items()]
+        return [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in ends]
 
     def stamp(self) -> object:
         """A value that is equal as long as nobody writes."""

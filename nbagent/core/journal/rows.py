@@ -7,6 +7,7 @@ who wrote them; what was cut off at the end shows only where somebody has noted 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -26,14 +27,22 @@ class Row(NamedTuple):
     """See ``sealed``; None where an nbagent wrote it that did not seal."""
 
 
+class Last(NamedTuple):
+    """What tells of a journal's last event where it stands, without reading all of it."""
+
+    type: str
+    at: float
+    scope: tuple[str, ...] = ()
+
+
 class Head(NamedTuple):
     """The end of one journal."""
 
     run_id: str
     length: int
     """How many events it has."""
-    last: StoredEvent | None
-    """The last one; None where it cannot be read."""
+    last: Last | None
+    """Of the last one; None where it cannot be read."""
 
 
 SEALED_FROM = 2
@@ -81,6 +90,15 @@ class Archive(Protocol):
             UsageError: there is no such run.
             StoreError: it could not be deleted.
         """
+
+
+def last_of(data: str | bytes) -> Last | None:
+    """Of an event's JSON; None where that is damaged, which whoever reads the run is told."""
+    try:
+        plain = json.loads(data)
+        return Last(str(plain["type"]), float(plain["at"]), tuple(plain.get("scope", ())))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
 
 
 def seal_of(before: str, version: int, data: str | bytes) -> str:

@@ -6,13 +6,13 @@ import logging
 from dataclasses import dataclass
 
 from nbagent.core.base.errors import StoreError, UsageError
-from nbagent.core.base.events import Event, RunQueued, RunStarted, StoredEvent
+from nbagent.core.base.events import Event, RunQueued, RunStarted
 from nbagent.core.base.files import in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import text_of
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, RunEvent, Store
-from nbagent.core.journal.rows import Archive, Head
+from nbagent.core.journal.rows import Archive, Head, Last
 from nbagent.core.state.state import RunState, Status, status_of
 
 from .answers import interrupts_of
@@ -145,7 +145,7 @@ ENDED: tuple[Status, ...] = ("completed", "failed", "cancelled")
 _NEVER = object()
 
 
-def _is_end(event: StoredEvent | None) -> bool:
+def _is_end(event: Last | None) -> bool:
     return (
         event is not None
         and not event.scope

@@ -83,21 +83,21 @@ export function actionBar(card, signal, { press, reset, asked }) {
     else (made.find((one) => one.action.reason)?.el ?? acts).focus();
     asked();
   };
-  const go = (/** @type {Action} */ action) => {
+  const go = (/** @type {Action} */ action, /** @type {string|null} */ remember = null) => {
     if (blocked(action)) return;
     setText(hint, "");
     if (action.reason && asking !== action) ask(action);
-    else press(action, { reason: action.reason ? panel.value() : null, remember: null });
+    else press(action, { reason: action.reason ? panel.value() : null, remember });
   };
   /** A press by pointer counts only where the button stood still; by key it is meant. */
   const clicked = (
     /** @type {MouseEvent} */ event,
     /** @type {HTMLElement} */ el,
     /** @type {Action} */ action,
-    act = go,
+    act = () => go(action),
   ) => {
     if (event.detail > 0 && !guard.stood(el)) setText(hint, say("moved"));
-    else act(action);
+    else act();
   };
   onClick(signal, panel.confirm, (event) => asking && clicked(event, panel.confirm, asking));
   onClick(signal, panel.back, () => ask(null));
@@ -129,7 +129,7 @@ export function actionBar(card, signal, { press, reset, asked }) {
       if (blocked(action) || (rule && standing?.changed)) return;
       clicked(event, el, action, () => {
         menu.close();
-        press(action, { reason: null, remember: rule?.id ?? null });
+        go(action, rule?.id);
       });
     });
     asking = null;

@@ -92,7 +92,7 @@ export function drawFooter(card, acts) {
     const ended = ENDED.has(head.status);
     stopping = head.stopping;
     pressed &&= !ended;
-    fill(counts, ...head.counts.map(({ text, about }) => span({ title: about }, text)));
+    fill(counts, ...head.counts.map(({ text, about }) => span({ title: about || null }, text)));
     showText(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
     ask.hidden = !head.asks || store.gone;
     stop.hidden = ended;

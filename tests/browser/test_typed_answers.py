@@ -6,9 +6,11 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.card import Card
+from tests.browser.card import GIVES_WAY, Card
 
-SETUP = """
+SETUP = (
+    GIVES_WAY
+    + """
 import asyncio, json, threading
 import nbagent as nb
 from nbagent.core.base.model import Finished, TextDelta
@@ -45,6 +47,7 @@ table = Typing(rows, rows.index("Its cath") + 5)
 trip = json.dumps({"to": "Rome", "nights": 3, "stops": [ROME, MILAN]})
 object_ = Typing(trip, trip.index("Colosseum"))
 """
+)
 TABLE = "first = nb.Agent(table, name='geographer', output_type=list[City]).run('The two largest cities of Italy?')"
 OBJECT = "second = nb.Agent(object_, name='planner', output_type=Trip).run('Plan a trip.')"
 REFUSED = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from playwright.sync_api import expect
 
@@ -186,24 +188,23 @@ def test_c43_an_edited_restart_by_keyboard(asked):
     told(notebook, "sent 150 to Ada")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1100, 460])
-def test_an_answer_instead_stands_below_what_would_run(asked, theme, width):
+def test_an_answer_instead_stands_below_what_would_run(asked):
     """Looked at in both themes, wide and narrow: facts, then the answer, then its buttons."""
     notebook, card = asked(WIPE)
-    getattr(notebook, theme)()
-    notebook.style(f".nbagent {{ max-width: {width}px }}")
     form = card.wait_for_question("Wipe it?")
-    notebook.shot(f"answer-approval-{theme}-{width}", card.root)
-    card.press("More ways to approve")
-    notebook.shot(f"answer-menu-{theme}-{width}", card.root)
-    card.press("Answer instead…")
-    notebook.shot(f"answer-instead-{theme}-{width}", card.root)
-    places = [
-        form.locator(part).bounding_box()["y"]
-        for part in (".nba-facts", ".nba-instead", ".nba-acts")
-    ]
-    assert places == sorted(places)
-    card.press("Cancel")
+    for theme, width in itertools.product(("light", "dark"), (1100, 460)):
+        getattr(notebook, theme)()
+        notebook.style(f".nbagent {{ max-width: {width}px }}")
+        notebook.shot(f"answer-approval-{theme}-{width}", card.root)
+        card.press("More ways to approve")
+        notebook.shot(f"answer-menu-{theme}-{width}", card.root)
+        card.press("Answer instead…")
+        notebook.shot(f"answer-instead-{theme}-{width}", card.root)
+        places = [
+            form.locator(part).bounding_box()["y"]
+            for part in (".nba-facts", ".nba-instead", ".nba-acts")
+        ]
+        assert places == sorted(places)
+        card.press("Cancel")
     card.press("Approve")
     card.wait_until("completed")

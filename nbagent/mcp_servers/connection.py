@@ -265,6 +265,8 @@ class Connection:
                 request, _ANSWER, progress_callback=exchange.progress
             )
         except Exception as error:
+            if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
+                await self._said.heard()
             raise self._why(error) from None  # what it follows from may tell a credential
         finally:
             self._exchanges.remove(exchange)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
@@ -23,6 +24,8 @@ MAX_LINE = 16_000_000
 """Bytes of one message of a server."""
 LAST = 8_000
 """Bytes of what it said on its error stream last that are kept."""
+GONE = 25
+"""Looks, 20 ms apart, at whether a process that is gone has said all."""
 
 
 class Said:
@@ -32,9 +35,11 @@ class Said:
         self._pieces: deque[bytes] = deque()
         self._length = 0
         self._lock = threading.Lock()
+        self._is_read = True
 
     def follow(self, source: int) -> None:
         """Read a pipe to its end, in a thread of its own, and close it."""
+        self._is_read = False
         name = "nbagent-mcp-stderr"
         threading.Thread(target=self._read, args=(source,), name=name, daemon=True).start()
 
@@ -46,6 +51,14 @@ class Said:
                     self._length += len(piece)
                     while self._length - len(self._pieces[0]) >= LAST:
                         self._length -= len(self._pieces.popleft())
+        self._is_read = True
+
+    async def heard(self) -> None:
+        """Wait a moment until all is read of a process that is gone; what it left behind may hold the pipe."""
+        for _ in range(GONE):
+            if self._is_read:
+                return
+            await asyncio.sleep(0.02)
 
     def last(self, lines: int = 8) -> str:
         """The last lines."""

@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,18 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
 
     def end_sessions(self) -> None:
         """Shut down every kernel, so that tests don't share one and none outlives its test."""
-        for session in self.get("api/sessions"):
-            self._request(f"api/sessions/{session['id']}", method="DELETE")
+        for _ in range(20):
+            sessions = self.get("api/sessions")
+            if not sessions:
+                return
+            for session in sessions:
+                with suppress(
+                    urllib.error.HTTPError
+                ):  # one that restarts now is ended the next time
+                    self._request(f"api/sessions/{session['id']}", method="DELETE")
+            if self.get("api/sessions"):
+                time.sleep(0.5)
+        raise AssertionError(f"sessions that do not end: {self.get('api/sessions')}")
 
     def forget_settings(self) -> None:
         """Drop what a test changed in the settings, such as the theme."""

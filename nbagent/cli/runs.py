@@ -12,6 +12,7 @@ from typing import Any, get_args
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.journal.journal import Journal
+from nbagent.core.listing import driven_by
 from nbagent.core.run.catalog import Catalog, Entry
 from nbagent.core.run.describe import asks
 from nbagent.core.state.state import Status, status_of
@@ -178,6 +179,8 @@ def _tell_entry(entry: Entry, short: str) -> None:
     rest = f"  {duration(now - entry.begun):>6} ago  {entry.agent}  "
     room = _width() - len(short) - 11 - len(rest)
     print(f"{short}  {shown}{_line(rest)}{_cut(_line(entry.prompt), room)}")
+    if entry.status == "running":
+        tell("    " + _cut(_line(driven_by(entry.driver)), _width() - 4))
     for interrupt in entry.asks:
         expires = interrupt.expires_at
         limit = "" if expires is None else f" (expires in {duration(expires - now)})"

@@ -231,7 +231,7 @@ _SAYS: dict[Status, str] = {
 
 def _says(entry: Entry) -> str:
     if entry.status == "running":
-        return _driven(entry.driver)
+        return driven_by(entry.driver)
     if entry.status == "failed":
         return f"failed: {entry.error or ''}"
     if entry.asks and all(one.expects == "external" for one in entry.asks):
@@ -239,8 +239,8 @@ def _says(entry: Entry) -> str:
     return _SAYS[entry.status]
 
 
-def _driven(driver: str) -> str:
-    """Who goes on with a run that is at work."""
+def driven_by(driver: str) -> str:
+    """Who goes on with a run that asks nothing and has not ended, in words."""
     if not driver:
         return "answered, goes on when opened"
     if driver == this_process():

@@ -217,6 +217,7 @@ def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder
     fresh = folder._run([sys.executable, "bank.py"]).stdout.split()[-1]
     kept = folder.json("answer", fresh, "--input", '{"amount": 4}')
     assert (kept["goes_on"], kept["answer"]["input"]) == ("nobody", {"amount": 4, "to": "Bob"})
+    assert "nobody drives it, goes on when opened" in folder.nbagent("runs").stdout
     second = folder.nbagent("answer", fresh, kept["question"], "--approve")
     assert (second.returncode, "command line" in second.stderr) == (4, True)
     (folder.path / "rest.py").write_text(

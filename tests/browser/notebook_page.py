@@ -35,7 +35,9 @@ SHOWN = """() => !!window.jupyterapp?.shell.currentWidget?.context?.isReady"""
 ALL_CELLS_RAN = """() => [...window.jupyterapp.shell.currentWidget.content.widgets].every(
   cell => cell.model.type !== "code" || !cell.model.sharedModel.source.trim()
     || (cell.model.executionCount !== null && cell.prompt !== "*"))"""
-OPEN = "name => window.jupyterapp.commands.execute('docmanager:open', { path: name })"
+COMMAND = """async ([name, args]) => {
+  await window.jupyterapp.commands.execute(name, args); // its result is not sent: it may hold all of JupyterLab
+}"""
 PUT_AWAY = """async () => {
   const { shell } = window.jupyterapp;
   const light = document.body.dataset.jpThemeLight === "true";
@@ -117,7 +119,7 @@ class NotebookPage:
         """Open another notebook in this tab, in the JupyterLab that runs there already."""
         self.errors = []
         self.page.set_viewport_size(VIEWPORT)
-        self.page.evaluate(OPEN, name)
+        self.command("docmanager:open", path=name)
         self._wait_until_shown()
         self.wait_for_kernel()
         return self
@@ -156,20 +158,24 @@ class NotebookPage:
         """Wait until no cell is queued or running."""
         self.page.wait_for_function(ALL_CELLS_RAN)
 
+    def command(self, name: str, **args: str) -> None:
+        """Have Jupyter carry out one of its commands, and wait until it has."""
+        self.page.evaluate(COMMAND, [name, args])
+
     def save(self) -> None:
         """Save the notebook and wait until it is on disk."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.command("docmanager:save")
 
     def restart_kernel(self) -> None:
         """Restart the kernel without asking, and wait until it is back."""
         self.page.evaluate(
-            "() => window.jupyterapp.shell.currentWidget.context.sessionContext.restartKernel()"
+            "async () => { await window.jupyterapp.shell.currentWidget.context.sessionContext.restartKernel(); }"
         )
         self.wait_for_kernel()
 
     def interrupt_kernel(self) -> None:
         """Press Jupyter's stop button."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:interrupt-kernel')")
+        self.command("notebook:interrupt-kernel")
 
     @contextmanager
     def sending(self, text: str) -> Iterator[None]:
@@ -231,9 +237,7 @@ class NotebookPage:
             yield
 
     def _theme(self, theme: str) -> None:
-        self.page.evaluate(
-            "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
-        )
+        self.command("apputils:change-theme", theme=theme)
 
     def _note_socket(self, socket: WebSocket) -> None:
         if "/api/kernels/" in socket.url:

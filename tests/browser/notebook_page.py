@@ -41,7 +41,7 @@ COMMAND = """async ([name, args]) => {
 PUT_AWAY = """async () => {
   const { shell } = window.jupyterapp;
   const light = document.body.dataset.jpThemeLight === "true";
-  if (document.querySelector(".jp-Dialog") || !light) return false;
+  if (document.querySelector(".jp-Dialog") || !light || shell.leftCollapsed) return false;
   for (const widget of [...shell.widgets("main")]) {
     try {
       await widget.context?.sessionContext.shutdown();
@@ -50,6 +50,7 @@ PUT_AWAY = """async () => {
     }
     widget.dispose();
   }
+  delete globalThis[Symbol.for("nbagent.loaded")]; // the code of cards, which the next notebook brings again
   return true;
 }"""
 VIEWPORT = {"width": 1100, "height": 900}
@@ -76,14 +77,16 @@ class App(StrEnum):
 
 
 class NotebookPage:
-    """A notebook open in one browser tab."""
+    """One browser tab, and the notebook that is open in it."""
 
-    def __init__(self, context: BrowserContext, server: JupyterServer, app: App) -> None:
-        self.app = app
+    def __init__(self, context: BrowserContext, server: JupyterServer) -> None:
+        self.app = App.LAB
         self.errors: list[str] = []
         """What the page logged as an error or threw, as text, without what is Jupyter's own."""
         self.received = 0
         """Bytes that kernels have sent the page."""
+        self.waits = False
+        """JupyterLab runs in the tab with nothing open, as it began."""
         self._server = server
         self._plain = True
         self.page: Page = context.new_page()
@@ -93,12 +96,21 @@ class NotebookPage:
         self.page.on("console", self._note_console)
         self.page.on("pageerror", self._note_thrown)
 
-    def open(self, name: str, *, kernel: bool = True) -> NotebookPage:
-        """Open the notebook; with ``kernel=False`` as on a machine that has no kernel to offer."""
+    def open(self, name: str, app: App = App.LAB, *, kernel: bool = True) -> NotebookPage:
+        """Open the notebook; with ``kernel=False`` as on a machine that has no kernel to offer.
+
+        Loads the front end, but where JupyterLab waits in the tab: starting it is what takes longest.
+        """
+        self.app, self.received, self._plain = app, 0, kernel
+        self.errors = []
+        self.page.set_viewport_size(VIEWPORT)
         if not kernel:
-            self._plain = False
             self.page.route("**/api/kernelspecs*", no_kernels)
-        self.page.goto(f"{self._server.url}{self.app.path(name)}")
+        if self.waits and kernel and app is App.LAB:
+            self.command("docmanager:open", path=name)
+        else:
+            self.page.goto(f"{self._server.url}{app.path(name)}")
+        self.waits = False
         self._wait_until_shown()
         if kernel:
             self.wait_for_kernel()
@@ -106,23 +118,13 @@ class NotebookPage:
             self._decline_kernel()
         return self
 
-    def put_away(self) -> bool:
-        """End the notebook and its kernel in JupyterLab, so that the tab is ready for ``open_next``.
-
-        False where the tab is closed, or stands otherwise than it began.
-        """
-        if self.app is not App.LAB or self.page.is_closed() or not self._plain:
-            return False
-        return bool(self.page.evaluate(PUT_AWAY))
-
-    def open_next(self, name: str) -> NotebookPage:
-        """Open another notebook in this tab, in the JupyterLab that runs there already."""
-        self.errors = []
-        self.page.set_viewport_size(VIEWPORT)
-        self.command("docmanager:open", path=name)
-        self._wait_until_shown()
-        self.wait_for_kernel()
-        return self
+    def put_away(self) -> None:
+        """End the notebook and its kernel: JupyterLab waits for the next, and else the tab shows next to nothing."""
+        self.waits = self.app is App.LAB and self._plain and bool(self.page.evaluate(PUT_AWAY))
+        if not self.waits:
+            self.page.unroute_all()
+            self.page.goto(f"{self._server.url}api/status")
+            self.page.evaluate("() => sessionStorage.clear()")
 
     def reload(self) -> None:
         """Reload the page; the kernel goes on."""

@@ -66,7 +66,7 @@ TEXTS: dict[str, str] = {
     "kernel_stop": "kernel interrupt",
     "kernel_stopped": "KeyboardInterrupt: the run was cancelled",
     # the card, live and static
-    "card": "Run of {agent}",
+    "card": "Run of {agent}: {prompt}",
     "form_card": "Form: {agent}",
     "copy": "Copy",
     "copied": "Copied",
@@ -145,6 +145,7 @@ TEXTS: dict[str, str] = {
     "remember_tool": "Always allow {tool}, for this agent",
     "remember_tool_help": "Approves now. It runs with any input, unasked, in all runs of this agent until the kernel restarts.",
     "took_effect": "Did {tool} take effect?",
+    "took_effect_how": "Look where it would show. If it did, give its result; if not, run it again, or let it fail.",
     "give_result": "Give its result",
     "run_again": "Run again",
     "let_fail": "Let it fail…",

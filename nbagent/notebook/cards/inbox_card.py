@@ -184,7 +184,7 @@ class InboxCard(Card):
         return self.view.flush() or None
 
     def _texts(self) -> dict[str, str]:
-        return TEXTS | {"card": "{agent}", "gone": TEXTS["inbox_gone"]}
+        return TEXTS | {"card": "{agent}: {prompt}", "gone": TEXTS["inbox_gone"]}
 
     def _take(self, message: Any) -> None:
         if message.type in ("answer", "drafts", "press", "focus"):

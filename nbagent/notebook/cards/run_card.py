@@ -153,11 +153,7 @@ class RunCard(Card):
             self._push()
 
     def _texts(self) -> dict[str, str]:
-        texts = super()._texts()
-        if not self._session.is_stored:
-            return texts
-        named = "gone_default" if is_default(self._session.journal.store) else "gone_stored"
-        return texts | {"gone": texts[named]}
+        return texts_of(self._session)
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -344,6 +340,14 @@ class RunCard(Card):
         """Nothing waits under that id in this view: say who answered."""
         text = self._asked_by(interrupt).why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
+
+
+def texts_of(session: Session) -> dict[str, str]:
+    """The sentences of a run's card: where its kernel is gone it says how the run is opened again."""
+    if not session.is_stored:
+        return TEXTS
+    named = "gone_default" if is_default(session.journal.store) else "gone_stored"
+    return TEXTS | {"gone": TEXTS[named]}
 
 
 def types_of(run: Run, tool_name: str) -> Types | None:

@@ -175,6 +175,7 @@ TEXTS: dict[str, str] = {
     "inbox_go_on": "to go on",
     "inbox_secret": 'It asks for a secret, which never leaves the process it is typed in. Answer it in the notebook of its run, or open that here: await nb.open_run("{run}", agent=agent, store=store)',
     "inbox_over": "This question does not wait any more.",
+    "inbox_preview": "What it would do is shown in its own card, in the process that it waits in.",
     "inbox_gone": "The kernel is gone: nothing can be sent from here. What is typed stays here.\nRun the cell again.",
     "all_agents": "all agents",
     "all_tools": "all tools",

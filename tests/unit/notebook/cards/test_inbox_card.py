@@ -103,6 +103,7 @@ async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):
     agents = [banker(store, "one"), banker(store, "two", tool="send")]
     await agents[0].run("Pay").settled()
     card = Played(store)
+    card.says(type="hello")
     await until(lambda: bool(card.sent and card.forms))
     shown = card.forms[0]
     card.says(type="focus", busy=True)

@@ -21,9 +21,9 @@ from nbagent.core.base.interrupts import (
 )
 from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.journal.journal import Journal, Store
-from nbagent.core.opening import answer_external, answer_stored
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.state.state import status_of
+from nbagent.core.stored.opening import answer_external, answer_stored
 
 from . import driving
 from .output import CONFLICT, NOTHING, OK, USAGE, CommandError, tell, tell_json

@@ -17,9 +17,9 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
-from nbagent.core.inbox import Asked, Owner, Waiting
 from nbagent.core.journal.default import Kept, kept_in, place_of
 from nbagent.core.run.describe import asks
+from nbagent.core.stored.inbox import Asked, Owner, Waiting
 
 from . import kernel
 from .render.reveal import reveal

@@ -30,9 +30,9 @@ from nbagent.core.base.events import StoredEvent, dump
 from nbagent.core.base.model import ModelDelta, Request, ToolCallDelta
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import first_broken
-from nbagent.core.opening import answer_stored
 from nbagent.core.run import heartbeat
 from nbagent.core.run.answers import interrupts_of
+from nbagent.core.stored.opening import answer_stored
 from nbagent.stores import sqlite
 from tests.integration.process_worker import Caller
 from tests.until import until

@@ -18,7 +18,7 @@ import traitlets
 
 from nbagent.core.base.errors import Conflict, NotPending, StoreError
 from nbagent.core.call.threads import run_in_thread
-from nbagent.core.inbox import Asked, Waiting
+from nbagent.core.stored.inbox import Asked, Waiting
 from nbagent.notebook import kernel
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal

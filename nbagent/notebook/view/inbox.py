@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.process import describe_process
-from nbagent.core.inbox import Asked, GoesOn
+from nbagent.core.stored.inbox import Asked, GoesOn
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.secrets import holds_secret
@@ -46,7 +46,7 @@ MORE = "more"
 
 
 class Source(Protocol):
-    """Who knows what waits; see ``core.inbox.Waiting``."""
+    """Who knows what waits; see ``core.stored.inbox.Waiting``."""
 
     all: list[Asked]
 

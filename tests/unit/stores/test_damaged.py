@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nbagent as nb
-from nbagent.core import opening
 from nbagent.core.base.events import Interrupted, RunCompleted
 from nbagent.core.base.interrupts import token_digest
+from nbagent.core.stored import opening
 
 Damage: TypeAlias = Callable[[Path], object]
 RUNS, LENGTH = "abc", 40

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.inbox import Waiting
+from nbagent.core.stored.inbox import Waiting
 from nbagent.notebook.cards.inbox_card import InboxCard
 from nbagent.notebook.wire import FormItem, Item, RecordItem
 from tests.until import until

@@ -7,21 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from .agent import Agent
-from .base.events import Resolved
-from .base.interrupts import PendingInterrupt, Restart
-from .base.process import has_ended, this_process
-from .call.threads import run_in_thread
-from .flow import Flow
-from .journal.journal import Journal, Store
-from .known import known_named
+from nbagent.core.agent import Agent
+from nbagent.core.base.events import Resolved
+from nbagent.core.base.interrupts import PendingInterrupt, Restart
+from nbagent.core.base.process import has_ended, this_process
+from nbagent.core.call.threads import run_in_thread
+from nbagent.core.flow import Flow
+from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.known import known_named
+from nbagent.core.run.answers import AnyResolution, check_open, check_takes_answers, tool_at
+from nbagent.core.run.follow import next_driver
+from nbagent.core.run.heartbeat import Others
+from nbagent.core.run.session import held
+from nbagent.core.tools.tool import Tool
+
+from .catalog import Catalog, Entry
 from .opening import answer_stored
-from .run.answers import AnyResolution, check_open, check_takes_answers, tool_at
-from .run.catalog import Catalog, Entry
-from .run.follow import next_driver
-from .run.heartbeat import Others
-from .run.session import held
-from .tools.tool import Tool
 
 Owner: TypeAlias = Agent | Flow[..., Any]
 Place: TypeAlias = Literal["here", "there", "kept"]

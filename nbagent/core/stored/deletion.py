@@ -17,11 +17,11 @@ from nbagent.core.journal.default import Kept
 from nbagent.core.journal.history import histories_of, reference_of
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.verification import FullArchive, archive_of
+from nbagent.core.run.heartbeat import UNHEARD
+from nbagent.core.run.session import held
 from nbagent.core.state.state import running_calls, status_of
 
 from .catalog import ENDED, Catalog, Entry
-from .heartbeat import UNHEARD
-from .session import held
 
 logger = logging.getLogger("nbagent")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}

@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from .agent import Agent
-from .arguments import checked_store, checked_turns
-from .base.controls import escaped
-from .base.errors import UsageError
-from .base.keywords import tells
-from .base.model import Usage
-from .base.process import describe_process, has_ended, this_process
-from .flow import Flow
-from .journal.default import Kept, kept_in, place_of
-from .journal.journal import Store
+from nbagent.core.agent import Agent
+from nbagent.core.arguments import checked_store, checked_turns
+from nbagent.core.base.controls import escaped
+from nbagent.core.base.errors import UsageError
+from nbagent.core.base.keywords import tells
+from nbagent.core.base.model import Usage
+from nbagent.core.base.process import describe_process, has_ended, this_process
+from nbagent.core.flow import Flow
+from nbagent.core.journal.default import Kept, kept_in, place_of
+from nbagent.core.journal.journal import Store
+from nbagent.core.run.run import Run
+from nbagent.core.state.state import Status
+
+from .catalog import ENDED, Catalog, Entry
 from .opening import open_run
-from .run.catalog import ENDED, Catalog, Entry
-from .run.run import Run
-from .state.state import Status
 
 COLUMNS = ("id", "agent", "prompt", "status", "asks", "age", "deadline", "cost")
 _STATUSES = ("queued", "running", "interrupted", *ENDED, "unreadable")

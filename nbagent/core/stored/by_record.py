@@ -5,10 +5,9 @@ from __future__ import annotations
 from nbagent.core.base.events import Resolved, StoredEvent
 from nbagent.core.base.process import this_process
 from nbagent.core.journal.journal import Journal
+from nbagent.core.run.answers import AnyResolution, check_in_time, check_takes_answers, resolved
+from nbagent.core.run.follow import next_driver
 from nbagent.core.state.state import RunState
-
-from .answers import AnyResolution, check_in_time, check_takes_answers, resolved
-from .follow import next_driver
 
 
 def answer_by_record(

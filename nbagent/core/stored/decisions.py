@@ -25,9 +25,8 @@ from nbagent.core.base.messages import dumps
 from nbagent.core.base.table import as_html, as_text, frame_of
 from nbagent.core.journal.default import kept_in
 from nbagent.core.journal.journal import Store
-
-from .result import shortened
-from .run import Run
+from nbagent.core.run.result import shortened
+from nbagent.core.run.run import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from nbagent.core.base.messages import text_of
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, RunEvent, Store
 from nbagent.core.journal.rows import Archive, Head, Last
+from nbagent.core.run.answers import interrupts_of
 from nbagent.core.state.state import RunState, Status, status_of
-
-from .answers import interrupts_of
 
 logger = logging.getLogger("nbagent")
 

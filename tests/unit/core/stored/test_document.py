@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 import nbagent as nb
 from nbagent.core.journal.rows import Row, last_seal, sealed
-from nbagent.core.run.document import schema
+from nbagent.core.stored.document import schema
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "run.schema.json"
 FORMAT_1 = Path(__file__).parents[3] / "fixtures" / "stores" / "format_1.db"
@@ -63,7 +63,7 @@ def with_events(document: dict[str, Any], *events: dict[str, Any]) -> dict[str, 
 
 
 def test_the_schema_in_the_repository_is_that_of_the_code():
-    """Written anew by ``python -m nbagent.core.run.document > docs/run.schema.json``."""
+    """Written anew by ``python -m nbagent.core.stored.document > docs/run.schema.json``."""
     assert json.loads(SCHEMA.read_text(encoding="utf-8")) == json.loads(json.dumps(schema()))
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, SecretStr
 
 import nbagent as nb
 from nbagent.core.base.process import this_process
-from nbagent.core.inbox import Waiting
+from nbagent.core.stored.inbox import Waiting
 from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.wire import FormItem, RecordItem

@@ -638,11 +638,17 @@ class Session:
             if not self._follows:
                 self._follows, self._is_told = True, self.journal.watch(self.follow)
         try:
-            self._home().call_soon_threadsafe(_look, weakref.ref(self))
+            self._home().call_soon_threadsafe(self._next_look)
         except RuntimeError:
             if not self._home().is_closed():
                 raise
         # a loop that closed meanwhile: whoever next waits for the run calls this again
+
+    @property
+    def _next_look(self) -> Callable[[], None]:
+        """Looks again, as long as anybody has the run; one that nobody drives is taken whoever has it still."""
+        is_due = self.journal.is_vacant and self.status == "running"
+        return self._look if is_due else partial(_look, weakref.ref(self))
 
     def _look(self) -> None:
         """Take in what others wrote and react; only ever called on the run's loop."""
@@ -681,11 +687,7 @@ class Session:
         else:
             again = self._take_turn(state, moved=moved) or runs_elsewhere(self.state)
         if again and self._timer is None:
-            takes = (
-                self.journal.is_vacant and self.status == "running"
-            )  # also once nobody has a handle
-            look = self._look if takes else partial(_look, weakref.ref(self))
-            self._timer = self._home().call_later(POLL, look)
+            self._timer = self._home().call_later(POLL, self._next_look)
 
     def _take_turn(self, state: RunState, *, moved: bool) -> bool:
         """Go on with the run where it is this handle's turn; whether to look again later."""

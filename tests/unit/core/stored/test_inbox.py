@@ -142,6 +142,7 @@ async def test_c282_where_a_living_process_let_go_of_a_run_it_goes_on_here(
     assert told == {f"in process 1 on {host}, or here if that one has let go of it"}
     for asked in waiting.chosen():
         assert (await waiting.answer(asked, nb.Reject("no"), by="form")).owner == ""
+    gc.collect()
     await until(lambda: other.read(run_id)[-1].type == "run_completed")
     [taken] = [event for event in other.read(run_id) if isinstance(event, RunTaken)]
     assert (taken.by, taken.owner, taken.gone) == ("vacancy", this_process(), lives)

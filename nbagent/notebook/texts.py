@@ -170,6 +170,7 @@ TEXTS: dict[str, str] = {
     "inbox_then": "goes on",
     "inbox_here": "here",
     "inbox_there": "in {process}",
+    "inbox_there_or_here": "in {process}, or here if that one has let go of it",
     "inbox_kept": "once somebody opens the run",
     "inbox_is_kept": "kept until somebody opens the run",
     "inbox_go_on": "to go on",

@@ -126,16 +126,18 @@ async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):
     agents = [banker(store, "one"), banker(store, "two", tool="send")]
     await agents[0].run("Pay").settled()
     card = Played(store)
-    await until(lambda: bool(card.sent and card.forms))
+
+    def puts() -> list[str]:
+        ops = [op for message in card.sent for op in message.get("ops", ())]
+        return [op["item"]["tool"] for op in ops if op["op"] == "put"]
+
+    card.says(type="hello")
+    await until(lambda: bool(puts()))
     shown = card.forms[0]
     card.says(type="focus", busy=True)
     card.sent.clear()
     await agents[1].run("Send").settled()
     await until(lambda: len(card.forms) == 2)
-
-    def puts() -> list[str]:
-        ops = [op for message in card.sent for op in message.get("ops", ())]
-        return [op["item"]["tool"] for op in ops if op["op"] == "put"]
 
     await until(lambda: bool(puts()))
     assert puts() == ["send"]

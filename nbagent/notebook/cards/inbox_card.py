@@ -16,14 +16,14 @@ from typing import Any
 import anywidget
 import traitlets
 
-from nbagent.core.base.errors import Conflict, NotPending, StoreError
+from nbagent.core.base.errors import Conflict, NbagentError, NotPending, StoreError
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.stored.inbox import Asked, Waiting
 from nbagent.notebook import kernel
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.inbox import MORE, InboxView
+from nbagent.notebook.view.inbox import MORE, STRANDED, InboxView
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import Answer, FieldError, Op, Press, View
 
@@ -108,6 +108,7 @@ class InboxCard(AskingCard):
         self._seen_at = time.monotonic()
         if self._looking is None or self._looking.done():
             self._looking = self._loop.create_task(self._look())
+            self._looking.add_done_callback(_told)
 
     async def _look(self) -> None:
         while time.monotonic() - self._seen_at < LOOKING:
@@ -222,6 +223,20 @@ class InboxCard(AskingCard):
         if message.notice == MORE:
             self.view.show_more()
             self._soon()
+        elif message.notice == STRANDED:
+            self._loop.create_task(self._go_on()).add_done_callback(_told)
+
+    async def _go_on(self) -> None:
+        """Go on here with the runs that nobody goes on with."""
+        refused: list[str] = []
+        for stranded in self.view.stranded:
+            if stranded.here:
+                try:
+                    await self.waiting.go_on(stranded)
+                except NbagentError as error:
+                    refused.append(f"{stranded.run.id}: {error}")
+        self.view.refused(reveal("\n".join(refused)))
+        self._soon()
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         question, asked = self.view.question(message.interrupt), self.view.asked(message.interrupt)

@@ -153,11 +153,7 @@ class RunCard(Card):
             self._push()
 
     def _texts(self) -> dict[str, str]:
-        texts = super()._texts()
-        if not self._session.is_stored:
-            return texts
-        named = "gone_default" if is_default(self._session.journal.store) else "gone_stored"
-        return texts | {"gone": texts[named]}
+        return super()._texts() | {"gone": gone_of(self._session)}
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -344,6 +340,14 @@ class RunCard(Card):
         """Nothing waits under that id in this view: say who answered."""
         text = self._asked_by(interrupt).why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
+
+
+def gone_of(session: Session) -> str:
+    """What a page says of the run, or of the thread that begins with it, once its kernel is gone."""
+    if not session.is_stored:
+        return TEXTS["gone"]
+    text = TEXTS["gone_default" if is_default(session.journal.store) else "gone_stored"]
+    return text.replace("{run}", session.run_id)
 
 
 def types_of(run: Run, tool_name: str) -> Types | None:

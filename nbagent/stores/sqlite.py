@@ -60,13 +60,15 @@ _DAMAGED = (
 _REASONS = {
     sqlite3.SQLITE_BUSY: "another process holds it locked",
     sqlite3.SQLITE_LOCKED: "another process holds it locked",
-    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only",
-    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only: copy it to a folder that you may write "
+    "to",
+    sqlite3.SQLITE_FULL: "the disk is full: make room on it, and go on",
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database: give the store a path of its own",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables are not as they were made
     sqlite3.SQLITE_IOERR: "it cannot be read or written: is it a file, and is the disk all right?",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: is its folder there, and may you write to it?",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: SQLite writes beside it, also to read, so copy it to "
+    "a folder that you may write to",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """What sqlite3 raises; the latter where it tells of damage in the damaged bytes themselves."""

@@ -102,11 +102,10 @@ class Listener:
         Raises:
             Exception: the connection cannot be made, has broken, or tells nothing.
         """
-        pooled = self._engine.connect()
+        pooled = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
-            pooled.detach()  # closed, whatever comes: its pool may be gone by then
-            pooled.execution_options(isolation_level="AUTOCOMMIT")
             connection: Any = pooled.connection.driver_connection
+            pooled.detach()
             connection.execute(f"listen {CHANNEL}")
             self._probe(connection)
             self._is_listening = True

@@ -160,7 +160,9 @@ class OnServer:
                 other.execute(statement)
 
     def _disconnected(self) -> str:
-        return f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{self._name}'"
+        return (
+            f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{self._name}'"
+        )
 
     def open(self) -> nb.SQLStore:
         """The store, as a process opens it; closed in the end."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nbagent as nb
-from nbagent.core.base.events import RunCompleted, RunFailed, ToolFinished
+from nbagent.core.base.events import RunCompleted, ToolFinished
 from nbagent.core.journal.rows import first_broken
 from tests import postgres as servers
 from tests.contract import places
-from tests.contract.test_stores import FILL, SHARED
+from tests.contract.test_stores import SHARED
 
 call = nb.ScriptedModel.call
 
@@ -113,7 +110,9 @@ async def test_an_answer_that_a_store_cannot_take_runs_nothing_and_is_given_agai
 
 @pytest.mark.parametrize(
     ("place", "trouble"),
-    [case for case in CASES if case != ("sqlite", "read_only")],  # an open file is written to all the same
+    [
+        case for case in CASES if case != ("sqlite", "read_only")
+    ],  # an open file is written to all the same
     indirect=["place"],
 )
 async def test_a_result_that_a_store_cannot_take_is_kept_and_stored_once_it_can(
@@ -164,3 +163,58 @@ async def test_a_damaged_run_is_told_by_its_event_and_hides_no_other(place: Any)
     assert listed == {run.id: "interrupted", **dict.fromkeys(DAMAGE, "unreadable")}
     await run.approve(run.interrupts[0])
     assert ((await run).text, office.paid) == ("All paid.", [120])
+
+
+def said(at: int) -> RunCompleted:
+    return RunCompleted(at=float(at), text="x" * (300 * (at % 7)))
+
+
+@pytest.fixture(scope="module")
+def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """A file and its log, as a process that is killed leaves them: some of it carried over, most not."""
+    path = tmp_path_factory.mktemp("left") / "runs.db"
+    with nb.SQLiteStore(path) as store:
+        for run_id, first in (("a", 0), ("b", 0), ("a", 20), ("b", 20)):
+            for n in range(first, first + 20):
+                store.append(run_id, [said(n)], n)
+            if (run_id, first) == ("b", 0):
+                store._patiently(store._empty_log)
+        return path.read_bytes(), path.with_name("runs.db-wal").read_bytes()
+
+
+@given(data=st.data())
+@settings(max_examples=30)
+def test_a_log_that_is_cut_off_or_damaged_loses_its_end_and_nothing_before(
+    left_behind: tuple[bytes, bytes], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """SQLite's: what stood before is whole and sealed, no event is torn, and each run goes on where it ends.
+
+    PostgreSQL's log is its server's own: what that has said to be stored outlives it.
+    """
+    file, log = left_behind
+    at = data.draw(st.integers(0, len(log)))
+    piece = data.draw(st.binary(max_size=40))
+    path = tmp_path_factory.mktemp("cut") / "runs.db"
+    path.write_bytes(file)
+    path.with_name("runs.db-wal").write_bytes(log[:at] + piece)
+    for each in path.parent.iterdir():
+        each.chmod(0o600)
+    with nb.SQLiteStore(path) as store:
+        lengths = {head.run_id: head.length for head in store.heads()}
+        assert min(lengths.values()) >= 20
+        assert lengths["b"] == 20 or lengths["a"] == 40  # in the order of the commits
+        for run_id, length in lengths.items():
+            assert store.read(run_id) == [said(n) for n in range(length)]
+            store.append(run_id, [said(length)], length)
+            assert first_broken(run_id, store.rows(run_id)) is None
+
+
+def test_what_a_server_said_to_be_stored_outlives_its_abrupt_end(postgres: Path) -> None:
+    """As a machine that is switched off leaves it; the same store goes on once the server is there again."""
+    with nb.SQLStore(servers.database(postgres)) as store:
+        for n in range(20):
+            store.append("run", [said(n)], n)
+        servers.end_abruptly(postgres)
+        assert store.read("run") == [said(n) for n in range(20)]
+        store.append("run", [said(20)], 20)
+        assert first_broken("run", store.rows("run")) is None

@@ -230,6 +230,18 @@ class SQLStore:
             for run_id, length, data in self._all(_HEADS)
         ]
 
+    def search(self, text: str) -> list[str]:
+        """The runs in which an event's JSON has this text, oldest first."""
+        find = (
+            sa.func.pg_catalog.position
+            if self._engine.dialect.name == "postgresql"
+            else sa.func.instr
+        )
+        found = find(_events.c.data, sa.bindparam("text", type_=sa.LargeBinary)) > 0
+        inside = sa.exists().where(_events.c.run == _runs.c.number, found)
+        values = {"text": text.encode(errors="surrogatepass")}
+        return [run_id for (run_id,) in self._all(_IDS.where(inside), values)]
+
     def stamp(self) -> object:
         """A value that is equal as long as nobody writes to any journal, other processes included.
 

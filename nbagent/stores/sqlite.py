@@ -51,6 +51,11 @@ select runs.number, runs.id, events.key, events.data from runs join events on ev
   select max(key) from events where key >= runs.number << 32 and key < (runs.number + 1) << 32
 ) order by runs.number
 """
+SEARCH = """
+select id from runs where exists (
+  select 1 from events where key >= number << 32 and key < (number + 1) << 32 and instr(data, ?)
+) order by number
+"""
 
 PAUSE = 0.01
 """Seconds between tries while another process writes."""
@@ -215,6 +220,15 @@ class SQLiteStore:
     def _heads(self) -> list[tuple[int, bytes, int, Any]]:
         with self._there() as handle:
             return [] if handle is None else handle.connection.execute(HEADS).fetchall()
+
+    def search(self, text: str) -> list[str]:
+        """The runs in which an event's JSON has this text, oldest first."""
+        found = self._patiently(lambda: self._search(text))
+        return [run_id.decode(errors="replace") for (run_id,) in found]
+
+    def _search(self, text: str) -> list[tuple[bytes]]:
+        with self._there() as handle:
+            return [] if handle is None else handle.connection.execute(SEARCH, (text,)).fetchall()
 
     def stamp(self) -> object:
         """A value that is equal as long as nobody writes to any journal, other processes included."""

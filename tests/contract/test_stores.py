@@ -26,7 +26,7 @@ import nbagent as nb
 from nbagent.core.base.events import Resolved, RunCompleted, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.journal import Store
-from nbagent.core.journal.rows import Archive, Last, first_broken
+from nbagent.core.journal.rows import Archive, Last, Searching, first_broken
 from nbagent.core.run.heartbeat import Beating
 from tests.integration.test_extending import page_names
 from tests.postgres import database
@@ -264,6 +264,18 @@ def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: St
     assert store.run_ids() == ["b", "a"]
     assert store.read("b") == [said("3")]
     assert [stamps[n] == stamps[n + 1] for n in range(7)] == [n % 2 == 0 for n in range(7)]
+
+
+def test_what_a_store_is_searched_for_is_found_in_any_of_its_events(store: Store) -> None:
+    """Where it can: whoever has a token finds its run, and reads no other."""
+    if not isinstance(store, Searching):
+        return
+    assert store.search("a1b2") == []
+    store.append("one", [said("a1b2"), said("")], 0)
+    store.append("other", [said("A1B2"), said("b1b2")], 0)
+    store.append("two", [said("x"), said("x" * 9000 + "a1b2'%_")], 0)
+    assert store.search("a1b2") == ["one", "two"]
+    assert store.search("a1b2'%_") == ["two"]
 
 
 async def test_c246_a_run_that_is_deleted_under_its_handle_says_so(opened: Shared) -> None:

@@ -78,6 +78,11 @@ class Office:
         self.agent.store = store
         return await self.agent.run("Pay.", attended=True, show=False).settled()
 
+    async def approved(self, run: nb.Run, *, anew: bool) -> None:
+        """Allow it, by the handle that is there or by a new one."""
+        run = await self.opened(run.id) if anew else run
+        await run.approve(run.interrupts[0])
+
     async def opened(self, run_id: str) -> nb.Run:
         """The same, in a store that is opened again."""
         self.agent.store = self.place.open()
@@ -95,9 +100,7 @@ async def test_an_answer_that_a_store_cannot_take_runs_nothing_and_is_given_agai
     run = await office.paused(store)
     with getattr(place, trouble)(store):
         with pytest.raises(nb.errors.StoreError, match=told) as error:
-            if trouble == "read_only":
-                run = await office.opened(run.id)
-            await run.approve(run.interrupts[0])
+            await office.approved(run, anew=trouble == "read_only")
         assert place.told in str(error.value)
         assert office.paid == []
     run = await office.opened(run.id)

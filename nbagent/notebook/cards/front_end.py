@@ -23,8 +23,8 @@ LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
 """The module that takes the card's from a ``FrontEnd``."""
 FIND = (STATIC / "find.js").read_text(encoding="utf-8")
 """The module that finds in a card, which a page loads when somebody does."""
-INBOX = (STATIC / "inbox.js").read_text(encoding="utf-8")
-"""The module of what an inbox has above its card."""
+LISTS = (STATIC / "lists.js").read_text(encoding="utf-8")
+"""The module of what chooses in an inbox, and of the list of runs."""
 STYLE = styles.live() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
     ".nba-inbox :is(.nba-stop, .nba-strip) { display: none !important; }"

@@ -190,6 +190,9 @@ TEXTS: dict[str, str] = {
     "runs_count": "{n} runs",
     "runs_left": "reading {n} more…",
     "runs_none": "No run here fits.",
+    "runs_open": "Open",
+    "runs_close": "Close",
+    "runs_gone": "The kernel is gone: run the cell again.",
     "all_statuses": "any status",
     "filter_text": "Find",
     "filter_status": "Status",
@@ -208,7 +211,7 @@ TEXTS: dict[str, str] = {
     "column_age": "age",
     "column_deadline": "deadline",
     "column_cost": "cost",
-    "runs_unknown": "This is the run as its store has it. To go on with it, define an agent named {agent} here and press Open again; its questions can be answered in nb.inbox() too.",
+    "runs_unknown": "This is the run as its store has it. To go on with it, define the agent {agent} in this notebook: its forms then appear here.",
     "runs_unknown_ended": "This is the run as its store has it.",
     "runs_not_opened": "{run} was not opened: {error}",
     # how a question was settled

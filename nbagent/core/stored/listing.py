@@ -67,13 +67,15 @@ class StoredRun:
 class Runs(list[StoredRun]):
     """Runs of a store, the one that moved last first. As a value of a cell they are a table."""
 
-    def __init__(self, runs: Iterable[StoredRun], listing: Listing, left_out: int = 0) -> None:
+    def __init__(self, runs: Iterable[StoredRun], listing: Listing, limit: int) -> None:
         super().__init__(runs)
         self.listing = listing
         """What they were chosen from."""
+        self.limit = limit
+        """How many there are at most."""
         self.place = place_of(listing.catalog.store)
         """Where they are kept."""
-        self.left_out = left_out
+        self.left_out = max(0, listing.count - limit)
         """How many more fit what was asked for."""
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -277,7 +279,7 @@ class Listing:
 
     def newest(self, limit: int) -> Runs:
         """Those that moved last, at most so many."""
-        return Runs(self.all[:limit], self, max(0, self.count - limit))
+        return Runs(self.all[:limit], self, limit)
 
     def chosen(self, wanted: Wanted) -> list[StoredRun]:
         """Of those that were read what is looked for, in its order; what a column has nothing of comes last."""

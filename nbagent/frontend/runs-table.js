@@ -23,8 +23,8 @@ const KEYS = new Map([
   ["End", Number.POSITIVE_INFINITY],
 ]);
 
-/** Three times its class, to count more than the rules of the card's own tables. */
-const ROOT = ".nba-runs.nba-runs.nba-runs";
+/** As the sheet of live cards has it, by an id that nothing has, and more: its rules for tables do not count here. */
+const ROOT = ".nba-runs.nba-runs:not(#nba)";
 /** Where there is no room for columns, a run is a few lines; with more columns that is sooner. */
 const narrow = (/** @type {string} */ root, /** @type {number} */ width) => `
 @container nbagent (max-width: ${width}px) {

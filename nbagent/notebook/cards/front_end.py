@@ -28,7 +28,7 @@ LISTS = (STATIC / "lists.js").read_text(encoding="utf-8")
 STYLE = styles.live() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
     ":is(.nba-inbox, .nba-reads) :is(.nba-stop, .nba-strip) { display: none !important; }"
-    ".nba-frame .nbagent.nbagent.nbagent { margin-bottom: 0; border-bottom: 0; border-radius: 10px 10px 0 0; }"
+    ".nba-frame .nbagent.nbagent:not(#nba) { margin-bottom: 0; border-bottom: 0; border-radius: 10px 10px 0 0; }"
     ".nba-frame .nba-footer, .nba-frame .nba-items:empty { display: none !important; }"
     ".nba-inbox .nba-calls :is(th[scope=col], td[data-label]) { min-width: 9ch; }"
 )

@@ -129,8 +129,13 @@ class Waiting:
             return GoesOn("there", driver)
         return GoesOn("kept") if owner is None else GoesOn("here", tools=owner.tools)
 
-    def tool_of(self, asked: Asked, tools: Mapping[str, Any]) -> Tool[..., Any] | None:
-        """The tool that asks, where these tools have it."""
+    def tool_of(
+        self, asked: Asked, tools: Mapping[str, Any] | None = None
+    ) -> Tool[..., Any] | None:
+        """The tool that asks, where these tools have it, or those of an agent that this process knows."""
+        if tools is None:
+            owner = self._owner(asked.run.agent)
+            tools = {} if owner is None else owner.tools
         state = self._journals[asked.run.id].state
         found = next((one for one in state.pending if one.id == asked.interrupt.id), None)
         return None if found is None else tool_at(state, found.scope, found, tools)

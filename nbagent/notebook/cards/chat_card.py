@@ -39,7 +39,7 @@ from nbagent.notebook.wire import Complete, Drafts, FieldError, Name, Names, Sai
 from .card import Card
 from .charts import Charts
 from .preview import Preview
-from .run_card import RunCard, types_of
+from .run_card import RunCard, texts_of, types_of
 
 MAX_SAID = 100_000
 """Characters of one message."""
@@ -170,11 +170,9 @@ class ChatCard(RunCard):
         self.rows_changed(self.rows)
 
     def _texts(self) -> dict[str, str]:
-        texts = Card._texts(self)  # noqa: SLF001 - what any card shows
-        if self.threads.chat:
-            return texts | {"card": texts["chat_card"], "gone": texts["chat_gone"]}
-        stored = self._begun is not None and self._begun.is_stored
-        return texts | {"gone": texts["gone_stored"]} if stored else texts
+        if self.threads.chat or self._begun is None:
+            return TEXTS | {"card": TEXTS["chat_card"], "gone": TEXTS["chat_gone"]}
+        return texts_of(self._begun)
 
     @property
     def _newest(self) -> Run:

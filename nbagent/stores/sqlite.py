@@ -57,6 +57,11 @@ select runs.number, runs.id, events.key, events.data from runs join events on ev
   select max(key) from events where key >= runs.number << 32 and key < (runs.number + 1) << 32
 ) order by runs.number
 """
+SEARCH = """
+select id from runs where exists (
+  select 1 from events where key >= number << 32 and key < (number + 1) << 32 and instr(data, ?)
+) order by number
+"""
 
 PAUSE = 0.01
 """Seconds between tries while another process writes."""
@@ -66,13 +71,15 @@ _DAMAGED = (
 _REASONS = {
     sqlite3.SQLITE_BUSY: "another process holds it locked",
     sqlite3.SQLITE_LOCKED: "another process holds it locked",
-    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only",
-    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only: copy it to a folder that you may write "
+    "to",
+    sqlite3.SQLITE_FULL: "the disk is full: make room on it, and go on",
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database: give the store a path of its own",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables are not as they were made
     sqlite3.SQLITE_IOERR: "it cannot be read or written: is it a file, and is the disk all right?",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: is its folder there, and may you write to it?",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: SQLite writes beside it, also to read, so copy it to "
+    "a folder that you may write to",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """What sqlite3 raises; the latter where it tells of damage in the damaged bytes themselves."""
@@ -225,6 +232,15 @@ class SQLiteStore:
     def _heads(self) -> list[tuple[int, bytes, int, Any]]:
         with self._there() as handle:
             return [] if handle is None else handle.connection.execute(HEADS).fetchall()
+
+    def search(self, text: str) -> list[str]:
+        """The runs in which an event's JSON has this text, oldest first."""
+        found = self._patiently(lambda: self._search(text))
+        return [run_id.decode(errors="replace") for (run_id,) in found]
+
+    def _search(self, text: str) -> list[tuple[bytes]]:
+        with self._there() as handle:
+            return [] if handle is None else handle.connection.execute(SEARCH, (text,)).fetchall()
 
     def stamp(self) -> object:
         """A value that is equal as long as nobody writes to any journal, other processes included."""

@@ -48,7 +48,7 @@ def refers(to: str) -> RunStarted:
     return begun({"role": "run", "id": to, "events": 1, "messages": 1}, user("more"), after=to)
 
 
-def test_a_run_goes_on_with_none_that_is_gone_and_nothing_is_deleted_behind_one_that_began(
+def test_c263_a_run_goes_on_with_none_that_is_gone_and_nothing_is_deleted_behind_one_that_began(
     store: Archive,
 ) -> None:
     """Both are looked at where it is written: all or nothing is deleted, and an id that was given anew is another run."""
@@ -67,7 +67,7 @@ def test_a_run_goes_on_with_none_that_is_gone_and_nothing_is_deleted_behind_one_
     assert kept.run_ids() == []
 
 
-async def test_a_follow_up_that_races_a_deletion_is_whole_whoever_is_first(
+async def test_c263_a_follow_up_that_races_a_deletion_is_whole_whoever_is_first(
     store: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It begins between the check and the deletion: nothing is deleted. Or right after it: it has the history itself."""

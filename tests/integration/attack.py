@@ -106,6 +106,8 @@ class Attack:
         """Where processes died at one of their moments."""
         self.run_id = ""
         """The run of this round."""
+        self.starting = 1.0
+        """Seconds that a command took to start and answer, the last time."""
         self._kept: list[Victim] = []
 
     def kept(self, number: int) -> Victim:
@@ -406,8 +408,12 @@ def _of_call(events: list[StoredEvent], token: str) -> list[StoredEvent]:
 RACES = ("answers", "answers", "answers", "cancel", "deadline", "retry", "fork", "terminal")
 
 
+COMMANDS = ("terminal", "terminal", "terminal", "command")
+"""``nbagent answer`` in a process that is there, or in one of its own, which takes a second to start."""
+
+
 def terminal_round(attack: Attack, seed: int) -> None:
-    """Two processes that hold a run, and a terminal that does not, answer one question at once."""
+    """Two processes that hold a run, and a terminal that types ``nbagent answer``, answer one question at once."""
     race_round(attack, seed, ("terminal",))
 
 
@@ -458,10 +464,17 @@ def race_round(attack: Attack, seed: int, kinds: tuple[str, ...] = RACES) -> Non
     if kind in ("cancel", "fork"):
         acts[-1] = [[kind]] if kind == "cancel" else [[kind, chance.choice(("", interrupt))]]
     if kind == "terminal":
-        acts[-1] = [["terminal", interrupt]]
+        way = chance.choice(COMMANDS)
+        acts[-1] = [[way, interrupt]]
+        attack.counts[f"by {way}"] += 1
     at = expires if kind == "deadline" else time.time() + 0.02
+    if kind == "terminal" and way == "command":
+        at += attack.starting * chance.uniform(0.6, 1.1)
     at = max(at + chance.uniform(-0.006, 0.006), time.time() + 0.01)
+    began = time.monotonic()
     said = together(workers, acts, run_id, at, chance)
+    if ["command", interrupt] in acts[-1]:
+        attack.starting = time.monotonic() - began
     judge(attack, kind, interrupt, run_id, said)
     forks = [by for what, by, told in said if what == "fork" and told == "won"]
     end = finish(attack, workers, run_id, {token: tool, f"{token}.p": "plain"}, chance)
@@ -482,6 +495,9 @@ def together(workers: list[Victim], acts: Any, run_id: str, at: float, chance: A
 def judge(attack: Attack, kind: str, interrupt: str, run_id: str, said: list[Any]) -> None:
     """P2: one wins, and the others are told who did."""
     answers = [(by, told) for what, by, told in said if what not in ("cancel", "fork")]
+    for what, _, told in said:
+        if what in COMMANDS and told == "won":
+            attack.counts[f"won by {what}"] += 1
     won = [by for by, told in answers if told == "won"]
     kept = [e for e in attack.events(run_id) if isinstance(e, Resolved) and e.id == interrupt]
     assert len(kept) <= 1, kept

@@ -15,7 +15,7 @@ from nbagent.core.base.process import has_ended
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import VARIABLE
 from nbagent.core.journal.journal import Journal, Store
-from nbagent.core.run.answers import interrupts_of
+from nbagent.core.run.answers import check_open, interrupts_of
 from nbagent.core.stored.listing import driven_by
 from nbagent.stores.sqlite import SQLiteStore
 
@@ -85,15 +85,13 @@ def question_of(journal: Journal, given: str | None) -> PendingInterrupt:
 
     Raises:
         CommandError: there is none, or there are several.
+        Conflict: it was answered already; the message says by whom and when.
     """
     waiting = asked_by(journal)
     if given is not None:
         settled = [each for each in journal.state.settled if each.startswith(given)]
         if settled and not any(each.id.startswith(given) for each in waiting):
-            earlier = journal.state.settled[settled[0]]
-            raise CommandError(
-                f"the question {settled[0]!r} was answered already, by {earlier.by}", CONFLICT
-            )
+            check_open(journal.state, settled[0])
         found = _one_of(given, [each.id for each in waiting], "question")
         return next(each for each in waiting if each.id == found)
     if not waiting:

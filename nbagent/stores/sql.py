@@ -230,6 +230,18 @@ class SQLStore:
             for run_id, length, data in self._all(_HEADS)
         ]
 
+    def search(self, text: str) -> list[str]:
+        """The runs in which an event's JSON has this text, oldest first."""
+        find = (
+            sa.func.pg_catalog.position
+            if self._engine.dialect.name == "postgresql"
+            else sa.func.instr
+        )
+        found = find(_events.c.data, sa.bindparam("text", type_=sa.LargeBinary)) > 0
+        inside = sa.exists().where(_events.c.run == _runs.c.number, found)
+        values = {"text": text.encode(errors="surrogatepass")}
+        return [run_id for (run_id,) in self._all(_IDS.where(inside), values)]
+
     def stamp(self) -> object:
         """A value that is equal as long as nobody writes to any journal, other processes included.
 
@@ -325,6 +337,11 @@ class SQLStore:
             listener.end()
         if self._is_own:
             _dispose(self._engine, self._pid)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, and takes nothing any more."""
+        return self._closed
 
     def __enter__(self) -> Self:
         return self
@@ -461,10 +478,12 @@ class SQLStore:
         self._check_process()
         try:
             with self._engine.begin() as connection:
-                self._limit(connection)
-                yield connection
-                if self._was_closed():  # its pool is gone: it is closed, and goes back to none
-                    connection.detach()
+                try:
+                    self._limit(connection)
+                    yield connection
+                finally:
+                    if self._was_closed():  # its pool is gone: it is closed, and goes back to none
+                        connection.detach()
         except (
             sa.exc.IntegrityError
         ) as error:  # what is there already, another process has put there
@@ -592,11 +611,11 @@ def _reason(code: object) -> str:
     """What PostgreSQL's code means for a person."""
     known = {
         "42501": "its role may not do that; ask for rights on the tables nbagent_…, or on the schema: ",
-        "25006": "it is open for reading alone: ",
+        "25006": "it takes no writes now: give its primary server, or have that mode ended: ",
         "42P01": "its tables are gone: ",
         "3D000": "there is no such database: ",
         "3F000": "there is no schema for its tables; is the search_path right? ",
-        "53100": "its disk is full: ",
+        "53100": "its disk is full: make room on it, and go on: ",
     }
     return known.get(str(code), "")
 

@@ -51,6 +51,11 @@ select runs.number, runs.id, events.key, events.data from runs join events on ev
   select max(key) from events where key >= runs.number << 32 and key < (runs.number + 1) << 32
 ) order by runs.number
 """
+SEARCH = """
+select id from runs where exists (
+  select 1 from events where key >= number << 32 and key < (number + 1) << 32 and instr(data, ?)
+) order by number
+"""
 
 PAUSE = 0.01
 """Seconds between tries while another process writes."""
@@ -60,13 +65,15 @@ _DAMAGED = (
 _REASONS = {
     sqlite3.SQLITE_BUSY: "another process holds it locked",
     sqlite3.SQLITE_LOCKED: "another process holds it locked",
-    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only",
-    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only: copy it to a folder that you may write "
+    "to",
+    sqlite3.SQLITE_FULL: "the disk is full: make room on it, and go on",
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database: give the store a path of its own",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables are not as they were made
     sqlite3.SQLITE_IOERR: "it cannot be read or written: is it a file, and is the disk all right?",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: is its folder there, and may you write to it?",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: SQLite writes beside it, also to read, so copy it to "
+    "a folder that you may write to",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """What sqlite3 raises; the latter where it tells of damage in the damaged bytes themselves."""
@@ -82,6 +89,8 @@ class _Handle:
     """
 
     connection: sqlite3.Connection
+    file: tuple[int, int]
+    """Its device and number."""
     pid: int
     logged: int
     """Bytes in the write-ahead log, about."""
@@ -214,6 +223,15 @@ class SQLiteStore:
         with self._there() as handle:
             return [] if handle is None else handle.connection.execute(HEADS).fetchall()
 
+    def search(self, text: str) -> list[str]:
+        """The runs in which an event's JSON has this text, oldest first."""
+        found = self._patiently(lambda: self._search(text))
+        return [run_id.decode(errors="replace") for (run_id,) in found]
+
+    def _search(self, text: str) -> list[tuple[bytes]]:
+        with self._there() as handle:
+            return [] if handle is None else handle.connection.execute(SEARCH, (text,)).fetchall()
+
     def stamp(self) -> object:
         """A value that is equal as long as nobody writes to any journal, other processes included."""
         with self._there() as handle:
@@ -310,6 +328,22 @@ class SQLiteStore:
         """Close the file; runs that still use this store fail from then on."""
         self._closed = True
         self._handle = None  # the connection ends with the last store of this file
+
+    @property
+    def file(self) -> tuple[int, int] | None:
+        """The file that it has open, or would open, by device and number; None where there is none."""
+        handle = self._handle
+        if handle is not None:
+            return handle.file
+        with suppress(OSError):
+            found = self.path.stat()
+            return found.st_dev, found.st_ino
+        return None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, and takes nothing any more."""
+        return self._closed
 
     def __enter__(self) -> Self:
         return self
@@ -449,14 +483,14 @@ class SQLiteStore:
         except OSError as error:
             raise self._unusable(error) from error
         found = self.path.stat()
-        place = (found.st_dev, found.st_ino, os.getpid())
+        file = (found.st_dev, found.st_ino)
         with _opening:
-            handle = _shared.get(place)
+            handle = _shared.get((*file, os.getpid()))
             if handle is None:
-                handle = _shared[place] = self._connected()
+                handle = _shared[*file, os.getpid()] = self._connected(file)
         return handle
 
-    def _connected(self) -> _Handle:
+    def _connected(self, file: tuple[int, int]) -> _Handle:
         try:
             connection = sqlite3.connect(
                 self.path, timeout=0, isolation_level=None, check_same_thread=False
@@ -470,7 +504,7 @@ class SQLiteStore:
             if isinstance(error, _BROKEN):
                 raise self._failure(error) from error
             raise
-        handle = _Handle(connection, os.getpid(), _size_of_log(self.path))
+        handle = _Handle(connection, file, os.getpid(), _size_of_log(self.path))
         weakref.finalize(handle, _close, connection, os.getpid())
         return handle
 

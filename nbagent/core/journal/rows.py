@@ -92,6 +92,18 @@ class Archive(Protocol):
         """
 
 
+@runtime_checkable
+class Searching(Protocol):
+    """A store that finds what its runs hold, without anybody reading all of them."""
+
+    def search(self, text: str) -> list[str]:
+        """The runs in which an event's JSON has this text, oldest first.
+
+        Raises:
+            StoreError: they could not be read.
+        """
+
+
 def last_of(data: str | bytes) -> Last | None:
     """Of an event's JSON; None where that is damaged, which whoever reads the run is told."""
     try:

@@ -395,7 +395,8 @@ def _about(asked: Asked, goes_on: GoesOn) -> list[Fact]:
 def _where(goes_on: GoesOn) -> str:
     """What becomes of an answer, in words."""
     process = describe_process(goes_on.process) if goes_on.process else ""
-    return TEXTS[f"inbox_{goes_on.place}"].format(process=reveal(process))
+    key = "inbox_there_or_here" if goes_on.or_here else f"inbox_{goes_on.place}"
+    return TEXTS[key].format(process=reveal(process))
 
 
 def _moment(at: float) -> str:

@@ -18,9 +18,9 @@ from .core.hooks import hooks as _hooks
 from .core.journal.default import use_store
 from .core.journal.journal import Store
 from .core.journal.memory import MemoryStore
-from .core.opening import answer_external, open_run
 from .core.run.generate import Response, tool_rejection, tool_response, tool_restart
 from .core.run.run import Run
+from .core.stored.opening import answer_external, open_run
 from .core.tools.context import ToolContext
 from .core.tools.define import interrupt_tool, tool
 from .core.tools.files import File
@@ -116,11 +116,11 @@ _LATE = {
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",
     "allow_nested": "nbagent.notebook.nested",
-    "decisions": "nbagent.core.run.decisions",
-    "delete_run": "nbagent.core.run.deletion",
-    "export_run": "nbagent.core.run.document",
-    "import_run": "nbagent.core.run.document",
-    "prune": "nbagent.core.run.deletion",
+    "decisions": "nbagent.core.stored.decisions",
+    "delete_run": "nbagent.core.stored.deletion",
+    "export_run": "nbagent.core.stored.document",
+    "import_run": "nbagent.core.stored.document",
+    "prune": "nbagent.core.stored.deletion",
     "verify_run": "nbagent.core.journal.verification",
     "form": "nbagent.notebook.forms",
     "inbox": "nbagent.notebook.inbox",
@@ -129,7 +129,7 @@ _LATE = {
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
     "notebook_tools": "nbagent.data.tools",
-    "runs": "nbagent.core.listing",
+    "runs": "nbagent.core.stored.listing",
     "set_locale": "nbagent.notebook.locale",
     "set_prices": "nbagent.models.prices",
 }

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nbagent.core.journal.verification import verify_run
-from nbagent.core.run.deletion import delete_run, prune
-from nbagent.core.run.document import export_run, import_run
+from nbagent.core.stored.deletion import delete_run, prune
+from nbagent.core.stored.document import export_run, import_run
 from nbagent.stores.sqlite import SQLiteStore
 
 from .output import FAILED, OK, USAGE, CommandError, tell, tell_json

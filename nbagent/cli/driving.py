@@ -16,9 +16,9 @@ from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.flow import Flow
 from nbagent.core.journal.journal import Store
-from nbagent.core.opening import open_run
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.run import Run
+from nbagent.core.stored.opening import open_run
 
 from .output import USAGE, CommandError
 

@@ -12,10 +12,10 @@ from typing import Any, get_args
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.journal.journal import Journal
-from nbagent.core.listing import driven_by
-from nbagent.core.run.catalog import Catalog, Entry
 from nbagent.core.run.describe import asks
 from nbagent.core.state.state import Status, status_of
+from nbagent.core.stored.catalog import Catalog, Entry
+from nbagent.core.stored.listing import driven_by
 
 from .output import OK, tell, tell_json
 from .stored import add_options, asked_by, opened, run_of, shortened

@@ -4,7 +4,6 @@
 
 import { randomId } from "./dom.js";
 import { onAbort } from "./lifetime.js";
-import { keepSaved } from "./saved.js";
 import { Store } from "./store.js";
 import { RunView } from "./view.js";
 
@@ -16,10 +15,11 @@ export default function card() {
   /** @type {Store|null} */
   let store = null;
   return {
-    /** @param {{model: import("./wire.js").Model, signal: AbortSignal, texts?: Record<string, string>, finder?: import("./store.js").LoadFinder}} context */
-    initialize({ model, signal, texts, finder }) {
-      store = new Store(model, signal, texts, finder);
-      keepSaved(model, signal);
+    /** @param {{model: import("./wire.js").Model, signal: AbortSignal, texts?: Record<string, string>, css?: string, finder?: import("./store.js").LoadFinder, saved?: typeof import("./saved.js")}} context */
+    initialize({ model, signal, texts, css, finder, saved }) {
+      const notebook = saved?.notebookOf(model);
+      store = new Store(model, signal, texts, finder, Boolean(notebook));
+      if (notebook) saved?.keepSaved(store, model, notebook, signal, css);
     },
     /** @param {{model: import("./wire.js").Model, el: HTMLElement, signal: AbortSignal}} context */
     render({ model, el, signal }) {

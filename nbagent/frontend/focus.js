@@ -17,7 +17,7 @@ export const PLACED = "nba-placed";
  */
 export function reportFocus(root, store, signal) {
   const quiet = makeTimer(signal);
-  let told = ""; // nothing yet: the kernel may have heard of a page that was reloaded since
+  let told = JSON.stringify({ busy: false, opened: [] }); // as the page's hello says
   const report = () => {
     if (store.gone) return;
     const now = { busy: isBusy(root), opened: openKeys(root) };

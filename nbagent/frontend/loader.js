@@ -9,6 +9,8 @@
 /** On the page, whichever card came first: the code of each front end, once it is loaded. */
 const LOADED = Symbol.for("nbagent.loaded");
 const STYLE = "nbagent-style";
+/** What is live, for which the style sheet says "&"; ../notebook/render/styles.py has the same. */
+const LIVE = ".nbagent:not(.nba-static,#nba)";
 
 /**
  * A card as anywidget defines it. The code may come later than what anywidget waits for.
@@ -19,11 +21,13 @@ export default function loader() {
   /** @param {{model: Model}} context */
   const made = (context) => {
     card ??= find(context.model).then(async (frontEnd) => {
-      const one = (await load(frontEnd)).default();
+      const [{ default: start }, saved] = await load(frontEnd);
+      const one = start();
       /** @type {Promise<any>|null} */
       let found = null;
       const finder = () => (found ??= run(frontEnd.get("find")));
-      one.initialize({ ...context, texts: frontEnd.get("texts"), finder });
+      const [texts, css] = [frontEnd.get("texts"), frontEnd.get("css")];
+      one.initialize({ ...context, texts, css, finder, saved });
       return one;
     });
     return card;
@@ -53,17 +57,18 @@ async function find(model) {
 }
 
 /**
- * The code of cards, loaded once; its styles are on the page.
+ * The code of cards, and of what a saved notebook keeps of them, loaded once; the styles are on the page.
  * @param {FrontEnd} frontEnd
- * @returns {Promise<{default: () => Card}>}
+ * @returns {Promise<[{default: () => Card}, object]>}
  */
 function load(frontEnd) {
-  showStyle(frontEnd.get("css"));
+  showStyle(frontEnd.get("css").replaceAll("&", LIVE));
   const page = /** @type {any} */ (globalThis);
   /** @type {WeakMap<FrontEnd, Promise<any>>} */
   const loaded = page[LOADED] ?? new WeakMap();
   page[LOADED] = loaded;
-  const code = loaded.get(frontEnd) ?? run(frontEnd.get("code"));
+  const code =
+    loaded.get(frontEnd) ?? Promise.all(["code", "saved"].map((name) => run(frontEnd.get(name))));
   loaded.set(frontEnd, code);
   return code;
 }

@@ -7,6 +7,7 @@ import { onAbort } from "./lifetime.js";
 
 /**
  * @typedef {import("./wire.js").Keep} Keep
+ * @typedef {import("./wire.js").Notebook} Notebook
  * @typedef {import("./wire.js").FromKernel} FromKernel
  * @typedef {import("./wire.js").CodeCell} CodeCell
  * @typedef {import("./wire.js").Output} Output
@@ -15,17 +16,32 @@ import { onAbort } from "./lifetime.js";
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 
 /**
- * Keeps the card in its notebook until the signal is aborted; does nothing where the page cannot reach the notebook.
+ * The notebook that the page shows the card in, if it can write into that.
  * @param {import("./wire.js").Model} model
- * @param {AbortSignal} signal
+ * @returns {Notebook|null}
  */
-export function keepSaved(model, signal) {
+export function notebookOf(model) {
   const context = model.widget_manager?.context;
   const notebook = context?.model;
   // VS Code lends one without cells. A shared document is saved by its server, whatever a page does meanwhile.
-  if (!context?.saveState || !notebook?.cells.length || notebook.collaborative) return;
+  const writes = context?.saveState && notebook?.cells.length && !notebook.collaborative;
+  return writes ? context : null;
+}
+
+/**
+ * Keeps the card in its notebook until the signal is aborted.
+ * @param {import("./store.js").Store} store
+ * @param {import("./wire.js").Model} model
+ * @param {Notebook} context
+ * @param {AbortSignal} signal
+ * @param {string} [css] the style sheet that all cards have in common
+ */
+export function keepSaved(store, model, context, signal, css = "") {
+  const notebook = context.model;
   /** @type {Keep|null} */
   let kept = null;
+  /** @type {Record<string, string>} What was kept last, by mime type. */
+  let bundle = {};
 
   /**
    * Each output that shows the card, or what was kept of it.
@@ -49,57 +65,64 @@ export function keepSaved(model, signal) {
     each((cell, index, output, live) => {
       if (live) cell.sharedModel.updateOutputs(index, index + 1, [saved(output)], "silent-change");
     });
-  /** @param {Keep} keep */
-  const still = ({ view, bundle, ended }) => ({
+  /** What needs no kernel, as an output. */
+  const still = () => ({
     output_type: "display_data",
     data: bundle,
-    metadata: ended ? {} : { nbagent: { view } },
+    metadata: kept?.ended ? {} : { nbagent: { view: kept?.view } },
   });
+  /** The output of the live card. */
+  const widget = () => {
+    const shown = { version_major: 2, version_minor: 0, model_id: kept?.view };
+    return { output_type: "display_data", data: { ...bundle, [WIDGET]: shown }, metadata: {} };
+  };
+  /** Shows what was kept, in the widget's place. */
+  const show = () => each((cell, index) => cell.outputs.set(index, still()));
   const saving = (/** @type {unknown} */ _, /** @type {string} */ state) => {
-    if (state === "started") write(() => still(/** @type {Keep} */ (kept)));
+    if (state === "started") write(still);
     else {
       const { dirty } = notebook;
       write((output) => output.toJSON());
       notebook.dirty = dirty; // the widget is back as it was: what is on disk is up to date
     }
   };
+  /** Whether nobody needs the widget once its kernel is gone. */
+  const over = () => kept?.over && !store.written;
   const heard = (/** @type {FromKernel} */ content) => {
     if (content.type !== "keep") return;
-    if (!Object.keys(content.bundle).length) {
-      let ended = kept !== null;
-      each(() => (ended = false));
-      model.send({ type: "keeps", ended });
+    const before = kept;
+    const pieces = Object.entries(content.bundle);
+    if (pieces.length) bundle = Object.fromEntries(pieces.map(joined));
+    else if (content.number !== before?.number) {
+      model.send({ type: "keeps", ended: false });
       return;
     }
-    const before = kept;
     kept = content;
-    each((cell, index, _, live) => {
-      const output = still(content);
-      if (content.ended) cell.outputs.set(index, output);
-      else if (!live) cell.outputs.set(index, widget(content));
-    });
-    if (content.ended) model.send({ type: "keeps", ended: true });
-    else if (before) notebook.dirty = true;
+    if (content.ended) {
+      show();
+      model.send({ type: "keeps", ended: true });
+      return;
+    }
+    each((cell, index, _, live) => live || cell.outputs.set(index, widget()));
+    if (before && pieces.length) notebook.dirty = true;
   };
+  /**
+   * @param {[string, import("./wire.js").Piece[]]} told
+   * @returns {[string, string]}
+   */
+  const joined = ([mime, pieces]) => [
+    mime,
+    pieces.map((one) => (typeof one === "string" ? one : css.slice(...one))).join(""),
+  ];
 
   model.on("msg:custom", heard);
-  context.saveState.connect(saving);
+  context.saveState?.connect(saving);
+  store.listen(({ type }) => type === "gone" && over() && show(), signal);
   onAbort(signal, () => {
     model.off("msg:custom", heard);
     context.saveState?.disconnect(saving);
-    if (!kept) return; // the kernel is gone: what is saved, and shown where nothing goes on, is what was kept last
-    if (kept.over)
-      each((cell, index) => cell.outputs.set(index, still(/** @type {Keep} */ (kept))));
+    // the kernel is gone: what is saved, and shown where nothing goes on, is what was kept last
+    if (over()) show();
     else saving(null, "started");
   });
-  model.send({ type: "keeps", ended: false });
-}
-
-/**
- * The output of a live card.
- * @param {Keep} keep
- */
-function widget({ view, bundle }) {
-  const shown = { version_major: 2, version_minor: 0, model_id: view };
-  return { output_type: "display_data", data: { ...bundle, [WIDGET]: shown }, metadata: {} };
 }

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { keepSaved } from "./saved.js";
+import { keepSaved, notebookOf } from "./saved.js";
+import { Store } from "./store.js";
 import { FakeModel } from "./test-support/fake-host.js";
 
 const WIDGET = "application/vnd.jupyter.widget-view+json";
@@ -30,25 +31,33 @@ function open(data, metadata = {}, more = {}) {
   page.notebook = { saveState, model: { cells, dirty: false, ...more } };
   model.widget_manager = { context: page.notebook };
   const life = new AbortController();
-  keepSaved(model, life.signal);
+  const notebook = notebookOf(model);
+  const store = new Store(model, life.signal, {}, undefined, notebook !== null);
+  if (notebook) keepSaved(store, model, notebook, life.signal, "the sheet");
   const save = (state) => {
     for (const slot of page.saving) slot(null, state);
   };
-  return { model, page, save, life };
+  return { model, store, page, save, life };
 }
 
 const live = { [WIDGET]: { model_id: "m1" }, "text/plain": "…" };
-const keep = (text, ended = false) => ({
+const keep = (text, more = {}) => ({
   type: "keep",
   view: "m1",
-  bundle: { "text/html": text },
-  ended,
+  number: 1,
+  bundle: text ? { "text/html": [text] } : {},
+  ended: false,
+  over: false,
+  ...more,
 });
+const END = { ended: true };
+const OVER = { over: true };
+const HELLO = { type: "hello", keeps: true, again: false };
 
 test("while it is saved HTML stands where the widget does, and what is shown is left alone", () => {
   const { model, page, save } = open(live);
   const { shown } = page;
-  expect(model.sent).toEqual([{ type: "keeps", ended: false }]);
+  expect(model.sent).toEqual([HELLO]);
   save("started");
   expect(page.saved).toBe(null);
   model.tell(keep("works"));
@@ -68,7 +77,7 @@ test("a page that is opened later puts the widget back, and the end takes its pl
   const { model, page, save } = open({ "text/html": "old" }, { nbagent: { view: "m1" } });
   model.tell(keep("waits"));
   expect(page.shown.data[WIDGET].model_id).toBe("m1");
-  model.tell(keep("done", true));
+  model.tell(keep("done", END));
   expect(page.shown.data).toEqual({ "text/html": "done" });
   expect(page.shown.metadata).toEqual({});
   expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: true });
@@ -76,18 +85,46 @@ test("a page that is opened later puts the widget back, and the end takes its pl
   expect(page.saved).toBe(null);
 });
 
-test("an end that its display was told is asked for where it does not stand", () => {
-  const told = { type: "keep", view: "m1", bundle: {}, ended: true };
-  const { model, page } = open(live);
-  model.tell(told); // this page does not know yet what is its own
+test("what was told before is told by its number, and is asked for where it was missed", () => {
+  const { model, page, save } = open(live);
+  model.tell(keep("", { ...END, number: 2 }));
   expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: false });
   model.tell(keep("works"));
-  model.tell(told); // its display was not updated
+  page.notebook.model.dirty = false;
+  model.tell(keep("", OVER));
+  expect(page.notebook.model.dirty).toBe(false); // what is on disk is up to date
+  save("started");
+  expect(page.saved.data).toEqual({ "text/html": "works" });
+  model.tell(keep("", { ...END, number: 2 }));
   expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: false });
   expect(page.shown.data).toEqual(live);
-  page.shown = { data: { "text/html": "done" }, metadata: {} };
-  model.tell(told);
+  model.tell(keep("done", { number: 2 }));
+  model.tell(keep("", { ...END, number: 2 }));
+  expect(page.shown.data).toEqual({ "text/html": "done" });
   expect(model.sent.at(-1)).toEqual({ type: "keeps", ended: true });
+});
+
+test("rules come as their places in the sheet that the page has", () => {
+  const { model, page, save } = open(live);
+  model.tell(keep("", { bundle: { "text/html": ["<", [4, 9], ">"], "text/plain": ["plain"] } }));
+  save("started");
+  expect(page.saved.data).toEqual({ "text/html": "<sheet>", "text/plain": "plain" });
+});
+
+test("once the kernel is gone what is over stands there as HTML, and what waits or is written in stays", () => {
+  for (const [more, written, stays] of [
+    [OVER, "", false],
+    [OVER, "half a question", true],
+    [{}, "", true],
+  ]) {
+    const { model, page, store, save } = open(live);
+    store.written = written;
+    model.tell(keep("as it stood", more));
+    model.fire("comm_live_update");
+    expect(WIDGET in page.shown.data).toBe(stays);
+    save("started");
+    expect((page.saved ?? page.shown).data).toEqual({ "text/html": "as it stood" });
+  }
 });
 
 test("of a kernel that is gone the last that was kept is saved, and nothing listens any more", () => {
@@ -103,5 +140,6 @@ test("another card's output, and a notebook that its server saves, are left alon
   model.tell(keep("waits"));
   save("started");
   expect(page.saved).toBe(null);
-  expect(open(live, {}, { collaborative: true }).model.sent).toEqual([]);
+  const [hello] = open(live, {}, { collaborative: true }).model.sent;
+  expect(hello).toEqual({ ...HELLO, keeps: false });
 });

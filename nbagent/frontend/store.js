@@ -47,8 +47,9 @@ export class Store {
    * @param {AbortSignal} signal aborting it takes every listener away
    * @param {Record<string, string>} [texts] the sentences that all cards have in common
    * @param {LoadFinder} [finder] where there is one
+   * @param {boolean} [keeps] whether the page writes what is kept of the card into its notebook
    */
-  constructor(model, signal, texts = {}, finder) {
+  constructor(model, signal, texts = {}, finder, keeps = false) {
     this.#model = model;
     this.finder = finder;
     this.texts = texts;
@@ -76,7 +77,7 @@ export class Store {
       this.#listeners.clear();
     });
     synced();
-    this.send({ type: "hello" });
+    this.send({ type: "hello", keeps, again: false });
   }
 
   /** The kernel's time, in Unix seconds. */
@@ -123,6 +124,11 @@ export class Store {
       this.#lost();
       return false;
     }
+  }
+
+  /** Asks for all of the card once more. */
+  greet() {
+    this.send({ type: "hello", keeps: false, again: true });
   }
 
   #lost() {
@@ -175,7 +181,7 @@ export class Store {
       this.#show(patch.ops.reduce(apply, this.view));
     } else if (Date.now() - live.asked >= ASK_AGAIN) {
       live.asked = Date.now();
-      this.send({ type: "hello" });
+      this.greet();
     }
   }
 

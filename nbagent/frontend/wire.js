@@ -80,7 +80,7 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show"|"go_on", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
 /** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[], editable: boolean}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
@@ -115,12 +115,13 @@
 /** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
 /** @typedef {{field: string|null, message: string}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
-/** @typedef {{type: "keep", view: string, bundle: Record<string, string>, ended: boolean, over?: boolean}} Keep */
+/** Text, or its place in the style sheet. @typedef {string|[number, number]} Piece */
+/** @typedef {{type: "keep", view: string, number: number, bundle: Record<string, Piece[]>, ended: boolean, over: boolean}} Keep */
 /** @typedef {{name: string, about: string}} Name */
 /** @typedef {{type: "names", text: string, names: Name[]}} Names */
 /** @typedef {Snapshot|Patch|Receipt|Names|Keep} FromKernel */
 
-/** @typedef {{type: "hello"}} Hello */
+/** @typedef {{type: "hello", keeps: boolean, again: boolean}} Hello */
 /**
  * @typedef {object} Answer
  * @property {"answer"} type

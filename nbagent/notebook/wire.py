@@ -204,7 +204,7 @@ class RecordItem(_Wire):
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show"]
+    name: Literal["stop", "show", "go_on"]
     label: str
 
 
@@ -394,15 +394,20 @@ class Receipt(_Wire):
     errors: list[FieldError] = Field(default_factory=list)
 
 
+Piece: TypeAlias = str | tuple[int, int]
+"""Text, or from where to where it stands in the style sheet that a page has of all cards."""
+
+
 class Keep(_Wire):
     """What a notebook that is saved now keeps of a card, as its kernel alone can draw a widget."""
 
     type: Literal["keep"] = "keep"
     view: str
     """The model id of the widget that is displayed, by which the page finds its outputs."""
-    bundle: dict[str, str]
-    """By mime type: HTML and text that need no kernel. Empty where the display has been told the end:
-    a page that does not show it asks for it."""
+    number: int = 0
+    """Of the bundle; it is left out where it is the one of that number, which a page that missed it asks for."""
+    bundle: dict[str, list[Piece]] = Field(default_factory=dict)
+    """By mime type: HTML and text that need no kernel."""
     ended: bool = False
     """Whether this is the last: the page shows it in the widget's place, and says so."""
     over: bool = False
@@ -430,9 +435,13 @@ FromKernel: TypeAlias = Annotated[
 
 
 class Hello(_Wire):
-    """A page is there (or lost count) and wants a snapshot."""
+    """A page is there and wants a snapshot: nobody is in the card yet, and nothing stands open."""
 
     type: Literal["hello"] = "hello"
+    keeps: bool = False
+    """Whether it writes what ``Keep`` says into its notebook."""
+    again: bool = False
+    """Whether it was there before, and missed something."""
 
 
 class Answer(_Wire):
@@ -465,7 +474,7 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show"]
+    action: Literal["stop", "show", "go_on"]
 
 
 class Stop(_Wire):
@@ -489,7 +498,7 @@ class Focus(_Wire):
 
 
 class Keeps(_Wire):
-    """This page writes what ``Keep`` says into its notebook; ``ended``: the end stands there."""
+    """This page has written the end into its notebook; or (not ``ended``) has missed what to write."""
 
     type: Literal["keeps"] = "keeps"
     ended: bool = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
@@ -109,8 +108,6 @@ def dots() -> str:
 
 def test_plotly_and_altair_draw_as_in_any_cell(server, open_lab):
     """What their libraries say in a tool reaches Jupyter's renderers as data, and the model as words."""
-    pytest.importorskip("plotly")
-    pytest.importorskip("altair")
     ask = "more = charts.run('Both')\nmore"
     told = "await more\nprint([e.output for e in more.journal if e.type == 'tool_finished'])"
     notebook = open_lab(server.write("libraries.ipynb", SETUP, PLOTLY, ask, told))

@@ -28,9 +28,9 @@ for widget in list(ipywidgets.widgets.widget._instances.values()):
     if isinstance(widget, RunCard):
         widget.close()
 """
-MAX_CARD = 50_000
+MAX_CARD = 20_000
 """Bytes from the kernel that the second card of a page may take until its question stands: its own, and twice what
-a saved notebook keeps of it (in the display, and for the page to write), with the styles of that."""
+a saved notebook keeps of it (in the display, and for the page to write), with the styles of that once."""
 
 
 def question(notebook, cell):

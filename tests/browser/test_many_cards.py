@@ -68,7 +68,9 @@ def page(browser):
     """A live card on a page of its own."""
     form = FormPage(browser, Form(dict))
     sheet = "document.querySelector('link').outerHTML = `<style>${css}</style>`"
-    form.page.evaluate(f"css => {{ {sheet} }}", styles.live().replace("\\", "\\\\"))
+    form.page.evaluate(
+        f"css => {{ {sheet} }}", styles.on_page().replace("&", styles.LIVE).replace("\\", "\\\\")
+    )
     yield form
     form.close()
 

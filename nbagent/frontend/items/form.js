@@ -517,7 +517,7 @@ export class FormView {
         break;
       case "overdue":
         // The receipt may be lost: a snapshot tells how things stand.
-        this.#card.store.send({ type: "hello" });
+        this.#card.store.greet();
         break;
       case "open":
       case "accepted":

@@ -79,7 +79,9 @@ class Card(anywidget.AnyWidget):
 
     def __init__(self) -> None:
         self.greetings = 0
-        """How often a page has said hello: once for each page, and again where it lost count."""
+        """How many pages have said hello."""
+        self.keepers = 0
+        """How many of them write what is kept of the card into their notebook."""
         self.busy = False
         """Whether something in the card has focus or is selected."""
         self.opened: list[str] = []
@@ -87,10 +89,8 @@ class Card(anywidget.AnyWidget):
         self.touched_at = time.monotonic()
         self.rows_changed: Callable[[list[Any]], None] = lambda _rows: None
         """Told which widgets stand below the card, whenever that changes."""
-        self.kept = False
-        """Whether some page writes what is kept of the card into its notebook."""
         self.keeps: Callable[[bool], None] = lambda _ended: None
-        """Told on the loop that a page does so, and that it has written the end."""
+        """Told on the loop that a page needs what is kept, or that it has written the end."""
         self._controls: dict[str, Controls] = {}
         """By interrupt id; touched on the loop only."""
         self._numbers = itertools.count(1)
@@ -122,6 +122,16 @@ class Card(anywidget.AnyWidget):
 
     def detach(self) -> None:
         """Follow nothing any more; the widget is about to close."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether some page writes what is kept of the card into its notebook."""
+        return self.keepers > 0
+
+    @property
+    def kept_by_all(self) -> bool:
+        """Whether every page does so."""
+        return 0 < self.greetings == self.keepers
 
     def stays(self) -> None:
         """A page keeps the card in its notebook by itself, so that it may stay live when its run has ended."""
@@ -225,16 +235,10 @@ class Card(anywidget.AnyWidget):
         """Send the whole view, with every sentence."""
         self._show(texts=self._texts())
 
-    def keep(
-        self, view: str, bundle: dict[str, str], *, ended: bool = False, over: bool = False
-    ) -> None:
-        """Tell the pages what a saved notebook keeps of the card; ``view`` is the displayed widget's id.
-
-        Without a bundle its display has been told the end.
-        """
+    def keep(self, keep: Keep) -> None:
+        """Tell the pages what a saved notebook keeps of the card."""
         if self.comm is not None:
-            kept = Keep(view=view, bundle=bundle, ended=ended, over=over)
-            self.send(kept.model_dump(mode="json"))
+            self.send(keep.model_dump(mode="json"))
 
     def _show(self, **more: Any) -> None:
         """Send the snapshot, and what only a page gets."""
@@ -244,11 +248,14 @@ class Card(anywidget.AnyWidget):
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
-            while self._push():
-                pass  # a page that has all patches has what the snapshot says
+            self._flush_all()  # a page that has all patches has what the snapshot says
             known = {} if self.front_end is None else self.front_end.texts
             texts = {key: text for key, text in self._texts().items() if known.get(key) != text}
             return Snapshot(seq=self._seq, view=self._view(), now=time.time(), texts=texts)
+
+    def _flush_all(self) -> None:
+        while self._push():
+            pass
 
     def _push(self) -> bool:
         """Send what the page does not know yet, as much as goes at once, if a page is there.
@@ -259,7 +266,7 @@ class Card(anywidget.AnyWidget):
         if not ops:
             return False
         self._seq = next(self._numbers)
-        if self.comm is not None:
+        if self.comm is not None and self.greetings:
             self.send(Patch(seq=self._seq, ops=list(ops)).model_dump(mode="json"))
         return True
 
@@ -283,9 +290,10 @@ class Card(anywidget.AnyWidget):
 
     def _take(self, message: FromFrontEnd) -> None:
         match message:
-            case Hello():
-                self.greetings += 1
+            case Hello(again=True):
                 self._show()
+            case Hello(keeps=keeps):
+                self._greeted(keeps=keeps)
             case Answer():
                 self._taken(message, self._take_answer(message))
             case Drafts():
@@ -295,8 +303,6 @@ class Card(anywidget.AnyWidget):
             case Stop():
                 self._stop()
             case Keeps(ended=ended):
-                self.kept = True
-                self.stays()
                 self.keeps(ended)
             case Retry():
                 self._retry()
@@ -309,6 +315,18 @@ class Card(anywidget.AnyWidget):
                 self._complete(message)
             case never:
                 assert_never(never)
+
+    def _greeted(self, *, keeps: bool) -> None:
+        """Another page is there; what it gets is no news to those that were."""
+        if keeps:
+            self.stays()
+        self._flush_all()
+        self.greetings += 1
+        self.keepers += keeps
+        self.busy, self.opened = False, []
+        self._show()
+        if keeps:
+            self._take(Keeps())
 
     def _taken(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:
         """Tell the page what its answer came to, once that is known."""

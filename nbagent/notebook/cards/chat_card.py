@@ -39,7 +39,7 @@ from nbagent.notebook.wire import Complete, Drafts, FieldError, Name, Names, Sai
 from .card import Card
 from .charts import Charts
 from .preview import Preview
-from .run_card import RunCard, types_of
+from .run_card import RunCard, gone_of, types_of
 
 MAX_SAID = 100_000
 """Characters of one message."""
@@ -171,10 +171,9 @@ class ChatCard(RunCard):
 
     def _texts(self) -> dict[str, str]:
         texts = Card._texts(self)  # noqa: SLF001 - what any card shows
-        if self.threads.chat:
-            return texts | {"card": texts["chat_card"], "gone": texts["chat_gone"]}
-        stored = self._begun is not None and self._begun.is_stored
-        return texts | {"gone": texts["gone_stored"]} if stored else texts
+        gone = texts["chat_gone"] if self._begun is None else gone_of(self._begun)
+        named = texts["chat_card"] if self.threads.chat else texts["card"]
+        return texts | {"card": named, "gone": gone}
 
     @property
     def _newest(self) -> Run:

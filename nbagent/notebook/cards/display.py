@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,19 +28,22 @@ from nbagent.core.base.events import (
 from nbagent.core.chat import Chat, goes_on, thread_after
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.core.stored.listing import Runs
 from nbagent.core.tools.output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.render.styles import in_pieces
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import NoticeAction, NoticeItem
+from nbagent.notebook.wire import Keep, NoticeAction, NoticeItem
 
 from .card import Card
 from .charts import Charts
 from .chat_card import ChatCard
 from .inbox_card import InboxCard
 from .run_card import RunCard
+from .runs_card import RunsCard, StoredCard
 
 QUIET = 2.0
 """Seconds without anything in the card being touched before live gives way to static."""
@@ -89,6 +92,8 @@ class Live:
         """When pages are told again what a saved notebook keeps; touched on the loop only."""
         self._kept: tuple[dict[str, str], bool] = ({}, False)
         """What they were told last, and whether it was over; on the loop only."""
+        self._number = 0
+        """Of what they were told last."""
         self._cells: list[kernel.Cell] = []
         """The executions whose output has them."""
         self._charts: list[Bundle] = []
@@ -99,6 +104,18 @@ class Live:
         self.below.append(card)
         card.rows_changed = self._arrange
         self._arrange(card.rows)
+
+    def replace_below(self, card: Card | None) -> None:
+        """Show this card below, in the place of what stands there."""
+        gone, self.below = self.below, []
+        for each in gone:
+            each.detach()
+        if card is None:
+            self._arrange([])
+        else:
+            self.add(card)
+        for each in gone:
+            each.close()
 
     def rearrange(self) -> None:
         """Put what it is made of in its order."""
@@ -138,29 +155,40 @@ class Live:
     def _keep(self) -> None:
         """Tell the pages what is kept, if that is something else than before."""
         self._keeping = None
-        bundle, over = self.bundle(), self in _staying
-        if (bundle, over) != self._kept:
-            self._tell_kept(bundle)
+        kept = self.bundle(), self in _staying
+        if kept != self._kept:
+            self._tell_kept(*kept)
 
-    def _tell_kept(self, bundle: dict[str, str]) -> None:
-        over = self in _staying
+    def _tell_kept(self, bundle: dict[str, str], over: bool, *, whole: bool = False) -> None:  # noqa: FBT001 -- a fact, not a mode
+        """Tell the pages; of what they were told before no more than its number, if not as a ``whole``."""
+        known = bundle == self._kept[0]
+        self._number += not known
         self._kept = (bundle, over)
-        self.card.keep(self.box.model_id, bundle, ended=self._ended, over=over)
+        pieces = {} if known and not whole else {mime: in_pieces(bundle[mime]) for mime in bundle}
+        self.card.keep(
+            Keep(
+                view=self.box.model_id,
+                number=self._number,
+                bundle=pieces,
+                ended=self._ended,
+                over=over,
+            )
+        )
 
     def _keeps(self, ended: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """A page writes what is kept; or has written the end, and needs no widget any more."""
+        """A page needs what is kept; or has written the end, and needs no widget any more."""
         if ended:
             self._close()
         else:
-            self._tell_kept(self.bundle())
+            self._tell_kept(self.bundle(), self in _staying, whole=True)
 
     def settle(self, *, settled: Callable[[], None] | None = None) -> None:
         """Give way to the card as it stands, once nobody is looking into it any more.
 
         Where a page keeps the card by itself it stays live instead, until ``STAY`` newer ones have ended.
-        Safe from any thread. ``settled`` is called when that is done. The widgets close once a page says
-        that its notebook has the end. Of pages that cannot, one has it with the display; where another
-        was there, after a reload or beside it, they do not close: it has no display to update.
+        Safe from any thread. ``settled`` is called when that is done. Pages that keep the card write its end
+        themselves, and the widgets close once one says so. Of pages that cannot, one has it with the display;
+        where another was there, after a reload or beside it, they do not close: it has no display to update.
         """
         self._later(QUIET, partial(self._settle, settled))
 
@@ -200,7 +228,7 @@ class Live:
             self._later(QUIET / 2, partial(self._give_way, settled))
             return
         shown = self.bundle()
-        for display_id in self._places:
+        for display_id in () if self.card.kept_by_all else self._places:
             update_display(shown, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
         if self.card.greetings > 1 and not self.card.kept:
             return
@@ -213,7 +241,7 @@ class Live:
         if settled is not None:
             settled()
         if self.card.kept:
-            self._tell_kept({} if self.card.greetings == 1 else shown)
+            self._tell_kept(shown, over=False)
         else:
             self._close()
 
@@ -300,7 +328,7 @@ class Shown:
             self._failed_at = time.monotonic()
         if event is None:
             self._asked(self._runs[-1])
-        live.keep(soon=event is None or _is_turn(event))
+        live.keep(soon=_is_news(event, self._runs))
         if event is not None and _is_end(event):
             live.settle(settled=self._settled)
 
@@ -421,9 +449,11 @@ def _is_end(event: Event) -> bool:
     return isinstance(event, RunCompleted | RunFailed | RunCancelled) and not event.scope
 
 
-def _is_turn(event: Event) -> bool:
-    """Whether a notebook that is saved right after it should have it."""
-    return _is_end(event) or isinstance(event, Interrupted | Resolved)
+def _is_news(event: Event | None, runs: Sequence[Run]) -> bool:
+    """Whether a notebook that is saved right after it should have it: other runs, a turn, or it waits for a person."""
+    if event is None or _is_end(event) or isinstance(event, Interrupted | Resolved):
+        return True
+    return bool(runs) and runs[-1].status == "interrupted"
 
 
 class ShownChat:
@@ -438,7 +468,7 @@ class ShownChat:
     def _moved(self, chat: Chat, asked: Callable[[Run], None], event: Event | None) -> None:
         if event is None and chat.runs:
             asked(chat.runs[-1])
-        self._live.keep(soon=event is None or _is_turn(event))
+        self._live.keep(soon=_is_news(event, chat.runs))
 
     def show(self, execution: str | None) -> None:
         """Show it in the output of the code that runs now, once."""
@@ -459,6 +489,38 @@ class ShownInbox:
     def show(self) -> None:
         """Show it in the output of the code that runs now."""
         self._live.show()
+
+
+class ShownRuns:
+    """One list of runs on the page: live as long as its kernel."""
+
+    def __init__(self, listed: Runs, of: str) -> None:
+        self._limit = listed.limit
+        self._card = card = RunsCard(listed.listing, of)
+        self._live = Live(card, lambda _live: self._bundle())
+        card.opens = self._opened
+        card.moved = partial(self._live.keep, soon=False)
+
+    def show(self) -> None:
+        """Show it in the output of the code that runs now."""
+        self._live.show()
+
+    def _opened(self, card: Card | None) -> None:
+        self._live.replace_below(card)
+        self._live.keep(soon=True)
+
+    def _bundle(self) -> dict[str, str]:
+        """The list as it stands, and the run that is open, as HTML and text that need no kernel."""
+        listed = self._card.listing.newest(self._limit)
+        bundle = {"text/html": listed._repr_html_(), "text/plain": repr(listed)}
+        match self._card.below:
+            case RunCard() as card:
+                more = _bundle_of(card.run, card)
+            case StoredCard() as card:
+                more = card.bundle()
+            case _:
+                return bundle
+        return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 
 def chat_bundle(chat: Chat, *, measured: bool = False) -> dict[str, str]:

@@ -23,13 +23,19 @@ LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
 """The module that takes the card's from a ``FrontEnd``."""
 FIND = (STATIC / "find.js").read_text(encoding="utf-8")
 """The module that finds in a card, which a page loads when somebody does."""
-INBOX = (STATIC / "inbox.js").read_text(encoding="utf-8")
-"""The module of what an inbox has above its card."""
-STYLE = styles.live() + (
+SAVED = (STATIC / "saved.js").read_text(encoding="utf-8")
+"""The module that writes what is kept of a card into its notebook, where a page has one."""
+LISTS = (STATIC / "lists.js").read_text(encoding="utf-8")
+"""The module of what chooses in an inbox, and of the list of runs."""
+SHEET = styles.on_page() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
-    ".nba-inbox :is(.nba-stop, .nba-strip) { display: none !important; }"
+    ":is(.nba-inbox, .nba-reads) :is(.nba-stop, .nba-strip) { display: none !important; }"
+    ".nba-frame .nbagent.nbagent:not(#nba) { margin-bottom: 0; border-bottom: 0; border-radius: 10px 10px 0 0; }"
+    ".nba-frame .nba-footer, .nba-frame .nba-items:empty { display: none !important; }"
     ".nba-inbox .nba-calls :is(th[scope=col], td[data-label]) { min-width: 9ch; }"
 )
+"""Its rules of cards are for ``&``."""
+STYLE = SHEET.replace("&", styles.LIVE)
 
 
 class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
@@ -37,7 +43,8 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
 
     code = traitlets.Unicode(CARD).tag(sync=True)
     find = traitlets.Unicode(FIND).tag(sync=True)
-    css = traitlets.Unicode(STYLE).tag(sync=True)
+    saved = traitlets.Unicode(SAVED).tag(sync=True)
+    css = traitlets.Unicode(SHEET).tag(sync=True)
     texts = traitlets.Dict().tag(sync=True)
     """The sentences as they were when it was opened; a card tells which of its own are others."""
 

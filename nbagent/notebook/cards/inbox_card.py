@@ -6,78 +6,57 @@ The store is read in a thread, once a second while a page shows the card, and on
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
-import anywidget
-import traitlets
-
-from nbagent.core.base.errors import Conflict, NotPending, StoreError
-from nbagent.core.call.threads import run_in_thread
-from nbagent.core.inbox import Asked, Waiting
+from nbagent.core.base.errors import Conflict, NbagentError, NotPending
+from nbagent.core.stored.inbox import Asked, Waiting
 from nbagent.notebook import kernel
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.inbox import MORE, InboxView
-from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, Press, View
+from nbagent.notebook.view.inbox import MORE, STRANDED, InboxView
+from nbagent.notebook.view.questions import Question
+from nbagent.notebook.wire import Answer, FieldError, Op, Press, View
 
-from . import front_end
-from .card import Card
+from .asking import AskingCard, Asks
+from .list_bar import ListBar, Looking, say_failed
+from .preview import Preview
 
-log = logging.getLogger(__name__)
-
-EVERY = 1.0
-"""Seconds between looks at the store."""
 REDRAWN = 5.0
 """Seconds after which it is drawn again though nobody has written: processes end, and questions get older."""
-LOOKING = 45.0
-"""Seconds after which a page that has said nothing does not show the inbox any more."""
+PACE = 0.05
+"""Seconds in which what changes beside forms is told at once."""
 AGES = (("", 0.0), ("age_hour", 3600.0), ("age_day", 86_400.0), ("age_week", 604_800.0))
 """What may be chosen as age, in seconds."""
 
 
-class InboxBar(anywidget.AnyWidget):
-    """What is looked for: an agent, a tool, an age; it also tells whether a page shows it."""
-
-    _esm = front_end.INBOX
-    choices = traitlets.Dict().tag(sync=True)
-    """By name: what may be chosen, as value and label."""
-    chosen = traitlets.Dict().tag(sync=True)
-    """By name: what is chosen; empty for all."""
-
-    def __repr__(self) -> str:
-        return "InboxBar()"
-
-    def _repr_keys(self) -> Any:
-        return iter(())
-
-
-class InboxCard(Card):
+class InboxCard(AskingCard):
     """An inbox on the page. Lives on the kernel's loop."""
 
     def __init__(self, waiting: Waiting, of: str) -> None:
         self.waiting = waiting
         self._given = (waiting.agent, waiting.tool, waiting.older_than)
         self.view = InboxView(of)
+        self._previews: dict[str, Preview] = {}
+        self._drafts: dict[str, Any] = {}
+        self._beside: dict[str, Question] = {}
+        """The questions that have what stands beside their forms, as they were drawn."""
+        self._telling: asyncio.TimerHandle | None = None
+        """When pages are told what stands there now."""
         self.moved: Callable[[], None] = lambda: None
         """Told that something else is shown."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
-        self._seen_at = time.monotonic()
-        self._looking: asyncio.Task[None] | None = None
         self._drawn_at = float("-inf")
-        self._again = False
-        """Whether to look however the store stands."""
-        self.bar = InboxBar(choices=self._choices(), chosen={"agent": "", "tool": "", "age": ""})
+        self._looking = Looking(self._loop, self._read, self._looked)
+        self.bar = ListBar(choices=self._choices(), chosen={"agent": "", "tool": "", "age": ""})
         self.bar.observe(lambda _change: self._later(self._chosen), names="chosen")
-        self.bar.on_msg(lambda *_: self._later(self._looked_at))
+        self.bar.on_msg(lambda *_: self._later(self._looking.seen))
         super().__init__()
         self.add_class("nba-inbox")
-        self._later(self._looked_at)
+        self._later(self._looking.seen)
 
     def __repr__(self) -> str:
         return "InboxCard()"
@@ -93,36 +72,22 @@ class InboxCard(Card):
 
     # --- looking
 
-    def _looked_at(self) -> None:
-        """A page shows the inbox: look at the store for a while."""
-        self._seen_at = time.monotonic()
-        if self._looking is None or self._looking.done():
-            self._looking = self._loop.create_task(self._look())
-
-    async def _look(self) -> None:
-        while time.monotonic() - self._seen_at < LOOKING:
-            await self._look_once()
-            await asyncio.sleep(EVERY)
-
-    async def _look_once(self) -> None:
-        again, self._again = self._again, False
-        try:
-            await run_in_thread(partial(self._read, again=again))
-            self.view.trouble("")
-        except StoreError as error:
-            self.view.trouble(reveal(str(error)))
-        self._tell()
-
-    def _read(self, *, again: bool) -> None:
+    def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         now = time.monotonic()
         if self.waiting.has_changed:
             self.waiting.look()
         elif not again and now - self._drawn_at < REDRAWN:
-            return
+            return False
         self._drawn_at = now
         self.view.look(self.waiting.chosen(), self.waiting, busy=self.busy)
+        return False
+
+    def _looked(self, trouble: str) -> None:
+        self.view.trouble(trouble)
+        self._tell()
 
     def _tell(self) -> None:
+        self._telling = None
         with self._lock:
             before = self._seq
             self._push()
@@ -131,23 +96,27 @@ class InboxCard(Card):
         if choices != self.bar.choices:
             self.bar.choices = choices
         if changed:
-            self._follow_controls()
+            self._follow_questions()
             self.moved()
 
-    def _follow_controls(self) -> None:
-        """Widgets that stand for fields are there as long as their question."""
-        shown = {item.interrupt for item in self.view.snapshot().items if item.type == "form"}
-        for key in set(self._controls) - shown:
-            self._close_controls(key)
+    def _follow_questions(self) -> None:
+        """What stands beside a form is there as long as its question, and where its run goes on here."""
+        here = {question.id: (question, tool) for question, tool in self.view.open_questions()}
+        for key in {*self._controls, *self._previews} - here.keys():
+            self._question_settled(key)
+        for question, tool in here.values():
+            if self._beside.get(question.id) is not question:
+                self._question_settled(question.id)
+                self._question_opened(question, tool)
+        self._beside = {key: question for key, (question, _) in here.items()}
 
-    def _soon(self) -> None:
-        """Look now, however the store stands."""
-        self._again = True
-        if self._looking is None or self._looking.done():
-            self._looked_at()
-        else:
-            task = self._loop.create_task(self._look_once())
-            task.add_done_callback(_told)
+    @property
+    def _asks(self) -> Asks:
+        return self.view
+
+    def _changed_soon(self) -> None:
+        if self._telling is None:
+            self._telling = self._loop.call_later(PACE, self._tell)
 
     def _chosen(self) -> None:
         """Something else is looked for."""
@@ -157,8 +126,8 @@ class InboxCard(Card):
         self.waiting.tool = tool or chosen.get("tool") or None
         age = dict(AGES).get(str(chosen.get("age", "")), 0.0)
         self.waiting.older_than = max(age, older_than or 0.0) or None
-        self._looked_at()
-        self._soon()
+        self._looking.seen()
+        self._looking.soon()
 
     def _choices(self) -> dict[str, Any]:
         """What there is to choose from, beside what code has chosen."""
@@ -184,18 +153,12 @@ class InboxCard(Card):
         return self.view.flush() or None
 
     def _texts(self) -> dict[str, str]:
-        return TEXTS | {"card": "{agent}", "gone": TEXTS["inbox_gone"]}
+        return TEXTS | {"card": "{agent}: {prompt}", "gone": TEXTS["inbox_gone"]}
 
     def _take(self, message: Any) -> None:
         if message.type in ("answer", "drafts", "press", "focus"):
             self.view.seen()
         super()._take(message)
-
-    def _keep_drafts(self, message: Drafts) -> None:
-        question = self.view.question(message.interrupt)
-        if question is not None:
-            kept = question.keepable(message.drafts, instead=message.instead)
-            self.view.set_drafts(message.interrupt, kept, instead=message.instead)
 
     def _stop(self) -> None:
         """Nothing is stopped from here."""
@@ -203,7 +166,21 @@ class InboxCard(Card):
     def _pressed(self, message: Press) -> None:
         if message.notice == MORE:
             self.view.show_more()
-            self._soon()
+            self._looking.soon()
+        elif message.notice == STRANDED:
+            self._loop.create_task(self._go_on()).add_done_callback(say_failed)
+
+    async def _go_on(self) -> None:
+        """Go on here with the runs that nobody goes on with."""
+        refused: list[str] = []
+        for stranded in self.view.stranded:
+            if stranded.here:
+                try:
+                    await self.waiting.go_on(stranded)
+                except NbagentError as error:
+                    refused.append(f"{stranded.run.id}: {error}")
+        self.view.refused(reveal("\n".join(refused)))
+        self._looking.soon()
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         question, asked = self.view.question(message.interrupt), self.view.asked(message.interrupt)
@@ -220,9 +197,9 @@ class InboxCard(Card):
         try:
             await self.waiting.answer(asked, resolution, by="form")
         except (Conflict, NotPending):
-            self._soon()  # somebody was faster: the form becomes the record of that
+            self._looking.soon()  # somebody was faster: the form becomes the record of that
             raise
-        self._soon()
+        self._looking.soon()
 
 
 def bundle(view: InboxView) -> dict[str, str]:
@@ -234,8 +211,3 @@ def bundle(view: InboxView) -> dict[str, str]:
     ]
     shown = shown.model_copy(update={"items": items})
     return {"text/html": static.render(shown), "text/plain": plain.render(shown)}
-
-
-def _told(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.error("the inbox could not be read", exc_info=task.exception())

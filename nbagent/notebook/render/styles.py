@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
+from nbagent.notebook.wire import Piece
+
 _SHEET = Path(__file__).parents[2] / "static" / "card.css"
 _CLASSES = re.compile(r'class="([^"]*)"')
 _TAG = re.compile(r"<(\w+)")
@@ -24,10 +26,15 @@ _USED = re.compile(r"var\((--nba-[\w-]+)")
 _NOWHERE = ".nba-nowhere"
 """A class that nothing has."""
 _KEYFRAMES = "@keyframes "
+_STYLES = re.compile("(<style>.*?</style>)", re.DOTALL)
 _ROOT = ".nbagent.nbagent"
 """What every selector of the sheet begins with, or has behind what it asks of the host."""
 _ABOVE = "#nba"
 """No card has this id: that it is not there weighs more than any rule of a version that did not scope its own."""
+LIVE = f".nbagent:not(.nba-static,{_ABOVE})"
+"""The root of what is live; ``frontend/loader.js`` has the same."""
+LEAST = 20
+"""Characters from which on a piece of the sheet is told by its place."""
 
 
 def scoped(html: str) -> tuple[str, str]:
@@ -38,15 +45,43 @@ def scoped(html: str) -> tuple[str, str]:
 
 
 @cache
-def live() -> str:
-    """The whole sheet, for live cards alone."""
+def on_page() -> str:
+    """The whole sheet as a page has it, ``&`` for the root: for what is live, and for what is kept of a card."""
     sheet = _SHEET.read_text(encoding="utf-8")
-    return _for(sheet, f".nbagent:not(.nba-static,{_ABOVE})", "nba-live")
+    assert "&" not in sheet  # it means the root alone
+    return _own_animations(sheet.replace(_ROOT, "&"), "nba-live")
 
 
-def _for(rules: str, root: str, name: str) -> str:
-    """The rules for this root alone."""
-    return _own_animations(rules.replace(_ROOT, root), name)
+def in_pieces(html: str) -> list[Piece]:
+    """The HTML of cards for a page that has the sheet, with no rule in it that stands there."""
+    parts = _STYLES.split(html)
+    return [
+        piece for at, part in enumerate(parts) for piece in (_found(part) if at % 2 else [part])
+    ]
+
+
+def _alike(a: str, b: str) -> int:
+    """How many characters at the beginning are the same."""
+    most = min(len(a), len(b))
+    return next((n for n in range(most) if a[n] != b[n]), most)
+
+
+@lru_cache(maxsize=64)
+def _found(rules: str) -> list[Piece]:
+    """The rules as they stand in the sheet, from the last place on where there are several."""
+    sheet, pieces, at, end, done = on_page(), list[Piece](), 0, 0, 0
+    while at < len(rules):
+        wanted = rules[at : at + LEAST]
+        start = sheet.find(wanted, end)
+        start = sheet.find(wanted) if start < 0 else start
+        if start < 0 or len(wanted) < LEAST:
+            at += 1
+            continue
+        length = _alike(rules[at:], sheet[start:])
+        pieces += [rules[done:at], (start, start + length)]
+        at = done = at + length
+        end = start + length
+    return [piece for piece in (*pieces, rules[done:]) if piece]
 
 
 def _nested(rules: str, root: str) -> str:

@@ -176,7 +176,7 @@ class Fold:
             self._started_by_body(event)
         if not event.scope:
             self.frame.started(event.at, event.messages)
-            if not agent.entries:  # else they were drawn when it was queued
+            if self._said is None:  # else it was drawn when the run was queued
                 self._draw_prompt(agent, last_said(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.flow_started(call.input)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.process import describe_process
-from nbagent.core.inbox import Asked, GoesOn
+from nbagent.core.stored.inbox import Asked, GoesOn, Stranded
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.secrets import holds_secret
@@ -29,6 +29,7 @@ from nbagent.notebook.wire import (
     Put,
     RecordItem,
     Remove,
+    Rich,
     SetHead,
     View,
 )
@@ -41,23 +42,32 @@ PAGE = 50
 """Questions that are drawn to begin with, and that are added on demand."""
 MAX_RECORDS = 100
 """Answered questions that stay in view."""
+NAMED = 5
+"""Runs that nobody goes on with which are told by their ids."""
+STRANDED = "stranded"
+"""The key of the notice of runs that nobody goes on with."""
 MORE = "more"
 """The key of the notice below the last question."""
 
 
 class Source(Protocol):
-    """Who knows what waits; see ``core.inbox.Waiting``."""
+    """Who knows what waits; see ``core.stored.inbox.Waiting``."""
 
     all: list[Asked]
 
     def goes_on(self, asked: Asked) -> GoesOn:
         """Where its run goes on once it is answered."""
 
-    def tool_of(self, asked: Asked, tools: Mapping[str, Any]) -> Tool[..., Any] | None:
-        """The tool that asks it, among these."""
+    def tool_of(
+        self, asked: Asked, tools: Mapping[str, Any] | None = None
+    ) -> Tool[..., Any] | None:
+        """The tool that asks it, among these, or those of an agent of this process."""
 
     def settled(self, asked: Asked) -> Resolved | None:
         """How it was answered."""
+
+    def stranded(self) -> list[Stranded]:
+        """The runs that nobody goes on with."""
 
 
 @dataclass
@@ -68,6 +78,8 @@ class _Drawn:
     goes_on: GoesOn
     question: Question
     item: FormItem | RecordItem
+    tool: Tool[..., Any] | None = None
+    """The tool that asks, where its run goes on in this process."""
 
     @property
     def waits(self) -> bool:
@@ -91,7 +103,9 @@ class InboxView:
         """How many wait, how many of them a person is asked, and how many are new."""
         self._known: set[tuple[str, str]] | None = None
         """What has been waiting before; None before the first look."""
-        self._trouble: str = ""
+        self._trouble = self._refused = ""
+        self.stranded: list[Stranded] = []
+        """The runs that nobody goes on with, as they are told."""
         self._sent: View | None = None
 
     def look(self, chosen: Sequence[Asked], source: Source, *, busy: bool = False) -> None:
@@ -115,6 +129,7 @@ class InboxView:
             elif key in wanted:
                 made[key] = _followed(drawn, wanted[key], source, busy=busy)
         room = self._room - sum(1 for drawn in made.values() if drawn.waits)
+        stranded = source.stranded()
         fresh = [key for key in wanted if key not in made][: max(0, room)]
         made |= {key: _made(wanted[key], source) for key in fresh}
         with self._lock:
@@ -122,6 +137,7 @@ class InboxView:
             for key, drawn in made.items():
                 made[key] = _with_typed(drawn, typed.get(key))
             self._drawn = dict(sorted(made.items(), key=lambda each: each[1].asked.at))
+            self.stranded = stranded
             self._forget_records()
             self._count(chosen, source)
 
@@ -129,6 +145,11 @@ class InboxView:
         """Say why the store cannot be read; empty where it can."""
         with self._lock:
             self._trouble = said
+
+    def refused(self, said: str) -> None:
+        """Say why runs that were to go on here do not; empty where they do."""
+        with self._lock:
+            self._refused = said
 
     def show_more(self) -> None:
         """Make room for more questions; the next look draws them."""
@@ -167,6 +188,11 @@ class InboxView:
             drawn = self._drawn.get(key)
             return drawn.question if drawn is not None and drawn.waits else None
 
+    def open_questions(self) -> list[tuple[Question, Tool[..., Any] | None]]:
+        """The questions that are drawn, each with its tool where the run goes on in this process."""
+        with self._lock:
+            return [(one.question, one.tool) for one in self._drawn.values() if one.waits]
+
     def asked(self, key: str) -> Asked | None:
         """What waits, or has waited, under this key."""
         with self._lock:
@@ -176,18 +202,38 @@ class InboxView:
     def set_drafts(self, key: str, drafts: Any, *, instead: bool) -> None:
         """Keep what is typed for pages that are drawn later; those that are open know it."""
         with self._lock:
-            drawn = self._drawn.get(key)
-            item = None if drawn is None else drawn.item
-            if drawn is None or not isinstance(item, FormItem):
-                return
             update: dict[str, Any] = {"drafts": drafts}
-            if instead:
-                form = item.instead
-                update = {"instead": form and form.model_copy(update=update)}
-            drawn.item = item.model_copy(update=update)
+            item = self._form(key)
+            if item is not None and instead:
+                update = {"instead": item.instead and item.instead.model_copy(update=update)}
+            self._update_form(key, update)
             if self._sent is not None:
-                items = [drawn.item if one is item else one for one in self._sent.items]
+                items = [self._form(key) if one is item else one for one in self._sent.items]
                 self._sent = self._sent.model_copy(update={"items": items})
+
+    def set_preview(
+        self, key: str, preview: list[Rich], *, error: str | None, note: str | None
+    ) -> None:
+        """Show what approving would do, or why that cannot be shown."""
+        with self._lock:
+            update = {"preview": preview, "preview_error": error, "preview_note": note}
+            self._update_form(key, update)
+
+    def set_changed(self, key: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
+        """Show whether what stands outside the page's own fields differs from what was proposed."""
+        with self._lock:
+            question = self.question(key)
+            if question is not None:
+                self._update_form(key, question.offered(changed=changed))
+
+    def _form(self, key: str) -> FormItem | None:
+        drawn = self._drawn.get(key)
+        return drawn.item if drawn is not None and isinstance(drawn.item, FormItem) else None
+
+    def _update_form(self, key: str, update: dict[str, Any]) -> None:
+        form = self._form(key)
+        if form is not None:
+            self._drawn[key].item = form.model_copy(update=update)
 
     def _forget_records(self) -> None:
         settled = [key for key, drawn in self._drawn.items() if not drawn.waits]
@@ -228,12 +274,28 @@ class InboxView:
         found = []
         if self._trouble:
             found.append(NoticeItem(key="trouble", tone="bad", text=self._trouble))
+        if self.stranded:
+            found.append(_left(self.stranded))
+        if self._refused:
+            found.append(NoticeItem(key="refused", tone="bad", text=self._refused))
         if shown < self._waiting:
             text = TEXTS["inbox_more"].format(n=f"{self._waiting - shown:,}")
             label = TEXTS["inbox_show_more"].format(n=min(PAGE, self._waiting - shown))
             show = NoticeAction(name="show", label=label)
             found.append(NoticeItem(key=MORE, text=text, actions=[show]))
         return found
+
+
+def _left(stranded: Sequence[Stranded]) -> NoticeItem:
+    """Which runs nobody goes on with, and how they go on."""
+    ids = [reveal(one.run.id) for one in stranded]
+    told = ", ".join(ids[:NAMED]) + (f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else "")
+    text = TEXTS["inbox_stranded"].format(runs=told)
+    here = sum(1 for one in stranded if one.here)
+    if not here:
+        text = f"{text}\n{TEXTS['inbox_open'].format(run=ids[0])}"
+    actions = [NoticeAction(name="go_on", label=TEXTS["inbox_go_on_here"].format(n=here))]
+    return NoticeItem(key=STRANDED, tone="warn", text=text, actions=actions[: here > 0])
 
 
 def _key(asked: Asked) -> str:
@@ -244,7 +306,13 @@ def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
     """With what was typed while the view was made."""
     if not isinstance(drawn.item, FormItem) or not isinstance(known, FormItem):
         return drawn
-    update = {"drafts": known.drafts, "instead": known.instead or drawn.item.instead}
+    update: dict[str, Any] = {
+        "drafts": known.drafts,
+        "instead": known.instead or drawn.item.instead,
+    }
+    if drawn.tool is not None:
+        update |= {name: getattr(known, name) for name in ("preview", "preview_error")}
+        update |= {"preview_note": known.preview_note, "actions": known.actions}
     if known == drawn.item.model_copy(update=update):
         drawn.item = known
     elif known.spec == drawn.item.spec:
@@ -263,19 +331,21 @@ def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Dr
 
 def _made(asked: Asked, source: Source) -> _Drawn:
     goes_on = source.goes_on(asked)
-    question = _question(asked, goes_on, source)
+    tool = None if goes_on.tools is None else source.tool_of(asked, goes_on.tools)
     key, names = _key(asked), asked.interrupt.path[:-1]
+    question = replace(_question(asked, goes_on, tool), id=key)
     path = " ▸ ".join(map(reveal, names or (asked.run.agent,)))
-    item = question.item(f"q:{key}", f"{path}.", path)
-    item = grouped(item.model_copy(update={"interrupt": key}), question)
-    told = [*item.facts, *_about(asked, goes_on)]
-    return _Drawn(asked, goes_on, question, item.model_copy(update={"facts": told}))
+    item = grouped(question.item(f"q:{key}", f"{path}.", path), question)
+    update: dict[str, Any] = {"facts": [*item.facts, *_about(asked, goes_on)]}
+    elsewhere = source.tool_of(asked) if goes_on.place == "there" else None
+    if elsewhere is not None and question.is_previewed(elsewhere):
+        update["preview_note"] = TEXTS["inbox_preview"]
+    return _Drawn(asked, goes_on, question, item.model_copy(update=update), tool)
 
 
-def _question(asked: Asked, goes_on: GoesOn, source: Source) -> Question:
+def _question(asked: Asked, goes_on: GoesOn, tool: Tool[..., Any] | None) -> Question:
     """The question with the form of its own card; away from its agent with what its record says."""
     waiting = asked.interrupt
-    tool = None if goes_on.tools is None else source.tool_of(asked, goes_on.tools)
     if tool is not None:
         known = Types(form_type(tool.input_type), form_type(tool.output_adapter), tool.secrets)
         return Question.of(waiting, known)
@@ -325,7 +395,8 @@ def _about(asked: Asked, goes_on: GoesOn) -> list[Fact]:
 def _where(goes_on: GoesOn) -> str:
     """What becomes of an answer, in words."""
     process = describe_process(goes_on.process) if goes_on.process else ""
-    return TEXTS[f"inbox_{goes_on.place}"].format(process=reveal(process))
+    key = "inbox_there_or_here" if goes_on.or_here else f"inbox_{goes_on.place}"
+    return TEXTS[key].format(process=reveal(process))
 
 
 def _moment(at: float) -> str:

@@ -191,7 +191,7 @@ async def test_a_run_that_has_ended_is_asked_on_in_its_own_card(monkeypatch):
     card = ChatCard(Chat(thread_after(run)), run)
     before = card.view.snapshot()
     assert (before.head.prompt, before.head.chat, before.head.asks) == ("one", False, False)
-    card._handle({"type": "keeps", "ended": False})
+    card._handle({"type": "hello", "keeps": True})
     await until(lambda: card.view.snapshot().head.asks)
     for number, text in enumerate(("two", "three")):
         card._handle({"type": "say", "submission": f"s{number}", "text": text})

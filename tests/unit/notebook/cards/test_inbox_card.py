@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import ipywidgets
 import pytest
 
 import nbagent as nb
-from nbagent.core.inbox import Waiting
+from nbagent.core.stored.inbox import GoesOn, Waiting
 from nbagent.notebook.cards.inbox_card import InboxCard
-from nbagent.notebook.wire import FormItem, Item, RecordItem
+from nbagent.notebook.view.inbox import InboxView
+from nbagent.notebook.wire import FormItem, Item, NoticeItem, RecordItem
 from tests.until import until
 
 call = nb.ScriptedModel.call
+LOST = """
+import asyncio, os, signal
+import nbagent as nb
+
+async def _wire(to: str) -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+model = nb.ScriptedModel([nb.ScriptedModel.call("_wire", to="Ada")])
+agent = nb.Agent(model, name="lost banker", store=nb.SQLiteStore({path!r}), tools=[nb.tool(_wire)])
+agent.run_sync("Pay", id="r1")
+"""
+
+
+async def _wire(to: str) -> str:
+    """Wire."""
+    return f"sent to {to}"
 
 
 class Played(InboxCard):
@@ -39,6 +58,10 @@ class Played(InboxCard):
     @property
     def records(self) -> list[RecordItem]:
         return [item for item in self.items if isinstance(item, RecordItem)]
+
+    @property
+    def notices(self) -> list[NoticeItem]:
+        return [item for item in self.items if isinstance(item, NoticeItem)]
 
     def says(self, **message: Any) -> None:
         self._handle(message)
@@ -103,16 +126,18 @@ async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):
     agents = [banker(store, "one"), banker(store, "two", tool="send")]
     await agents[0].run("Pay").settled()
     card = Played(store)
-    await until(lambda: bool(card.sent and card.forms))
+
+    def puts() -> list[str]:
+        ops = [op for message in card.sent for op in message.get("ops", ())]
+        return [op["item"]["tool"] for op in ops if op["op"] == "put"]
+
+    card.says(type="hello")
+    await until(lambda: bool(puts()))
     shown = card.forms[0]
     card.says(type="focus", busy=True)
     card.sent.clear()
     await agents[1].run("Send").settled()
     await until(lambda: len(card.forms) == 2)
-
-    def puts() -> list[str]:
-        ops = [op for message in card.sent for op in message.get("ops", ())]
-        return [op["item"]["tool"] for op in ops if op["op"] == "put"]
 
     await until(lambda: bool(puts()))
     assert puts() == ["send"]
@@ -124,6 +149,81 @@ async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):
     static = card.bundle()
     assert "Waits for an answer" in static["text/html"]
     assert "<button" not in static["text/html"]
+
+
+async def test_what_stands_beside_a_form_in_its_own_card_stands_in_the_inbox(store):
+    """The tool's preview, anew after edits, and the widget of a field; both end with their question."""
+    model = nb.ScriptedModel([[call("pay", to="Ada", amount=3)], "Settled."])
+    agent = nb.Agent(model, name="previewer", store=store)
+    slider = nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))
+
+    @agent.tool(approval=True, editable=True, preview=lambda asked: f"{asked.to}: {asked.amount}")
+    def pay(to: str, amount: Annotated[int, slider]) -> str:
+        """Pay."""
+        return f"paid {to} {amount}"
+
+    run = await agent.run("Pay").settled()
+    card = Played(store)
+
+    def shown() -> list[str]:
+        return [piece.data for form in card.forms for piece in form.preview]
+
+    await until(lambda: shown() == ["Ada: 3"])
+    [row] = card.rows
+    asked = card.forms[0]
+    assert [field["key"] for field in asked.spec["root"]["fields"]] == ["to"]
+    drafts = {"fields": {"to": {"text": "Bob"}}}
+    card.says(type="drafts", interrupt=asked.interrupt, drafts=drafts)
+    row.children[1].value = 9
+    await until(lambda: shown() == ["Bob: 9"])
+    assert card.forms[0].actions[0].label == "Approve with changes"
+    assert (await card.press(asked, drafts=drafts))["ok"]
+    assert "paid Bob 9" in str((await run).messages)
+    await until(lambda: not card.rows)
+
+
+async def test_a_preview_of_a_run_elsewhere_is_said_to_stand_there(store):
+    """Its tool's function here may read other data, so it is not asked."""
+    agent = nb.Agent(nb.ScriptedModel([call("pay", to="Ada", amount=3)]), name="away", store=store)
+
+    @agent.tool(approval=True, preview=lambda asked: "never")
+    def pay(to: str, amount: int) -> str:
+        """Pay."""
+        return f"paid {to} {amount}"
+
+    run = await agent.run("Pay").settled()
+    waiting = Waiting(store)
+    waiting.goes_on = lambda _asked: GoesOn("there", "100@far:1")  # type: ignore[method-assign]
+    view = InboxView("runs.db")
+    view.look(waiting.look(), waiting)
+    [form] = [item for item in view.snapshot().items if isinstance(item, FormItem)]
+    assert (
+        form.preview_note
+        == "What it would do is shown in its own card, in the process that it waits in."
+    )
+    await run.cancel()
+
+
+async def test_c283_a_run_that_nobody_goes_on_with_is_told_and_goes_on_here(store):
+    """Its process was killed in a call: nothing waits yet; one press opens it, and the call is asked about."""
+    script = LOST.format(path=str(store.path))
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
+    assert await killed.wait() < 0
+    card = Played(store)
+    await until(lambda: bool(card.notices))
+    [notice] = card.notices
+    assert "Nobody goes on with r1" in notice.text
+    assert 'nb.open_run("r1", agent=agent, store=store)' in notice.text
+    assert not notice.actions
+    agent = nb.Agent(nb.ScriptedModel(["Settled."]), name="lost banker", tools=[nb.tool(_wire)])
+    await until(lambda: bool(card.notices[0].actions))
+    card.says(type="press", notice="stranded", action="go_on")
+    await until(lambda: len(card.forms) == 1)
+    assert card.forms[0].title == "Did _wire take effect?"
+    assert not card.notices
+    assert (await card.press(card.forms[0]))["ok"]
+    run = await nb.open_run("r1", agent=agent, store=store)
+    assert (await run).text == "Settled."
 
 
 async def test_a_thousand_questions_open_within_a_second_and_hold_no_loop(tmp_path: Path):

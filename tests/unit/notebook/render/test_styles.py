@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
-from nbagent.notebook.render import styles
+from nbagent.notebook.cards import front_end
+from nbagent.notebook.render import static, styles
+from nbagent.notebook.wire import CallItem, Head, TextItem, View
 
 
 def test_a_rule_stays_where_all_it_names_is_there_and_animations_stay_with_their_rules(monkeypatch):
@@ -39,6 +42,22 @@ def test_a_rule_stays_where_all_it_names_is_there_and_animations_stay_with_their
         f"@media screen{{& .nba-in{{animation:nba-turn-{name} 1s}}}}}}"
         f"@keyframes nba-turn-{name}{{0%{{o:p}}to{{q:r}}}}"
     )
+
+
+def test_what_is_kept_goes_to_a_page_without_the_rules_that_it_has():
+    """Put together with the sheet of the page it is the same, and of its styles next to nothing travels."""
+    call = CallItem(key="c", name="look", state="done", printed="a\n" * 20)
+    head = Head(
+        run="r", agent="a", prompt="p", started_at=0.0, status="running", status_text="works"
+    )
+    html = static.render(View(head=head, items=[TextItem(key="t", blocks=["<p>Hi</p>"]), call]))
+    kept = f"{html}\n{html}"
+    pieces = styles.in_pieces(kept)
+    sheet = front_end.SHEET
+    assert kept == "".join(p if isinstance(p, str) else sheet[slice(*p)] for p in pieces)
+    told = len(json.dumps(pieces)) - len(json.dumps(re.sub("<style>.*?</style>", "", kept)))
+    assert told < len("".join(re.findall("<style>.*?</style>", kept))) / 8
+    assert styles.in_pieces("<style>no rule of ours") == ["<style>no rule of ours"]
 
 
 def forget() -> None:

@@ -9,23 +9,32 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from .agent import Agent
-from .arguments import checked_store
-from .base.errors import Conflict, InvalidAnswer, McpError, NotPending, StoreError, UsageError
-from .base.events import Interrupted, Resolved, StoredEvent
-from .base.interrupts import Respond, token_digest
-from .base.keywords import tells
-from .call.threads import run_in_thread
-from .flow import Flow
-from .journal.default import Kept, kept_in
-from .journal.journal import Journal, Store, finished
-from .known import known_named
-from .run.answers import AnyResolution
-from .run.by_record import answer_by_record
-from .run.result import Receipt
-from .run.run import Run, session_of
-from .run.scripted_answers import Answers
-from .run.session import Session, held, open_sessions
+from nbagent.core.agent import Agent
+from nbagent.core.arguments import checked_store
+from nbagent.core.base.errors import (
+    Conflict,
+    InvalidAnswer,
+    McpError,
+    NotPending,
+    StoreError,
+    UsageError,
+)
+from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
+from nbagent.core.base.interrupts import Respond, token_digest
+from nbagent.core.base.keywords import tells
+from nbagent.core.call.threads import run_in_thread
+from nbagent.core.flow import Flow
+from nbagent.core.journal.default import Kept, kept_in
+from nbagent.core.journal.journal import Journal, Store, finished
+from nbagent.core.journal.rows import Searching
+from nbagent.core.known import known_named
+from nbagent.core.run.answers import AnyResolution
+from nbagent.core.run.result import Receipt
+from nbagent.core.run.run import Run, session_of
+from nbagent.core.run.scripted_answers import Answers
+from nbagent.core.run.session import Session, held, open_sessions
+
+from .by_record import answer_by_record
 
 logger = logging.getLogger("nbagent")
 
@@ -70,7 +79,7 @@ def answer_external(
         if event is not None:
             return Receipt(session.resolve(event.id, answer, by="external"))
     place = agent.store if store is None and agent is not None else checked_store(store)
-    stored = [] if place is None else _stored(place)
+    stored = [] if place is None else _stored(place, digest)
     for journal in stored:
         event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
         if event is None:
@@ -100,9 +109,10 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
     return None
 
 
-def _stored(place: Store) -> list[Journal]:
+def _stored(place: Store, digest: str) -> list[Journal]:
+    """The journals of the runs that may have asked for a token, of those that nobody here holds."""
     journals = []
-    for run_id in place.run_ids():
+    for run_id in place.search(digest) if isinstance(place, Searching) else place.run_ids():
         if held(run_id, place) is None:
             journal = Journal(run_id, place)
             with suppress(

@@ -11,14 +11,14 @@ import pytest
 from pydantic import AfterValidator, BaseModel, SecretStr
 
 import nbagent as nb
-from nbagent.core import opening
 from nbagent.core.base.events import Resolved, StoredEvent, ToolStarted
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.process import this_process
 from nbagent.core.call.questions import reply_types
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import AnyResolution, interrupts_of
-from nbagent.core.run.by_record import answer_by_record
+from nbagent.core.stored import opening
+from nbagent.core.stored.by_record import answer_by_record
 
 call = nb.ScriptedModel.call
 STAMP = ("command line", 2_000_000_000.0)

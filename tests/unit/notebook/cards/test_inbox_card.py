@@ -204,7 +204,7 @@ async def test_a_preview_of_a_run_elsewhere_is_said_to_stand_there(store):
     await run.cancel()
 
 
-async def test_a_run_that_nobody_goes_on_with_is_told_and_goes_on_here(store):
+async def test_c283_a_run_that_nobody_goes_on_with_is_told_and_goes_on_here(store):
     """Its process was killed in a call: nothing waits yet; one press opens it, and the call is asked about."""
     script = LOST.format(path=str(store.path))
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", script)

@@ -347,7 +347,10 @@ def _tell(
 def _who_goes_on(where: str, driver: str, run_id: str) -> str:
     match where:
         case "elsewhere":
-            return f"The {describe_process(driver)}, which has the run, goes on with it."
+            return (
+                f"The {describe_process(driver)} had the run last, and goes on with it if it still has it; else "
+                "whoever opens it does."
+            )
         case "unknown":
             return (
                 f"The {describe_process(driver)} had the run last: it goes on if it is still there."

@@ -341,7 +341,10 @@ export class RunView {
     }
     if (head.chat && !this.#scroll) this.#drawChat();
     else if (head.asks && this.#store.written) this.#asking = true; // before a reload
-    setLabel(this.el, this.#store.t("card", { agent: head.agent }));
+    setLabel(
+      this.el,
+      this.#store.t("card", { agent: head.agent, prompt: head.prompt.slice(0, 80) }),
+    );
     attr(this.el, "data-status", head.status);
     this.#frame.header.update(head);
     this.#frame.footer.update(head);

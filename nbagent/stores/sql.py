@@ -326,6 +326,11 @@ class SQLStore:
         if self._is_own:
             _dispose(self._engine, self._pid)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, and takes nothing any more."""
+        return self._closed
+
     def __enter__(self) -> Self:
         return self
 

@@ -82,6 +82,8 @@ class _Handle:
     """
 
     connection: sqlite3.Connection
+    file: tuple[int, int]
+    """Its device and number."""
     pid: int
     logged: int
     """Bytes in the write-ahead log, about."""
@@ -311,6 +313,22 @@ class SQLiteStore:
         self._closed = True
         self._handle = None  # the connection ends with the last store of this file
 
+    @property
+    def file(self) -> tuple[int, int] | None:
+        """The file that it has open, or would open, by device and number; None where there is none."""
+        handle = self._handle
+        if handle is not None:
+            return handle.file
+        with suppress(OSError):
+            found = self.path.stat()
+            return found.st_dev, found.st_ino
+        return None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, and takes nothing any more."""
+        return self._closed
+
     def __enter__(self) -> Self:
         return self
 
@@ -449,14 +467,14 @@ class SQLiteStore:
         except OSError as error:
             raise self._unusable(error) from error
         found = self.path.stat()
-        place = (found.st_dev, found.st_ino, os.getpid())
+        file = (found.st_dev, found.st_ino)
         with _opening:
-            handle = _shared.get(place)
+            handle = _shared.get((*file, os.getpid()))
             if handle is None:
-                handle = _shared[place] = self._connected()
+                handle = _shared[*file, os.getpid()] = self._connected(file)
         return handle
 
-    def _connected(self) -> _Handle:
+    def _connected(self, file: tuple[int, int]) -> _Handle:
         try:
             connection = sqlite3.connect(
                 self.path, timeout=0, isolation_level=None, check_same_thread=False
@@ -470,7 +488,7 @@ class SQLiteStore:
             if isinstance(error, _BROKEN):
                 raise self._failure(error) from error
             raise
-        handle = _Handle(connection, os.getpid(), _size_of_log(self.path))
+        handle = _Handle(connection, file, os.getpid(), _size_of_log(self.path))
         weakref.finalize(handle, _close, connection, os.getpid())
         return handle
 

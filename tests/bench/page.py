@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from tests.browser.card import GIVES_WAY, Card
 from tests.browser.conftest import CHROMIUM_FLAGS, chromium_path
-from tests.browser.notebook_page import VIEWPORT, App, NotebookPage
+from tests.browser.notebook_page import VIEWPORT, NotebookPage
 from tests.browser.server import JupyterServer
 
 SETUP = (
@@ -153,7 +153,7 @@ def main():
     ):
         browser = playwright.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
         context = browser.new_context(viewport=VIEWPORT)
-        notebook = NotebookPage(context, server, App.LAB)
+        notebook = NotebookPage(context, server)
         cells += [f"run = asking({CLICKS}).run('Go')\nrun", "print(began)", "print(held)"]
         notebook.open(server.write("bench.ipynb", *cells))
         notebook.run_cell(0)

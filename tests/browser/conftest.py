@@ -81,6 +81,8 @@ class Running(NamedTuple):
 
     browser: Browser
     profile: BrowserContext
+    tabs: list[NotebookPage]
+    """Tabs that a test has left to the next: at most one in which JupyterLab waits, and one that is blank."""
 
 
 _running: list[tuple[ExitStack, Running]] = []
@@ -106,7 +108,7 @@ def running(chromium: str) -> Running:
             browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
             stack.callback(browser.close)
             profile = stack.enter_context(browser.new_context(viewport=VIEWPORT))
-            _running.append((stack.pop_all(), Running(browser, profile)))
+            _running.append((stack.pop_all(), Running(browser, profile, [])))
     return _running[0][1]
 
 
@@ -122,19 +124,9 @@ def profile(running: Running) -> BrowserContext:
     return running.profile
 
 
-@pytest.fixture(scope="module")
-def kept() -> Iterator[list[NotebookPage]]:
-    """The tab in which JupyterLab runs already, if there is one: starting it is what takes longest."""
-    pages: list[NotebookPage] = []
-    yield pages
-    for page in pages:
-        page.close()
-
-
 @pytest.fixture
 def open_page(
-    profile: BrowserContext,
-    kept: list[NotebookPage],
+    running: Running,
     server: JupyterServer,
     request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., NotebookPage]]:
@@ -145,23 +137,39 @@ def open_page(
     pages: list[NotebookPage] = []
 
     def open_page(name: str, *, app: App = App.LAB, kernel: bool = True) -> NotebookPage:
-        if kept and app is App.LAB and kernel:
-            pages.append(kept.pop())
-            return pages[-1].open_next(name)
-        pages.append(NotebookPage(profile, server, app))
-        return pages[-1].open(name, kernel=kernel)
+        pages.append(a_tab(running, server, lab=app is App.LAB and kernel))
+        return pages[-1].open(name, app, kernel=kernel)
 
     yield open_page
     failed = request.node.stash.get(BODY_FAILED, False)
     for number, page in enumerate(pages):
         if failed and not page.page.is_closed():
             page.shot(f"failed-{re.sub(r'[^a-z0-9]+', '-', request.node.name)}-{number}")
-        if not (failed or kept) and page.put_away():
-            kept.append(page)
-        else:
-            page.close()
+        leave(page, running.tabs, broken=failed)
     server.end_sessions()
     server.forget_settings()
+    running.profile.clear_permissions()
+
+
+def a_tab(running: Running, server: JupyterServer, *, lab: bool) -> NotebookPage:
+    """A tab of an earlier test where one fits, else a new one: JupyterLab that waits is for JupyterLab alone."""
+    for page in sorted(running.tabs, key=lambda page: page.waits, reverse=lab):
+        if lab or not page.waits:
+            running.tabs.remove(page)
+            return page
+    return NotebookPage(running.profile, server)
+
+
+def leave(page: NotebookPage, tabs: list[NotebookPage], *, broken: bool) -> None:
+    """Put the tab away for the next test, but where its like is there already."""
+    if page.page.is_closed():
+        return
+    if not broken:
+        page.put_away()
+    if broken or any(other.waits == page.waits for other in tabs):
+        page.close()
+    else:
+        tabs.append(page)
 
 
 @pytest.fixture

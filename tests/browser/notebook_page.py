@@ -35,11 +35,13 @@ SHOWN = """() => !!window.jupyterapp?.shell.currentWidget?.context?.isReady"""
 ALL_CELLS_RAN = """() => [...window.jupyterapp.shell.currentWidget.content.widgets].every(
   cell => cell.model.type !== "code" || !cell.model.sharedModel.source.trim()
     || (cell.model.executionCount !== null && cell.prompt !== "*"))"""
-OPEN = "name => window.jupyterapp.commands.execute('docmanager:open', { path: name })"
+COMMAND = """async ([name, args]) => {
+  await window.jupyterapp.commands.execute(name, args); // its result is not sent: it may hold all of JupyterLab
+}"""
 PUT_AWAY = """async () => {
   const { shell } = window.jupyterapp;
   const light = document.body.dataset.jpThemeLight === "true";
-  if (document.querySelector(".jp-Dialog") || !light) return false;
+  if (document.querySelector(".jp-Dialog") || !light || shell.leftCollapsed) return false;
   for (const widget of [...shell.widgets("main")]) {
     try {
       await widget.context?.sessionContext.shutdown();
@@ -48,6 +50,7 @@ PUT_AWAY = """async () => {
     }
     widget.dispose();
   }
+  delete globalThis[Symbol.for("nbagent.loaded")]; // the code of cards, which the next notebook brings again
   return true;
 }"""
 VIEWPORT = {"width": 1100, "height": 900}
@@ -74,14 +77,16 @@ class App(StrEnum):
 
 
 class NotebookPage:
-    """A notebook open in one browser tab."""
+    """One browser tab, and the notebook that is open in it."""
 
-    def __init__(self, context: BrowserContext, server: JupyterServer, app: App) -> None:
-        self.app = app
+    def __init__(self, context: BrowserContext, server: JupyterServer) -> None:
+        self.app = App.LAB
         self.errors: list[str] = []
         """What the page logged as an error or threw, as text, without what is Jupyter's own."""
         self.received = 0
         """Bytes that kernels have sent the page."""
+        self.waits = False
+        """JupyterLab runs in the tab with nothing open, as it began."""
         self._server = server
         self._plain = True
         self.page: Page = context.new_page()
@@ -91,12 +96,21 @@ class NotebookPage:
         self.page.on("console", self._note_console)
         self.page.on("pageerror", self._note_thrown)
 
-    def open(self, name: str, *, kernel: bool = True) -> NotebookPage:
-        """Open the notebook; with ``kernel=False`` as on a machine that has no kernel to offer."""
+    def open(self, name: str, app: App = App.LAB, *, kernel: bool = True) -> NotebookPage:
+        """Open the notebook; with ``kernel=False`` as on a machine that has no kernel to offer.
+
+        Loads the front end, but where JupyterLab waits in the tab: starting it is what takes longest.
+        """
+        self.app, self.received, self._plain = app, 0, kernel
+        self.errors = []
+        self.page.set_viewport_size(VIEWPORT)
         if not kernel:
-            self._plain = False
             self.page.route("**/api/kernelspecs*", no_kernels)
-        self.page.goto(f"{self._server.url}{self.app.path(name)}")
+        if self.waits and kernel and app is App.LAB:
+            self.command("docmanager:open", path=name)
+        else:
+            self.page.goto(f"{self._server.url}{app.path(name)}")
+        self.waits = False
         self._wait_until_shown()
         if kernel:
             self.wait_for_kernel()
@@ -104,23 +118,13 @@ class NotebookPage:
             self._decline_kernel()
         return self
 
-    def put_away(self) -> bool:
-        """End the notebook and its kernel in JupyterLab, so that the tab is ready for ``open_next``.
-
-        False where the tab is closed, or stands otherwise than it began.
-        """
-        if self.app is not App.LAB or self.page.is_closed() or not self._plain:
-            return False
-        return bool(self.page.evaluate(PUT_AWAY))
-
-    def open_next(self, name: str) -> NotebookPage:
-        """Open another notebook in this tab, in the JupyterLab that runs there already."""
-        self.errors = []
-        self.page.set_viewport_size(VIEWPORT)
-        self.page.evaluate(OPEN, name)
-        self._wait_until_shown()
-        self.wait_for_kernel()
-        return self
+    def put_away(self) -> None:
+        """End the notebook and its kernel: JupyterLab waits for the next, and else the tab shows next to nothing."""
+        self.waits = self.app is App.LAB and self._plain and bool(self.page.evaluate(PUT_AWAY))
+        if not self.waits:
+            self.page.unroute_all()
+            self.page.goto(f"{self._server.url}api/status")
+            self.page.evaluate("() => sessionStorage.clear()")
 
     def reload(self) -> None:
         """Reload the page; the kernel goes on."""
@@ -156,20 +160,24 @@ class NotebookPage:
         """Wait until no cell is queued or running."""
         self.page.wait_for_function(ALL_CELLS_RAN)
 
+    def command(self, name: str, **args: str) -> None:
+        """Have Jupyter carry out one of its commands, and wait until it has."""
+        self.page.evaluate(COMMAND, [name, args])
+
     def save(self) -> None:
         """Save the notebook and wait until it is on disk."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.command("docmanager:save")
 
     def restart_kernel(self) -> None:
         """Restart the kernel without asking, and wait until it is back."""
         self.page.evaluate(
-            "() => window.jupyterapp.shell.currentWidget.context.sessionContext.restartKernel()"
+            "async () => { await window.jupyterapp.shell.currentWidget.context.sessionContext.restartKernel(); }"
         )
         self.wait_for_kernel()
 
     def interrupt_kernel(self) -> None:
         """Press Jupyter's stop button."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:interrupt-kernel')")
+        self.command("notebook:interrupt-kernel")
 
     @contextmanager
     def sending(self, text: str) -> Iterator[None]:
@@ -231,9 +239,7 @@ class NotebookPage:
             yield
 
     def _theme(self, theme: str) -> None:
-        self.page.evaluate(
-            "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
-        )
+        self.command("apputils:change-theme", theme=theme)
 
     def _note_socket(self, socket: WebSocket) -> None:
         if "/api/kernels/" in socket.url:

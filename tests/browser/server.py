@@ -41,6 +41,7 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
         settings = self.home / "config" / "labconfig" / "default_setting_overrides.json"
         settings.parent.mkdir(parents=True)
         settings.write_text(json.dumps(NEWS_OFF))
+        settings.with_name("page_config.json").write_text(json.dumps({"buildCheck": False}))
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 self._command(),

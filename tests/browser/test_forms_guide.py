@@ -27,9 +27,7 @@ CUT = """(form) => [...form.querySelectorAll("*")].filter(
 def test_the_form_of_the_guide_fits_any_width_in_light_and_dark(server, open_page):
     """Nothing is cut or sticks out, in a narrow window too; its picture is in the guide."""
     notebook = open_page(server.write("gallery.ipynb", MODEL, ASK))
-    notebook.page.evaluate(
-        "() => window.jupyterapp.commands.execute('application:toggle-left-area')"
-    )
+    notebook.command("application:toggle-left-area")
     notebook.run_all()
     card = Card(notebook.output(1))
     form = card.wait_for_question("A field of each kind")

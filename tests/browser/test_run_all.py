@@ -58,9 +58,7 @@ def test_run_all_goes_through_cells_that_wait_for_one_another(server, open_lab):
         expect(card.root).to_contain_text("waits for the run before")
         expect(card.root.locator(".nba-footer")).not_to_contain_text("turn")
     notebook.shot("run_all_waiting", notebook.page.locator(".jp-Notebook"))
-    notebook.page.evaluate(
-        "() => window.jupyterapp.commands.execute('application:toggle-left-area')"
-    )
+    notebook.command("application:toggle-left-area")
     notebook.dark()
     notebook.page.set_viewport_size({"width": 400, "height": 900})
     notebook.shot("run_all_narrow", second.root)

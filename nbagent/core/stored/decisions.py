@@ -28,6 +28,9 @@ from nbagent.core.journal.journal import Store
 from nbagent.core.run.result import shortened
 from nbagent.core.run.run import Run
 
+MAX_SHOWN = 120
+"""Characters of an input in the table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -90,8 +93,8 @@ class Decisions(list[Decision]):
     def __repr__(self) -> str:
         return as_text(self._HEAD, self._rows()) if self else "no decisions"
 
-    def _repr_html_(self) -> str:
-        return as_html(self._HEAD, self._rows())
+    def _repr_html_(self) -> str | None:
+        return as_html(self._HEAD, self._rows()) if self else None
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
@@ -102,7 +105,7 @@ class Decisions(list[Decision]):
                 f"{one.user} ({one.by})" if one.user else one.by,
                 f"{one.answered_at:%Y-%m-%d %H:%M:%S}",
                 f"{one.waited:.0f} s",
-                _changes(one) or shortened(dumps(one.shown)),
+                _changes(one) or _shown(one),
             )
             for one in self
         ]
@@ -217,6 +220,12 @@ def _changed(before: dict[str, Any], after: dict[str, Any] | None) -> dict[str, 
     names = dict.fromkeys((*before, *after))
     both = {name: (before.get(name), after.get(name)) for name in names}
     return {name: (old, new) for name, (old, new) in both.items() if old != new}
+
+
+def _shown(one: Decision) -> str:
+    values = one.shown if isinstance(one.shown, dict) else {"": one.shown}
+    told = ", ".join(f"{name}: {dumps(value)}" for name, value in values.items())
+    return told if len(told) <= MAX_SHOWN else told[: MAX_SHOWN - 1] + "…"
 
 
 def _changes(one: Decision) -> str:

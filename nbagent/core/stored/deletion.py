@@ -211,7 +211,8 @@ def _driver_of(archive: FullArchive, run_id: str) -> str:
     state = journal.state
     if status_of(state) not in ("running", "queued"):
         return ""
-    owners = {journal.driver, *(call.owner for call in running_calls(state))} - {""}
+    driver = this_process() if journal.is_vacant else journal.driver  # who has a handle takes it
+    owners = {driver, *(call.owner for call in running_calls(state))} - {""}
     is_fresh = time.time() - state.at < UNHEARD
     return next((one for one in owners if _may_drive(one, journal, is_fresh=is_fresh)), "")
 

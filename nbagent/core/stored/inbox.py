@@ -16,13 +16,14 @@ from nbagent.core.flow import Flow
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, check_takes_answers, tool_at
-from nbagent.core.run.follow import next_driver
+from nbagent.core.run.follow import is_at_a_stand, next_driver
 from nbagent.core.run.heartbeat import Others
 from nbagent.core.run.session import held
+from nbagent.core.state.state import status_of
 from nbagent.core.tools.tool import Tool
 
 from .catalog import Catalog, Entry
-from .opening import answer_stored
+from .opening import answer_stored, open_run
 
 Owner: TypeAlias = Agent | Flow[..., Any]
 Place: TypeAlias = Literal["here", "there", "kept"]
@@ -56,6 +57,8 @@ class GoesOn:
     place: Place
     process: str = ""
     """Which process, where it is another one; see ``describe_process``."""
+    or_here: bool = False
+    """Whether it goes on here where that process has let go of it."""
     tools: Mapping[str, Any] | None = None
     """Its agent's tools, where it goes on here."""
 
@@ -126,11 +129,17 @@ class Waiting:
             return GoesOn("here", tools=session.spec.tools)
         driver = journal.driver
         if driver not in ("", this_process()) and not self._has_ended(driver, journal):
-            return GoesOn("there", driver)
+            may_be_taken = journal.is_vacant or is_at_a_stand(journal.state)
+            return GoesOn("there", driver, or_here=may_be_taken and owner is not None)
         return GoesOn("kept") if owner is None else GoesOn("here", tools=owner.tools)
 
-    def tool_of(self, asked: Asked, tools: Mapping[str, Any]) -> Tool[..., Any] | None:
-        """The tool that asks, where these tools have it."""
+    def tool_of(
+        self, asked: Asked, tools: Mapping[str, Any] | None = None
+    ) -> Tool[..., Any] | None:
+        """The tool that asks, where these tools have it, or those of an agent that this process knows."""
+        if tools is None:
+            owner = self._owner(asked.run.agent)
+            tools = {} if owner is None else owner.tools
         state = self._journals[asked.run.id].state
         found = next((one for one in state.pending if one.id == asked.interrupt.id), None)
         return None if found is None else tool_at(state, found.scope, found, tools)
@@ -146,8 +155,13 @@ class Waiting:
         await run_in_thread(journal.catch_up)
         check_takes_answers(journal.state, asked.interrupt.id)
         check_open(journal.state, asked.interrupt.id)
-        agent = self._owner(asked.run.agent) if self.goes_on(asked).place == "here" else None
-        return await answer_stored(journal, asked.interrupt.id, resolution, by=by, agent=agent)
+        owner, where = self._owner(asked.run.agent), self.goes_on(asked).place
+        agent = owner if where == "here" else None
+        answer = await answer_stored(journal, asked.interrupt.id, resolution, by=by, agent=agent)
+        is_due = not answer.owner and status_of(journal.state) == "running"
+        if where == "there" and owner is not None and is_due:  # by whoever takes it first
+            await open_run(journal.run_id, agent=owner, store=journal.store, show=False)
+        return answer
 
     def _owner(self, name: str) -> Owner | None:
         given = next((one for one in self.agents if one.name == name), None)

@@ -1,18 +1,7 @@
 // @ts-check
 // Names that are offered while a message is written: variables behind @, tools behind /.
 
-import {
-  announce,
-  attr,
-  expand,
-  fill,
-  focused,
-  h,
-  prevent,
-  setLabel,
-  span,
-  stepOf,
-} from "../dom.js";
+import { announce, attr, fill, focused, h, prevent, setLabel, span, stepOf } from "../dom.js";
 import { on, onInput } from "../lifetime.js";
 
 /** What stands before the caret and may be completed. */
@@ -27,7 +16,7 @@ export function offerNames({ store, signal, id }, box) {
   const listId = id();
   const el = h("ul", { class: "nba-names", role: "listbox", id: listId, hidden: true });
   setLabel(el, store.t("say_hint"));
-  attr(box, "role", "combobox");
+  // No combobox, which a text box of several lines may not be.
   attr(box, "aria-autocomplete", "list");
   attr(box, "aria-controls", listId);
   /** @type {import("../wire.js").Name[]} */
@@ -45,7 +34,6 @@ export function offerNames({ store, signal, id }, box) {
   };
   const draw = () => {
     el.hidden = !names.length;
-    expand(box, !!names.length);
     const rows = names.map(({ name, about }, index) =>
       h(
         "li",

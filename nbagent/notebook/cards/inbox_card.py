@@ -24,10 +24,12 @@ from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.inbox import MORE, InboxView
-from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, Press, View
+from nbagent.notebook.view.questions import Question
+from nbagent.notebook.wire import Answer, FieldError, Op, Press, View
 
 from . import front_end
-from .card import Card
+from .asking import AskingCard, Asks
+from .preview import Preview
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,8 @@ EVERY = 1.0
 """Seconds between looks at the store."""
 REDRAWN = 5.0
 """Seconds after which it is drawn again though nobody has written: processes end, and questions get older."""
+PACE = 0.05
+"""Seconds in which what changes beside forms is told at once."""
 LOOKING = 45.0
 """Seconds after which a page that has said nothing does not show the inbox any more."""
 AGES = (("", 0.0), ("age_hour", 3600.0), ("age_day", 86_400.0), ("age_week", 604_800.0))
@@ -57,13 +61,19 @@ class InboxBar(anywidget.AnyWidget):
         return iter(())
 
 
-class InboxCard(Card):
+class InboxCard(AskingCard):
     """An inbox on the page. Lives on the kernel's loop."""
 
     def __init__(self, waiting: Waiting, of: str) -> None:
         self.waiting = waiting
         self._given = (waiting.agent, waiting.tool, waiting.older_than)
         self.view = InboxView(of)
+        self._previews: dict[str, Preview] = {}
+        self._drafts: dict[str, Any] = {}
+        self._beside: dict[str, Question] = {}
+        """The questions that have what stands beside their forms, as they were drawn."""
+        self._telling: asyncio.TimerHandle | None = None
+        """When pages are told what stands there now."""
         self.moved: Callable[[], None] = lambda: None
         """Told that something else is shown."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
@@ -123,6 +133,7 @@ class InboxCard(Card):
         self.view.look(self.waiting.chosen(), self.waiting, busy=self.busy)
 
     def _tell(self) -> None:
+        self._telling = None
         with self._lock:
             before = self._seq
             self._push()
@@ -131,14 +142,27 @@ class InboxCard(Card):
         if choices != self.bar.choices:
             self.bar.choices = choices
         if changed:
-            self._follow_controls()
+            self._follow_questions()
             self.moved()
 
-    def _follow_controls(self) -> None:
-        """Widgets that stand for fields are there as long as their question."""
-        shown = {item.interrupt for item in self.view.snapshot().items if item.type == "form"}
-        for key in set(self._controls) - shown:
-            self._close_controls(key)
+    def _follow_questions(self) -> None:
+        """What stands beside a form is there as long as its question, and where its run goes on here."""
+        here = {question.id: (question, tool) for question, tool in self.view.open_questions()}
+        for key in {*self._controls, *self._previews} - here.keys():
+            self._question_settled(key)
+        for question, tool in here.values():
+            if self._beside.get(question.id) is not question:
+                self._question_settled(question.id)
+                self._question_opened(question, tool)
+        self._beside = {key: question for key, (question, _) in here.items()}
+
+    @property
+    def _asks(self) -> Asks:
+        return self.view
+
+    def _changed_soon(self) -> None:
+        if self._telling is None:
+            self._telling = self._loop.call_later(PACE, self._tell)
 
     def _soon(self) -> None:
         """Look now, however the store stands."""
@@ -184,18 +208,12 @@ class InboxCard(Card):
         return self.view.flush() or None
 
     def _texts(self) -> dict[str, str]:
-        return TEXTS | {"card": "{agent}", "gone": TEXTS["inbox_gone"]}
+        return TEXTS | {"card": "{agent}: {prompt}", "gone": TEXTS["inbox_gone"]}
 
     def _take(self, message: Any) -> None:
         if message.type in ("answer", "drafts", "press", "focus"):
             self.view.seen()
         super()._take(message)
-
-    def _keep_drafts(self, message: Drafts) -> None:
-        question = self.view.question(message.interrupt)
-        if question is not None:
-            kept = question.keepable(message.drafts, instead=message.instead)
-            self.view.set_drafts(message.interrupt, kept, instead=message.instead)
 
     def _stop(self) -> None:
         """Nothing is stopped from here."""

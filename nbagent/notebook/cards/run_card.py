@@ -30,17 +30,15 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.output import Bundle, Displayed
-from nbagent.core.tools.tool import Tool
 from nbagent.notebook.export import say_where_kept, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
-from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import RunView
-from nbagent.notebook.wire import Answer, Drafts, FieldError, NoticeItem, Op, Press, Rich, View
+from nbagent.notebook.wire import Answer, FieldError, NoticeItem, Op, Press, View
 
-from .card import Card
+from .asking import AskingCard, Asks
 from .charts import Charts
 from .preview import Preview
 
@@ -74,7 +72,7 @@ class _Pace:
 _pace = _Pace()
 
 
-class RunCard(Card):
+class RunCard(AskingCard):
     """One run's card."""
 
     lasts = True
@@ -153,7 +151,7 @@ class RunCard(Card):
             self._push()
 
     def _texts(self) -> dict[str, str]:
-        return super()._texts() | {"gone": gone_of(self._session)}
+        return texts_of(self._session)
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -222,86 +220,30 @@ class RunCard(Card):
     def _follow_question(self, session: Session, heard: RunEvent) -> None:
         """Start what a question has beside its form, and end that of what is settled."""
         if isinstance(heard, Interrupted):
-            self._later(partial(self._question_opened, heard.id, heard.tool_name))
+            self._later(partial(self._interrupted, heard.id, heard.tool_name))
         elif isinstance(heard, RunStarted):
             for asked in session.state.pending:  # in the history that the run begins with
-                self._later(partial(self._question_opened, asked.id, asked.tool_name))
+                self._later(partial(self._interrupted, asked.id, asked.tool_name))
         elif isinstance(heard, Resolved):
             self._later(partial(self._question_settled, heard.id))
         elif isinstance(heard, RunCompleted | RunCancelled) and not heard.scope:
             self._later(self._settle_all)  # a run that failed may go on, and ask the same again
 
-    def _question_opened(self, interrupt: str, tool_name: str) -> None:
+    @property
+    def _asks(self) -> Asks:
+        return self.view
+
+    def _changed_soon(self) -> None:
+        if self._flush_at is None:
+            self._plan()
+
+    def _interrupted(self, interrupt: str, tool_name: str) -> None:
         with self._lock:
             question = self.view.question(interrupt)
         if question is not None:
-            self._show_controls(question)
-            self._preview(question, tool_name)
-            self._control_changed(interrupt)
-
-    def _control_changed(self, interrupt: str) -> None:
-        """Say whether approving would change something, and show what it would do."""
-        controls = self._controls.get(interrupt)
-        if controls is None:
-            return
-        with self._lock:
-            self.view.set_changed(interrupt, controls.changed)
-            if self._flush_at is None:
-                self._plan()
-        self._update_preview(interrupt)
-
-    def _update_preview(self, interrupt: str) -> None:
-        preview = self._previews.get(interrupt)
-        if preview is not None:
-            preview.typed(self._with_controls(interrupt, self._drafts.get(interrupt)))
-
-    def _question_settled(self, interrupt: str) -> None:
-        self._close_controls(interrupt)
-        self._drafts.pop(interrupt, None)
-        preview = self._previews.pop(interrupt, None)
-        if preview is not None:
-            preview.end()
-
-    def _settle_all(self) -> None:
-        for interrupt in {*self._controls, *self._previews}:
-            self._question_settled(interrupt)
-
-    def _previewing(self, interrupt: str, tool_name: str) -> Tool[..., Any] | None:
-        tool = self._asked_by(interrupt).tool(tool_name)
-        return None if tool is None or tool.options.preview is None else tool
-
-    def _preview(self, question: Question, tool_name: str) -> None:
-        tool = self._previewing(question.id, tool_name)
-        if tool is not None and question.approval and question.id not in self._previews:
-            show = partial(self._previewed, question.id)
-            self._previews[question.id] = Preview(tool, question, show)
-
-    def _previewed(
-        self,
-        interrupt: str,
-        preview: list[Rich],
-        *,
-        error: str | None = None,
-        note: str | None = None,
-    ) -> None:
-        with self._lock:
-            self.view.set_preview(interrupt, preview, error=error, note=note)
-            if self._flush_at is None:
-                self._plan()
+            self._question_opened(question, self._asked_by(interrupt).tool(tool_name))
 
     # --- in
-
-    def _keep_drafts(self, message: Drafts) -> None:
-        with self._lock:
-            question = self.view.question(message.interrupt)
-            if question is not None:
-                kept = question.keepable(message.drafts, instead=message.instead)
-                self.view.set_drafts(message.interrupt, kept, instead=message.instead)
-        if message.instead:
-            return
-        if message.interrupt in self._previews:
-            self._drafts[message.interrupt] = message.drafts
-        self._update_preview(message.interrupt)
 
     def _stop(self) -> None:
         self.stopping()
@@ -342,12 +284,12 @@ class RunCard(Card):
         return [FieldError(field=None, message=reveal(text))]
 
 
-def gone_of(session: Session) -> str:
-    """What a page says of the run, or of the thread that begins with it, once its kernel is gone."""
+def texts_of(session: Session) -> dict[str, str]:
+    """The sentences of the card of a run, or of the thread that begins with it, and how that is opened again."""
     if not session.is_stored:
-        return TEXTS["gone"]
-    text = TEXTS["gone_default" if is_default(session.journal.store) else "gone_stored"]
-    return text.replace("{run}", session.run_id)
+        return TEXTS
+    named = "gone_default" if is_default(session.journal.store) else "gone_stored"
+    return TEXTS | {"gone": TEXTS[named].replace("{run}", session.run_id)}
 
 
 def types_of(run: Run, tool_name: str) -> Types | None:

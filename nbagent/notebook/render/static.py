@@ -128,7 +128,8 @@ def render(
 
 
 def _card(head: Head, classes: str, *drawn: _Child) -> Html:
-    label = TEXTS["chat_card" if head.chat else "card"].format(agent=head.agent)
+    told = TEXTS["chat_card" if head.chat else "card"]
+    label = told.format(agent=head.agent, prompt=head.prompt[:80])
     attributes = {"class": classes, "data-status": head.status, "aria-label": label}
     return _el("section", dict(attributes), *drawn)
 

@@ -29,6 +29,7 @@ from nbagent.notebook.wire import (
     Put,
     RecordItem,
     Remove,
+    Rich,
     SetHead,
     View,
 )
@@ -53,8 +54,10 @@ class Source(Protocol):
     def goes_on(self, asked: Asked) -> GoesOn:
         """Where its run goes on once it is answered."""
 
-    def tool_of(self, asked: Asked, tools: Mapping[str, Any]) -> Tool[..., Any] | None:
-        """The tool that asks it, among these."""
+    def tool_of(
+        self, asked: Asked, tools: Mapping[str, Any] | None = None
+    ) -> Tool[..., Any] | None:
+        """The tool that asks it, among these, or those of an agent of this process."""
 
     def settled(self, asked: Asked) -> Resolved | None:
         """How it was answered."""
@@ -68,6 +71,8 @@ class _Drawn:
     goes_on: GoesOn
     question: Question
     item: FormItem | RecordItem
+    tool: Tool[..., Any] | None = None
+    """The tool that asks, where its run goes on in this process."""
 
     @property
     def waits(self) -> bool:
@@ -167,6 +172,11 @@ class InboxView:
             drawn = self._drawn.get(key)
             return drawn.question if drawn is not None and drawn.waits else None
 
+    def open_questions(self) -> list[tuple[Question, Tool[..., Any] | None]]:
+        """The questions that are drawn, each with its tool where the run goes on in this process."""
+        with self._lock:
+            return [(one.question, one.tool) for one in self._drawn.values() if one.waits]
+
     def asked(self, key: str) -> Asked | None:
         """What waits, or has waited, under this key."""
         with self._lock:
@@ -176,18 +186,38 @@ class InboxView:
     def set_drafts(self, key: str, drafts: Any, *, instead: bool) -> None:
         """Keep what is typed for pages that are drawn later; those that are open know it."""
         with self._lock:
-            drawn = self._drawn.get(key)
-            item = None if drawn is None else drawn.item
-            if drawn is None or not isinstance(item, FormItem):
-                return
             update: dict[str, Any] = {"drafts": drafts}
-            if instead:
-                form = item.instead
-                update = {"instead": form and form.model_copy(update=update)}
-            drawn.item = item.model_copy(update=update)
+            item = self._form(key)
+            if item is not None and instead:
+                update = {"instead": item.instead and item.instead.model_copy(update=update)}
+            self._update_form(key, update)
             if self._sent is not None:
-                items = [drawn.item if one is item else one for one in self._sent.items]
+                items = [self._form(key) if one is item else one for one in self._sent.items]
                 self._sent = self._sent.model_copy(update={"items": items})
+
+    def set_preview(
+        self, key: str, preview: list[Rich], *, error: str | None, note: str | None
+    ) -> None:
+        """Show what approving would do, or why that cannot be shown."""
+        with self._lock:
+            update = {"preview": preview, "preview_error": error, "preview_note": note}
+            self._update_form(key, update)
+
+    def set_changed(self, key: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
+        """Show whether what stands outside the page's own fields differs from what was proposed."""
+        with self._lock:
+            question = self.question(key)
+            if question is not None:
+                self._update_form(key, question.offered(changed=changed))
+
+    def _form(self, key: str) -> FormItem | None:
+        drawn = self._drawn.get(key)
+        return drawn.item if drawn is not None and isinstance(drawn.item, FormItem) else None
+
+    def _update_form(self, key: str, update: dict[str, Any]) -> None:
+        form = self._form(key)
+        if form is not None:
+            self._drawn[key].item = form.model_copy(update=update)
 
     def _forget_records(self) -> None:
         settled = [key for key, drawn in self._drawn.items() if not drawn.waits]
@@ -244,7 +274,13 @@ def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
     """With what was typed while the view was made."""
     if not isinstance(drawn.item, FormItem) or not isinstance(known, FormItem):
         return drawn
-    update = {"drafts": known.drafts, "instead": known.instead or drawn.item.instead}
+    update: dict[str, Any] = {
+        "drafts": known.drafts,
+        "instead": known.instead or drawn.item.instead,
+    }
+    if drawn.tool is not None:
+        update |= {name: getattr(known, name) for name in ("preview", "preview_error")}
+        update |= {"preview_note": known.preview_note, "actions": known.actions}
     if known == drawn.item.model_copy(update=update):
         drawn.item = known
     elif known.spec == drawn.item.spec:
@@ -263,19 +299,21 @@ def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Dr
 
 def _made(asked: Asked, source: Source) -> _Drawn:
     goes_on = source.goes_on(asked)
-    question = _question(asked, goes_on, source)
+    tool = None if goes_on.tools is None else source.tool_of(asked, goes_on.tools)
     key, names = _key(asked), asked.interrupt.path[:-1]
+    question = replace(_question(asked, goes_on, tool), id=key)
     path = " ▸ ".join(map(reveal, names or (asked.run.agent,)))
-    item = question.item(f"q:{key}", f"{path}.", path)
-    item = grouped(item.model_copy(update={"interrupt": key}), question)
-    told = [*item.facts, *_about(asked, goes_on)]
-    return _Drawn(asked, goes_on, question, item.model_copy(update={"facts": told}))
+    item = grouped(question.item(f"q:{key}", f"{path}.", path), question)
+    update: dict[str, Any] = {"facts": [*item.facts, *_about(asked, goes_on)]}
+    elsewhere = source.tool_of(asked) if goes_on.place == "there" else None
+    if elsewhere is not None and question.is_previewed(elsewhere):
+        update["preview_note"] = TEXTS["inbox_preview"]
+    return _Drawn(asked, goes_on, question, item.model_copy(update=update), tool)
 
 
-def _question(asked: Asked, goes_on: GoesOn, source: Source) -> Question:
+def _question(asked: Asked, goes_on: GoesOn, tool: Tool[..., Any] | None) -> Question:
     """The question with the form of its own card; away from its agent with what its record says."""
     waiting = asked.interrupt
-    tool = None if goes_on.tools is None else source.tool_of(asked, goes_on.tools)
     if tool is not None:
         known = Types(form_type(tool.input_type), form_type(tool.output_adapter), tool.secrets)
         return Question.of(waiting, known)
@@ -325,7 +363,8 @@ def _about(asked: Asked, goes_on: GoesOn) -> list[Fact]:
 def _where(goes_on: GoesOn) -> str:
     """What becomes of an answer, in words."""
     process = describe_process(goes_on.process) if goes_on.process else ""
-    return TEXTS[f"inbox_{goes_on.place}"].format(process=reveal(process))
+    key = "inbox_there_or_here" if goes_on.or_here else f"inbox_{goes_on.place}"
+    return TEXTS[key].format(process=reveal(process))
 
 
 def _moment(at: float) -> str:

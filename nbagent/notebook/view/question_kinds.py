@@ -222,7 +222,7 @@ def outcome(waiting: Waiting, metadata: Metadata, known: Types) -> dict[str, Any
         "title": TEXTS["took_effect"].format(tool=reveal(waiting.tool_name)),
         "form": instead(waiting, known),
         "named": TEXTS["its_result"],
-        "warning": metadata.title or "",
+        "warning": " ".join(filter(None, (metadata.title, TEXTS["took_effect_how"]))),
         "facts": metadata.facts() + facts.facts_of(waiting.input),
         "actions": (
             Action(name="submit", label=TEXTS["give_result"]),

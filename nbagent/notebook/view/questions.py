@@ -15,6 +15,7 @@ from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import Expects, Reject, Remember, Respond, Restart
 from nbagent.core.base.secrets import has_secret, revealed
 from nbagent.core.base.user import is_somebody_else, named
+from nbagent.core.tools.tool import Tool
 from nbagent.forms.form import Form, Submission
 from nbagent.forms.hints import factory_of
 from nbagent.notebook import wire
@@ -72,6 +73,10 @@ class Question:
     def confirms(self) -> bool:
         """Whether approving answers True to a body that asks in its middle."""
         return self.expects == "confirmation"
+
+    def is_previewed(self, tool: Tool[..., Any]) -> bool:
+        """Whether its tool shows what approving would do; of a lost call is asked what it has done."""
+        return tool.options.preview is not None and self.approval and self.expects != "outcome"
 
     @classmethod
     def of(cls, waiting: Waiting, types: Types | None = None) -> Question:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import ipywidgets
 import pytest
 
 import nbagent as nb
-from nbagent.core.stored.inbox import Waiting
+from nbagent.core.stored.inbox import GoesOn, Waiting
 from nbagent.notebook.cards.inbox_card import InboxCard
+from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.wire import FormItem, Item, RecordItem
 from tests.until import until
 
@@ -126,6 +128,59 @@ async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):
     static = card.bundle()
     assert "Waits for an answer" in static["text/html"]
     assert "<button" not in static["text/html"]
+
+
+async def test_what_stands_beside_a_form_in_its_own_card_stands_in_the_inbox(store):
+    """The tool's preview, anew after edits, and the widget of a field; both end with their question."""
+    model = nb.ScriptedModel([[call("pay", to="Ada", amount=3)], "Settled."])
+    agent = nb.Agent(model, name="previewer", store=store)
+    slider = nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))
+
+    @agent.tool(approval=True, editable=True, preview=lambda asked: f"{asked.to}: {asked.amount}")
+    def pay(to: str, amount: Annotated[int, slider]) -> str:
+        """Pay."""
+        return f"paid {to} {amount}"
+
+    run = await agent.run("Pay").settled()
+    card = Played(store)
+
+    def shown() -> list[str]:
+        return [piece.data for form in card.forms for piece in form.preview]
+
+    await until(lambda: shown() == ["Ada: 3"])
+    [row] = card.rows
+    asked = card.forms[0]
+    assert [field["key"] for field in asked.spec["root"]["fields"]] == ["to"]
+    drafts = {"fields": {"to": {"text": "Bob"}}}
+    card.says(type="drafts", interrupt=asked.interrupt, drafts=drafts)
+    row.children[1].value = 9
+    await until(lambda: shown() == ["Bob: 9"])
+    assert card.forms[0].actions[0].label == "Approve with changes"
+    assert (await card.press(asked, drafts=drafts))["ok"]
+    assert "paid Bob 9" in str((await run).messages)
+    await until(lambda: not card.rows)
+
+
+async def test_a_preview_of_a_run_elsewhere_is_said_to_stand_there(store):
+    """Its tool's function here may read other data, so it is not asked."""
+    agent = nb.Agent(nb.ScriptedModel([call("pay", to="Ada", amount=3)]), name="away", store=store)
+
+    @agent.tool(approval=True, preview=lambda asked: "never")
+    def pay(to: str, amount: int) -> str:
+        """Pay."""
+        return f"paid {to} {amount}"
+
+    run = await agent.run("Pay").settled()
+    waiting = Waiting(store)
+    waiting.goes_on = lambda _asked: GoesOn("there", "100@far:1")  # type: ignore[method-assign]
+    view = InboxView("runs.db")
+    view.look(waiting.look(), waiting)
+    [form] = [item for item in view.snapshot().items if isinstance(item, FormItem)]
+    assert (
+        form.preview_note
+        == "What it would do is shown in its own card, in the process that it waits in."
+    )
+    await run.cancel()
 
 
 async def test_a_thousand_questions_open_within_a_second_and_hold_no_loop(tmp_path: Path):

@@ -298,7 +298,7 @@ class ChatCard(RunCard):
             raise UsageError(TEXTS["say_too_long"].format(n=f"{MAX_SAID:,}"))
         if len(files) + len(kept) > MAX_FILES:
             raise UsageError(TEXTS["say_too_many"].format(n=MAX_FILES))
-        if _size(files) > MAX_BYTES + 2 * MAX_FILES:
+        if _size(files) > MAX_BYTES:
             raise UsageError(TEXTS["say_too_big"].format(n=MAX_BYTES // 2**20))
         text = self._with_tool(message.text)
         named = variables.mentioned(message.text)
@@ -322,8 +322,8 @@ def _can_go_on(session: Session | None) -> bool:
 
 
 def _size(files: Iterable[SaidFile]) -> int:
-    """Their bytes, before base64 to at most two."""
-    return sum(len(file.data) * 3 // 4 for file in files)
+    """Their bytes, as far as they are base64."""
+    return sum(len(file.data) * 3 // 4 - file.data[-2:].count("=") for file in files)
 
 
 def _file(said: SaidFile) -> File:

@@ -14,9 +14,11 @@ from nbagent.core.base.errors import RunError
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.chat import Chat, thread_of
 from nbagent.core.run.run import Run, session_of
+from nbagent.core.stored.listing import Runs
 
 from . import kernel
 from .capture import capture
+from .render.reveal import reveal
 from .texts import TEXTS
 from .tracebacks import tell
 
@@ -127,6 +129,19 @@ class NotebookHost:
             left = [r for k, r in self._started.get(cell, ()) if k != key and _goes_on(r)]
             _stopped([r for r in left if r not in chat.runs])
         shown.show(key)
+
+    def show_runs(self, listed: Runs) -> bool:
+        """Show a list of runs live where a front end is attached."""
+        if not kernel.attended():
+            return False
+        from .cards.display import ShownRuns  # noqa: PLC0415 - as above
+        from .inbox import near  # noqa: PLC0415 - as above
+
+        listing = listed.listing
+        chosen = [listing.agent or "", *(TEXTS[f"run_{one}"] for one in listing.statuses or ())]
+        of = " · ".join(filter(None, (near(listing.catalog.store), *chosen)))
+        ShownRuns(listed, reveal(of)).show()
+        return True
 
     async def wait(self, run: Run, future: Future[None]) -> None:
         """Wait in a cell while its forms work; the kernel's stop button stops the run."""

@@ -160,12 +160,17 @@ def inbox(
 
 def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:
     """What it is the inbox of, in words."""
-    place = place_of(store)
-    near = os.path.relpath(place) if os.path.isabs(place) else place
-    parts = [place if near.startswith("..") else near]
+    parts = [near(store)]
     parts += [f"{name} {what}" for name, what in (("agent", agent), ("tool", tool)) if what]
     parts += [f"older than {dt.timedelta(seconds=older_than)}"] if older_than else []
     return " · ".join(parts)
+
+
+def near(store: Any) -> str:
+    """Where a store keeps its runs, as people in this folder call it."""
+    place = place_of(store)
+    near = os.path.relpath(place) if os.path.isabs(place) else place
+    return place if near.startswith("..") else near
 
 
 def _row(one: Asked) -> tuple[Any, ...]:

@@ -204,7 +204,7 @@ class RecordItem(_Wire):
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show"]
+    name: Literal["stop", "show", "go_on"]
     label: str
 
 
@@ -484,7 +484,7 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show"]
+    action: Literal["stop", "show", "go_on"]
 
 
 class Stop(_Wire):

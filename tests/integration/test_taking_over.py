@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,11 @@ class Stopped(NamedTuple):
     text: str
 
 
+def inside(tool: str, calls: list[Any]) -> list[Any]:
+    """The call of an agent that makes these calls."""
+    return [[tool, {"prompt": json.dumps([calls])}]]
+
+
 PLACES = {
     "in a body": Stopped(
         [["slow", {}]], "slow", {"slow": {"output": "known"}}, ["slow"], '["known"]'
@@ -49,6 +55,13 @@ PLACES = {
         {"slow": {"reason": "no"}, "ask": {"output": "b"}},
         ["slow"],
         "",
+    ),
+    "while the model of an agent inside streams": Stopped(
+        inside("manager", inside("banker", [["look", {"at": "x"}]])),
+        "hangs",
+        {},
+        ["look:x", "hangs"],
+        "saw x",
     ),
     "at a line that asks": Stopped(
         [["asker", {}]],
@@ -67,12 +80,15 @@ def test_c310_a_process_that_was_stopped_runs_nothing_more_of_a_run_that_was_tak
     """Taken over, answered and ended elsewhere; then it goes on, says who has it, and has changed nothing."""
     calls, seen, answers, did, text = PLACES[place]
     first, second = begin(), begin()
+    hangs = tmp_path / "HANG"
+    hangs.touch()  # while it is there, a model does not come to its end
     run = first.ask("start", calls=calls, settle=False)
     wait_for(seen, tmp_path)
     if place == "at a line that asks":
         first.ask("settle", run_id=run["id"])
     first.tell("finish", run_id=run["id"])
     first.stop()
+    hangs.unlink()
     second.ask("let_go")
     opened = second.ask("open", run_id=run["id"], take_over=True)
     assert opened["status"] in ("running", "interrupted", "completed")

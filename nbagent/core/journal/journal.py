@@ -45,7 +45,16 @@ from nbagent.core.tools.output import (
     StepStarted,
 )
 
-from .history import Known, histories_of, lengthened, reference_of, referred, shortened
+from .history import (
+    Known,
+    LostReference,
+    histories_of,
+    lengthened,
+    reference_of,
+    referred,
+    referred_by,
+    shortened,
+)
 from .unwritten import call_of, keep_unwritten
 
 _TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried, RunTaken)
@@ -67,6 +76,7 @@ class Store(Protocol):
 
         Raises:
             Conflict: the journal has moved on; nothing was added.
+            LostReference: of a store that deletes: a run that they refer to (``referred_by``) is not there.
             StoreError: they could not be written; nothing was added.
         """
 
@@ -534,6 +544,11 @@ class Journal:
             self._writer = threading.get_ident()
             try:
                 append(sent, self._stored_length)
+            except LostReference:  # the run before was deleted: it is told whole
+                for gone in referred_by(self.run_id, sent):
+                    histories_of(self.store).forget(gone)
+                self._write(events, append)
+                return
             except Conflict:
                 self._catch_up(self.store)
                 raise

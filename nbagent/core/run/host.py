@@ -37,6 +37,12 @@ class Host(Protocol):
     def show_chat(self, chat: Any) -> None:
         """Show a chat where the code that runs now puts its output, once for each execution."""
 
+    def show_runs(self, listed: Any) -> bool:
+        """Show a list of a store's runs, live, where the code that runs now puts its output.
+
+        False where that cannot be: the list draws itself as it stands.
+        """
+
     async def wait(self, run: Any, future: Future[None]) -> None:
         """Wait inside a cell, so that forms still work; if the wait is stopped, so is the run."""
 
@@ -91,6 +97,10 @@ class ScriptHost:
     def show_chat(self, chat: Any) -> None:
         """Print it."""
         print(repr(chat))  # noqa: T201 - displayed outside of a notebook
+
+    def show_runs(self, listed: Any) -> bool:  # noqa: ARG002 - Host
+        """Nothing is live here."""
+        return False
 
     async def wait(self, run: Any, future: Future[None]) -> None:  # noqa: ARG002 - Host
         """Just wait."""

@@ -583,7 +583,10 @@ class Session:
         if self._was_taken and not over and self.journal.taken is not None:
             self.error = error = taken_from(self.run_id, self.journal.taken)
         elif error is not None and not (task.cancelled() and (self._is_stopping or over)):
-            self.error = error
+            self.error, self._seen = (
+                error,
+                self.state.position,
+            )  # a look at this end is no news of it
         if task is not self._task:  # an answer came as it ended, and another is at work by now
             return
         was_interrupted, self._was_interrupted = self._was_interrupted, bool
@@ -594,8 +597,9 @@ class Session:
             self._again, self.error = False, None
             self._cancelled("keyboard")
             return
-        if self._again:
-            self._again, self.error = False, None
+        again, self._again = self._again and not over, False  # an end is not gone on with
+        if again:
+            self.error = None
             self._drive()
             return
         self._progressed()

@@ -62,15 +62,18 @@ class Catalog:
         """The journals of those that have not ended."""
         self.count = 0
         """How many runs the store had at the last look."""
+        self.left = 0
+        """How many of them it did not read, as it was told to read no more at once."""
         self.unreadable: dict[str, str] = {}
         """Why runs cannot be read, by their ids."""
 
-    def look(self, *, only_open: bool = False, newest: int | None = None) -> list[Entry]:
+    def look(self, *, only_open: bool = False, at_most: int | None = None) -> list[Entry]:
         """The runs as they stand now, oldest first; not for an event loop, as it may read for long.
 
         Args:
             only_open: leave out, and do not read, runs whose last event ends them.
-            newest: leave out, and do not read, all but so many whose last event is the latest.
+            at_most: of those that were not read before read so many, whose last event is the latest; the others are
+                ``left`` out until the next look.
 
         Raises:
             StoreError: the store cannot be read; a damaged run alone is in ``unreadable``.
@@ -78,15 +81,7 @@ class Catalog:
         stamp = self.store.stamp() if isinstance(self.store, Archive) else _NEVER
         heads = self._heads()
         self.count = len(heads)
-        if newest is not None:
-            kept = {head.run_id for head in sorted(heads, key=_moved)[-newest:]}
-            heads = [head for head in heads if head.run_id in kept]
-        for head in heads:
-            known = self._found.get(head.run_id)
-            if known is not None and known.events == head.length:
-                continue
-            if only_open and known is None and _is_end(head.last):
-                continue
+        for head in self._to_read(heads, at_most, only_open=only_open):
             self._read(head.run_id)
         there = {head.run_id for head in heads}
         for gone in self._found.keys() - there:
@@ -95,6 +90,18 @@ class Catalog:
         self._stamp = stamp
         listed = [self._found[head.run_id] for head in heads if head.run_id in self._found]
         return [one for one in listed if not only_open or one.status not in ENDED]
+
+    def _to_read(self, heads: list[Head], at_most: int | None, *, only_open: bool) -> list[Head]:
+        """The journals that have grown, and those that were not read before."""
+        known, self.left = self._found, 0
+        grown = [h for h in heads if h.run_id in known and known[h.run_id].events != h.length]
+        first = [h for h in heads if h.run_id not in known and not (only_open and _is_end(h.last))]
+        if at_most is None:
+            return grown + first
+        failed = [head for head in first if head.run_id in self.unreadable]
+        first = [head for head in first if head.run_id not in self.unreadable]
+        self.left = max(0, len(first) - at_most)
+        return grown + failed + sorted(first, key=_moved, reverse=True)[:at_most]
 
     @property
     def has_changed(self) -> bool:

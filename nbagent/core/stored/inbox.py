@@ -63,6 +63,15 @@ class GoesOn:
     """Its agent's tools, where it goes on here."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """A run that asks nothing and that nobody goes on with: it was answered, or its process ended while it worked."""
+
+    run: Entry
+    here: bool
+    """Whether this process has an agent that goes on with it."""
+
+
 class Waiting:
     """The questions of a store that wait, read again only where runs have grown.
 
@@ -89,6 +98,8 @@ class Waiting:
         self._journals: dict[str, Journal] = {}
         """Of the runs that ask, or have asked since the first look."""
         self._looked = False
+        self._working: list[Entry] = []
+        """The runs that have not ended and ask nothing."""
         self.all: list[Asked] = []
         """Everything that waits, oldest first, whatever is looked for."""
 
@@ -111,12 +122,26 @@ class Waiting:
         self.all = sorted(
             (one for entry in entries for one in self._questions(entry)), key=lambda one: one.at
         )
+        self._working = [one for one in entries if one.status == "running" and not one.asks]
         self._looked = True
         return self.chosen()
 
     def chosen(self) -> list[Asked]:
         """Of what waited at the last look, what is looked for."""
         return [one for one in self.all if self._is_looked_for(one)]
+
+    def stranded(self) -> list[Stranded]:
+        """The runs of the last look that nobody goes on with now; not for an event loop, as ``look``."""
+        return [
+            Stranded(one, self._owner(one.agent) is not None)
+            for one in self._working
+            if self.agent in (None, one.agent) and self._is_left(one)
+        ]
+
+    async def go_on(self, stranded: Stranded) -> None:
+        """Go on with it here; what ran when its process ended is asked about then. Raises as ``open_run`` does."""
+        run, store = stranded.run, self.catalog.store
+        await open_run(run.id, agent=self._owner(run.agent), store=store, show=False)
 
     def goes_on(self, asked: Asked) -> GoesOn:
         """Where its run goes on once it is answered, as far as can be known now."""
@@ -182,6 +207,12 @@ class Waiting:
             and self.tool in (None, one.interrupt.tool_name)
             and (self.older_than is None or time.time() - one.at >= self.older_than)
         )
+
+    def _is_left(self, one: Entry) -> bool:
+        journal = self.catalog.journal(one.id)
+        if journal is None or held(one.id, journal.store) is not None:
+            return False
+        return one.driver in ("", this_process()) or self._has_ended(one.driver, journal)
 
     def _has_ended(self, process: str, journal: Journal) -> bool:
         known = has_ended(process)

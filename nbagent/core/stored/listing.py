@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -18,6 +18,7 @@ from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import Kept, kept_in, place_of
 from nbagent.core.journal.journal import Store
+from nbagent.core.run.host import current_host
 from nbagent.core.run.run import Run
 from nbagent.core.state.state import Status
 
@@ -25,7 +26,8 @@ from .catalog import ENDED, Catalog, Entry
 from .opening import open_run
 
 COLUMNS = ("id", "agent", "prompt", "status", "asks", "age", "deadline", "cost")
-_STATUSES = ("queued", "running", "interrupted", *ENDED, "unreadable")
+STATUSES = ("interrupted", "running", "queued", *ENDED, "unreadable")
+"""What a run of a list may be, what waits for a person first."""
 _WIDEST = 40
 """Characters of a cell in the table that is text."""
 
@@ -65,17 +67,21 @@ class StoredRun:
 class Runs(list[StoredRun]):
     """Runs of a store, the one that moved last first. As a value of a cell they are a table."""
 
-    def __init__(self, runs: Iterable[StoredRun], place: str, left_out: int = 0) -> None:
+    def __init__(self, runs: Iterable[StoredRun], listing: Listing, limit: int) -> None:
         super().__init__(runs)
-        self.place = place
+        self.listing = listing
+        """What they were chosen from."""
+        self.limit = limit
+        """How many there are at most."""
+        self.place = place_of(listing.catalog.store)
         """Where they are kept."""
-        self.left_out = left_out
+        self.left_out = max(0, listing.count - limit)
         """How many more fit what was asked for."""
 
     def rows(self) -> list[tuple[str, ...]]:
         """A text for each of ``COLUMNS``, a row for each run."""
         now = time.time()
-        return [tuple(map(escaped, _row(run, now))) for run in self]
+        return [tuple(map(escaped, row_of(run, now))) for run in self]
 
     def to_frame(self) -> Any:
         """A pandas ``DataFrame``: a row for each run, by id, with times in UTC.
@@ -119,6 +125,10 @@ class Runs(list[StoredRun]):
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
         )
 
+    def _ipython_display_(self) -> None:
+        if not current_host().show_runs(self):
+            raise NotImplementedError  # so that IPython takes the text and the table
+
     def _more(self) -> list[str]:
         return [f"and {self.left_out} more: nb.runs(limit=…)"] if self.left_out else []
 
@@ -133,7 +143,8 @@ def _short(text: str) -> str:
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
-def _row(run: StoredRun, now: float) -> tuple[str, ...]:
+def row_of(run: StoredRun, now: float) -> tuple[str, ...]:
+    """A text for each of ``COLUMNS`` at this Unix time, as it is in the store."""
     cost = run.usage.cost
     return (
         run.id,
@@ -184,22 +195,127 @@ def runs(
     """
     given: Any = checked_store(store)
     place: Store = kept_in() if given is None else given
-    wanted = (status,) if isinstance(status, str) else _STATUSES if status is None else status
-    odd = [one for one in wanted if one not in _STATUSES]
+    wanted = (status,) if isinstance(status, str) else STATUSES if status is None else status
+    odd = [one for one in wanted if one not in STATUSES]
     if odd:
-        raise UsageError(f"a status is one of {', '.join(_STATUSES)}, not {odd[0]!r:.80}")
+        raise UsageError(f"a status is one of {', '.join(STATUSES)}, not {odd[0]!r:.80}")
     checked_turns(limit, "limit")
     name = agent if agent is None or isinstance(agent, str) else agent.name
-    catalog = Catalog(place)
-    all_of_them = status is None and name is None
-    only_open = not {*wanted} & {*ENDED}
-    entries = catalog.look(only_open=only_open, newest=limit if all_of_them else None)
-    listed = [_listed(entry, place) for entry in entries]
-    listed += [_unreadable(run_id, why, place) for run_id, why in catalog.unreadable.items()]
-    fitting = [r for r in listed if r.status in wanted and name in (None, r.agent)]
-    fitting.sort(key=lambda run: run.moved or 0.0, reverse=True)
-    count = catalog.count if all_of_them else len(fitting)
-    return Runs(fitting[:limit], place_of(place), max(0, count - limit))
+    listing = Listing(place, agent=name, statuses=None if status is None else wanted)
+    listing.look(None if listing.is_chosen else limit)
+    return listing.newest(limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is looked for in a list of runs, and in which order."""
+
+    text: str = ""
+    """Words, each of which stands somewhere in its row."""
+    agent: str = ""
+    """Its agent's name; empty for any."""
+    status: str = ""
+    """As ``run.status`` says it; empty for any."""
+    by: str = ""
+    """One of ``COLUMNS``; empty for the run that moved last first."""
+    backwards: bool = False
+
+
+class Listing:
+    """The runs of a store as a list, read again only where they have grown.
+
+    Args:
+        store: whose.
+        agent: only those of this agent or flow.
+        statuses: only those of one of these statuses.
+    """
+
+    def __init__(
+        self, store: Store, *, agent: str | None = None, statuses: Sequence[str] | None = None
+    ) -> None:
+        self.catalog = Catalog(store)
+        self.agent = agent
+        self.statuses = statuses
+        self.all: list[StoredRun] = []
+        """Those that were read, the one that moved last first."""
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether code has chosen some of the store's."""
+        return self.agent is not None or self.statuses is not None
+
+    @property
+    def count(self) -> int:
+        """How many there are, read or not."""
+        return len(self.all) if self.is_chosen else self.catalog.count
+
+    @property
+    def left(self) -> int:
+        """How many of the store are not read yet."""
+        return self.catalog.left
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether to look again: somebody may have written, or not all is read; cheap.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return self.catalog.left > 0 or self.catalog.has_changed
+
+    def look(self, at_most: int | None = None) -> None:
+        """Read what is new, at most so many runs for the first time; not for an event loop.
+
+        Raises:
+            StoreError: the store cannot be read; a damaged run alone is listed as unreadable.
+        """
+        catalog, wanted = self.catalog, self.statuses or STATUSES
+        only_open = not {*wanted} & {*ENDED}
+        entries = catalog.look(only_open=only_open, at_most=at_most)
+        listed = [_listed(entry, catalog.store) for entry in entries]
+        listed += [_unreadable(*each, catalog.store) for each in catalog.unreadable.items()]
+        fitting = [r for r in listed if r.status in wanted and self.agent in (None, r.agent)]
+        self.all = sorted(fitting, key=lambda run: run.moved or 0.0, reverse=True)
+
+    def newest(self, limit: int) -> Runs:
+        """Those that moved last, at most so many."""
+        return Runs(self.all[:limit], self, limit)
+
+    def chosen(self, wanted: Wanted) -> list[StoredRun]:
+        """Of those that were read what is looked for, in its order; what a column has nothing of comes last."""
+        words = wanted.text.casefold().split()
+        found = [
+            run
+            for run in self.all
+            if wanted.agent in ("", run.agent)
+            and wanted.status in ("", run.status)
+            and (not words or _has(run, words))
+        ]
+        of = _ORDERS.get(wanted.by)
+        if of is None:
+            return found
+        keyed = [(of(run), run) for run in found]
+        there = [(key, run) for key, run in keyed if key not in (None, "")]
+        there.sort(key=lambda each: each[0], reverse=wanted.backwards)
+        return [run for _, run in there] + [run for key, run in keyed if key in (None, "")]
+
+
+_ORDERS: dict[str, Callable[[StoredRun], Any]] = {
+    "id": lambda run: run.id.casefold(),
+    "agent": lambda run: run.agent.casefold(),
+    "prompt": lambda run: " ".join(run.prompt.split()).casefold(),
+    "status": lambda run: (STATUSES.index(run.status), run.says),
+    "asks": lambda run: ", ".join(run.asks).casefold(),
+    "age": lambda run: None if run.begun is None else -run.begun,
+    "deadline": lambda run: run.deadline,
+    "cost": lambda run: run.usage.cost or None,
+}
+"""By column, what it is sorted by."""
+
+
+def _has(run: StoredRun, words: Sequence[str]) -> bool:
+    said = " ".join((run.id, run.agent, run.prompt, run.says, *run.asks)).casefold()
+    return all(word in said for word in words)
 
 
 def _listed(entry: Entry, store: Store) -> StoredRun:

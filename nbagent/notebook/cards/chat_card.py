@@ -49,7 +49,7 @@ from nbagent.notebook.wire import (
 from .card import Card
 from .charts import Charts
 from .preview import Preview
-from .run_card import RunCard, texts_of, types_of
+from .run_card import RunCard, gone_of, types_of
 
 MAX_SAID = 100_000
 """Characters of one message."""
@@ -184,9 +184,10 @@ class ChatCard(RunCard):
         self.rows_changed(self.rows)
 
     def _texts(self) -> dict[str, str]:
-        said = {"gone": TEXTS["chat_gone"]} if self._begun is None else texts_of(self._begun)
-        named = "chat_card" if self.threads.chat else "card"
-        return TEXTS | said | {"card": TEXTS[named]}
+        texts = Card._texts(self)  # noqa: SLF001 - what any card shows
+        gone = texts["chat_gone"] if self._begun is None else gone_of(self._begun)
+        named = texts["chat_card"] if self.threads.chat else texts["card"]
+        return texts | {"card": named, "gone": gone}
 
     @property
     def _newest(self) -> Run:

@@ -28,6 +28,7 @@ from nbagent.core.base.events import (
 from nbagent.core.chat import Chat, goes_on, thread_after
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.core.stored.listing import Runs
 from nbagent.core.tools.output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
@@ -42,6 +43,7 @@ from .charts import Charts
 from .chat_card import ChatCard
 from .inbox_card import InboxCard
 from .run_card import RunCard
+from .runs_card import RunsCard, StoredCard
 
 QUIET = 2.0
 """Seconds without anything in the card being touched before live gives way to static."""
@@ -102,6 +104,18 @@ class Live:
         self.below.append(card)
         card.rows_changed = self._arrange
         self._arrange(card.rows)
+
+    def replace_below(self, card: Card | None) -> None:
+        """Show this card below, in the place of what stands there."""
+        gone, self.below = self.below, []
+        for each in gone:
+            each.detach()
+        if card is None:
+            self._arrange([])
+        else:
+            self.add(card)
+        for each in gone:
+            each.close()
 
     def rearrange(self) -> None:
         """Put what it is made of in its order."""
@@ -475,6 +489,38 @@ class ShownInbox:
     def show(self) -> None:
         """Show it in the output of the code that runs now."""
         self._live.show()
+
+
+class ShownRuns:
+    """One list of runs on the page: live as long as its kernel."""
+
+    def __init__(self, listed: Runs, of: str) -> None:
+        self._limit = listed.limit
+        self._card = card = RunsCard(listed.listing, of)
+        self._live = Live(card, lambda _live: self._bundle())
+        card.opens = self._opened
+        card.moved = partial(self._live.keep, soon=False)
+
+    def show(self) -> None:
+        """Show it in the output of the code that runs now."""
+        self._live.show()
+
+    def _opened(self, card: Card | None) -> None:
+        self._live.replace_below(card)
+        self._live.keep(soon=True)
+
+    def _bundle(self) -> dict[str, str]:
+        """The list as it stands, and the run that is open, as HTML and text that need no kernel."""
+        listed = self._card.listing.newest(self._limit)
+        bundle = {"text/html": listed._repr_html_(), "text/plain": repr(listed)}
+        match self._card.below:
+            case RunCard() as card:
+                more = _bundle_of(card.run, card)
+            case StoredCard() as card:
+                more = card.bundle()
+            case _:
+                return bundle
+        return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 
 def chat_bundle(chat: Chat, *, measured: bool = False) -> dict[str, str]:

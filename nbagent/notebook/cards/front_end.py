@@ -25,11 +25,13 @@ FIND = (STATIC / "find.js").read_text(encoding="utf-8")
 """The module that finds in a card, which a page loads when somebody does."""
 SAVED = (STATIC / "saved.js").read_text(encoding="utf-8")
 """The module that writes what is kept of a card into its notebook, where a page has one."""
-INBOX = (STATIC / "inbox.js").read_text(encoding="utf-8")
-"""The module of what an inbox has above its card."""
+LISTS = (STATIC / "lists.js").read_text(encoding="utf-8")
+"""The module of what chooses in an inbox, and of the list of runs."""
 SHEET = styles.on_page() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
-    ".nba-inbox :is(.nba-stop, .nba-strip) { display: none !important; }"
+    ":is(.nba-inbox, .nba-reads) :is(.nba-stop, .nba-strip) { display: none !important; }"
+    ".nba-frame .nbagent.nbagent:not(#nba) { margin-bottom: 0; border-bottom: 0; border-radius: 10px 10px 0 0; }"
+    ".nba-frame .nba-footer, .nba-frame .nba-items:empty { display: none !important; }"
     ".nba-inbox .nba-calls :is(th[scope=col], td[data-label]) { min-width: 9ch; }"
 )
 """Its rules of cards are for ``&``."""

@@ -6,59 +6,31 @@ The store is read in a thread, once a second while a page shows the card, and on
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
-import anywidget
-import traitlets
-
-from nbagent.core.base.errors import Conflict, NotPending, StoreError
-from nbagent.core.call.threads import run_in_thread
+from nbagent.core.base.errors import Conflict, NbagentError, NotPending
 from nbagent.core.stored.inbox import Asked, Waiting
 from nbagent.notebook import kernel
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.inbox import MORE, InboxView
+from nbagent.notebook.view.inbox import MORE, STRANDED, InboxView
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import Answer, FieldError, Op, Press, View
 
-from . import front_end
 from .asking import AskingCard, Asks
+from .list_bar import ListBar, Looking, say_failed
 from .preview import Preview
 
-log = logging.getLogger(__name__)
-
-EVERY = 1.0
-"""Seconds between looks at the store."""
 REDRAWN = 5.0
 """Seconds after which it is drawn again though nobody has written: processes end, and questions get older."""
 PACE = 0.05
 """Seconds in which what changes beside forms is told at once."""
-LOOKING = 45.0
-"""Seconds after which a page that has said nothing does not show the inbox any more."""
 AGES = (("", 0.0), ("age_hour", 3600.0), ("age_day", 86_400.0), ("age_week", 604_800.0))
 """What may be chosen as age, in seconds."""
-
-
-class InboxBar(anywidget.AnyWidget):
-    """What is looked for: an agent, a tool, an age; it also tells whether a page shows it."""
-
-    _esm = front_end.INBOX
-    choices = traitlets.Dict().tag(sync=True)
-    """By name: what may be chosen, as value and label."""
-    chosen = traitlets.Dict().tag(sync=True)
-    """By name: what is chosen; empty for all."""
-
-    def __repr__(self) -> str:
-        return "InboxBar()"
-
-    def _repr_keys(self) -> Any:
-        return iter(())
 
 
 class InboxCard(AskingCard):
@@ -77,17 +49,14 @@ class InboxCard(AskingCard):
         self.moved: Callable[[], None] = lambda: None
         """Told that something else is shown."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
-        self._seen_at = time.monotonic()
-        self._looking: asyncio.Task[None] | None = None
         self._drawn_at = float("-inf")
-        self._again = False
-        """Whether to look however the store stands."""
-        self.bar = InboxBar(choices=self._choices(), chosen={"agent": "", "tool": "", "age": ""})
+        self._looking = Looking(self._loop, self._read, self._looked)
+        self.bar = ListBar(choices=self._choices(), chosen={"agent": "", "tool": "", "age": ""})
         self.bar.observe(lambda _change: self._later(self._chosen), names="chosen")
-        self.bar.on_msg(lambda *_: self._later(self._looked_at))
+        self.bar.on_msg(lambda *_: self._later(self._looking.seen))
         super().__init__()
         self.add_class("nba-inbox")
-        self._later(self._looked_at)
+        self._later(self._looking.seen)
 
     def __repr__(self) -> str:
         return "InboxCard()"
@@ -103,34 +72,19 @@ class InboxCard(AskingCard):
 
     # --- looking
 
-    def _looked_at(self) -> None:
-        """A page shows the inbox: look at the store for a while."""
-        self._seen_at = time.monotonic()
-        if self._looking is None or self._looking.done():
-            self._looking = self._loop.create_task(self._look())
-
-    async def _look(self) -> None:
-        while time.monotonic() - self._seen_at < LOOKING:
-            await self._look_once()
-            await asyncio.sleep(EVERY)
-
-    async def _look_once(self) -> None:
-        again, self._again = self._again, False
-        try:
-            await run_in_thread(partial(self._read, again=again))
-            self.view.trouble("")
-        except StoreError as error:
-            self.view.trouble(reveal(str(error)))
-        self._tell()
-
-    def _read(self, *, again: bool) -> None:
+    def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         now = time.monotonic()
         if self.waiting.has_changed:
             self.waiting.look()
         elif not again and now - self._drawn_at < REDRAWN:
-            return
+            return False
         self._drawn_at = now
         self.view.look(self.waiting.chosen(), self.waiting, busy=self.busy)
+        return False
+
+    def _looked(self, trouble: str) -> None:
+        self.view.trouble(trouble)
+        self._tell()
 
     def _tell(self) -> None:
         self._telling = None
@@ -164,15 +118,6 @@ class InboxCard(AskingCard):
         if self._telling is None:
             self._telling = self._loop.call_later(PACE, self._tell)
 
-    def _soon(self) -> None:
-        """Look now, however the store stands."""
-        self._again = True
-        if self._looking is None or self._looking.done():
-            self._looked_at()
-        else:
-            task = self._loop.create_task(self._look_once())
-            task.add_done_callback(_told)
-
     def _chosen(self) -> None:
         """Something else is looked for."""
         agent, tool, older_than = self._given
@@ -181,8 +126,8 @@ class InboxCard(AskingCard):
         self.waiting.tool = tool or chosen.get("tool") or None
         age = dict(AGES).get(str(chosen.get("age", "")), 0.0)
         self.waiting.older_than = max(age, older_than or 0.0) or None
-        self._looked_at()
-        self._soon()
+        self._looking.seen()
+        self._looking.soon()
 
     def _choices(self) -> dict[str, Any]:
         """What there is to choose from, beside what code has chosen."""
@@ -221,7 +166,21 @@ class InboxCard(AskingCard):
     def _pressed(self, message: Press) -> None:
         if message.notice == MORE:
             self.view.show_more()
-            self._soon()
+            self._looking.soon()
+        elif message.notice == STRANDED:
+            self._loop.create_task(self._go_on()).add_done_callback(say_failed)
+
+    async def _go_on(self) -> None:
+        """Go on here with the runs that nobody goes on with."""
+        refused: list[str] = []
+        for stranded in self.view.stranded:
+            if stranded.here:
+                try:
+                    await self.waiting.go_on(stranded)
+                except NbagentError as error:
+                    refused.append(f"{stranded.run.id}: {error}")
+        self.view.refused(reveal("\n".join(refused)))
+        self._looking.soon()
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         question, asked = self.view.question(message.interrupt), self.view.asked(message.interrupt)
@@ -238,9 +197,9 @@ class InboxCard(AskingCard):
         try:
             await self.waiting.answer(asked, resolution, by="form")
         except (Conflict, NotPending):
-            self._soon()  # somebody was faster: the form becomes the record of that
+            self._looking.soon()  # somebody was faster: the form becomes the record of that
             raise
-        self._soon()
+        self._looking.soon()
 
 
 def bundle(view: InboxView) -> dict[str, str]:
@@ -252,8 +211,3 @@ def bundle(view: InboxView) -> dict[str, str]:
     ]
     shown = shown.model_copy(update={"items": items})
     return {"text/html": static.render(shown), "text/plain": plain.render(shown)}
-
-
-def _told(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.error("the inbox could not be read", exc_info=task.exception())

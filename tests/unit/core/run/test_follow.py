@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from nbagent.core.base import process
 from nbagent.core.base.errors import StoreError
 from nbagent.core.base.process import this_process
 from nbagent.core.run import follow, heartbeat
@@ -83,7 +84,7 @@ def test_a_run_is_lost_when_a_call_of_it_is(
     assert whose_turn(state, GONE, others, is_driven_here=False) == whose
 
 
-LIVES = this_process().replace(f":{os.getpid()}:", f":{os.getppid()}:")
+LIVES = process._owner.__wrapped__(os.getppid())
 """This machine's, and alive, or not to be known."""
 
 

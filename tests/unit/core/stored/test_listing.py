@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import nbagent as nb
+from nbagent.core.stored.listing import Listing, Wanted
 
 
 async def test_c275_runs_are_listed_with_what_they_ask_and_opened_from_the_list(
@@ -67,3 +69,42 @@ async def test_c276_a_damaged_run_is_listed_as_such_beside_the_others(tmp_path: 
     file.close()
     listed = nb.runs(nb.SQLiteStore(tmp_path / "runs.db"))
     assert {one.id: one.status for one in listed} == {"one": "unreadable", "two": "completed"}
+
+
+async def test_c275_a_list_is_chosen_and_sorted_among_all_and_read_in_parts(
+    tmp_path: Path,
+) -> None:
+    """Words are looked for in all that a row says; what a column has nothing of comes last, either way round."""
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    call = nb.ScriptedModel.call
+    tools = [nb.interrupt_tool("ask")]
+    asks = nb.Agent(nb.ScriptedModel([call("ask", q="?")]), name="asker", store=store, tools=tools)
+    says = nb.Agent(nb.ScriptedModel(lambda _messages: "hello"), name="talker", store=store)
+    await asks.run("Zebra?", id="c").settled()
+    await says.run("About APPLES.", id="a")
+    await says.run("About pears.", id="b")
+
+    def ids(listing: Listing, **wanted: Any) -> list[str]:
+        return [run.id for run in listing.chosen(Wanted(**wanted))]
+
+    listing = Listing(store)
+    listing.look(1)
+    assert (ids(listing), listing.count, listing.left) == (["b"], 3, 2)
+    assert listing.has_changed
+    listing.look(1)
+    listing.look(1)
+    assert (ids(listing), listing.left, listing.has_changed) == (["b", "a", "c"], 0, False)
+    cases: list[tuple[dict[str, Any], list[str]]] = [
+        ({"text": "apples talker"}, ["a"]),
+        ({"text": "waits ask"}, ["c"]),
+        ({"agent": "talker", "status": "completed"}, ["b", "a"]),
+        ({"by": "id"}, ["a", "b", "c"]),
+        ({"by": "prompt", "backwards": True}, ["c", "b", "a"]),
+        ({"by": "status"}, ["c", "b", "a"]),
+        ({"by": "age"}, ["b", "a", "c"]),
+        ({"by": "asks"}, ["c", "b", "a"]),
+        ({"by": "asks", "backwards": True}, ["c", "b", "a"]),
+        ({"by": "deadline", "backwards": True}, ["b", "a", "c"]),
+    ]
+    for wanted, found in cases:
+        assert ids(listing, **wanted) == found, wanted

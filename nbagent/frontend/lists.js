@@ -1,0 +1,118 @@
+// @ts-check
+// What chooses in a list of a store's, an inbox or its runs, and the table of the runs. It also tells the kernel
+// that a page shows the list, so that nothing is read where nobody looks.
+
+import { h } from "./dom.js";
+import { keepKeysInside } from "./focus.js";
+import { every, lifeWithin, makeTimer, on, onAbort, onChange, onInput } from "./lifetime.js";
+import { drawRuns, STYLE as TABLE_STYLE } from "./runs-table.js";
+
+/** @typedef {import("./wire.js").Model} Model */
+
+/** Milliseconds between two words that the list is on a page that is looked at. */
+const SHOWN = 15_000;
+/** Milliseconds after the last key until it is looked for. */
+const LOOK_AFTER = 150;
+const STYLE = `
+.nba-chooser { display: flex; flex-wrap: wrap; gap: 6px 16px; padding: 2px 0 8px; font: 13px/1.4 var(--jp-ui-font-family, system-ui, sans-serif); color: var(--jp-ui-font-color1, CanvasText); }
+.nba-chooser label { display: flex; align-items: center; gap: 6px; white-space: nowrap; color: var(--jp-ui-font-color1, CanvasText); }
+.nba-chooser label[hidden] { display: none; }
+.nba-chooser :is(select, input) { box-sizing: border-box; font: inherit; min-height: 28px; max-width: 16em; padding: 2px 6px; border: 1px solid color-mix(in srgb, currentColor 45%, transparent); border-radius: 4px; background: var(--jp-layout-color1, Canvas); color: inherit; }
+.nba-chooser :is(select, input):focus-visible { outline: 2px solid var(--jp-brand-color1, Highlight); outline-offset: 1px; }
+`;
+
+/** The filters of a list, and the runs, as anywidget defines them. */
+export default {
+  /** @param {{model: any, el: HTMLElement, signal: AbortSignal}} context */
+  render({ model, el, signal }) {
+    const style = document.createElement("style");
+    style.textContent = STYLE;
+    const bar = document.createElement("div");
+    bar.className = "nba-chooser";
+    bar.setAttribute("role", "group");
+    el.append(style, bar);
+    /** @type {Map<string, HTMLInputElement|HTMLSelectElement>} */
+    const controls = new Map();
+    const draw = () => {
+      const { labels, ...choices } = model.get("choices");
+      bar.hidden = !labels;
+      if (labels?.text && !controls.has("text")) addText(labels.text);
+      for (const [name, options] of Object.entries(choices)) {
+        const select = controls.get(name) ?? addSelect(name, labels[name]);
+        const shown = JSON.stringify(options);
+        if (select instanceof HTMLSelectElement && select.dataset["shown"] !== shown) {
+          select.dataset["shown"] = shown;
+          const chosen = model.get("chosen")[name] ?? "";
+          select.replaceChildren(...options.map(toOption));
+          select.value = options.some((/** @type {[string, string]} */ [value]) => value === chosen)
+            ? chosen
+            : "";
+        }
+        const label = /** @type {HTMLElement} */ (select.parentElement);
+        label.hidden = options.length < 2;
+      }
+    };
+    /** @param {[string, string]} option */
+    const toOption = ([value, text]) => new Option(text, value);
+    /**
+     * @template {HTMLInputElement|HTMLSelectElement} T
+     * @param {string} name @param {string} text @param {T} control
+     */
+    const add = (name, text, control) => {
+      bar.append(h("label", "", text, control));
+      controls.set(name, control);
+      return control;
+    };
+    const choose = (/** @type {string} */ name, /** @type {string} */ value) => {
+      model.set("chosen", { ...model.get("chosen"), [name]: value });
+      model.save_changes();
+    };
+    /** @param {string} name @param {string} text */
+    const addSelect = (name, text) => {
+      const select = add(name, text, h("select"));
+      onChange(signal, select, () => choose(name, select.value));
+      return select;
+    };
+    const addText = (/** @type {string} */ text) => {
+      const input = add("text", text, h("input", { type: "search" }));
+      const timer = makeTimer(signal);
+      input.value = model.get("chosen")["text"] ?? "";
+      onInput(signal, input, () => timer.start(LOOK_AFTER, () => choose("text", input.value)));
+    };
+    const told = lifeWithin(signal);
+    const send = (/** @type {object} */ message) => {
+      try {
+        model.send(message);
+        return true;
+      } catch {
+        told.abort(); // the kernel is gone
+        return false;
+      }
+    };
+    const tell = () => {
+      if (document.visibilityState !== "visible" || !bar.isConnected) return;
+      send({ type: "shown" });
+    };
+    model.on("change:choices", draw);
+    every(told.signal, SHOWN, tell);
+    on(told.signal, document, "visibilitychange", tell);
+    onAbort(signal, () => {
+      model.off("change:choices", draw);
+      bar.remove();
+    });
+    draw();
+    if (model.get("table")) {
+      const root = h("div", "nbagent nba-runs");
+      const runs = drawRuns({ send, signal });
+      const update = () => runs.update(model.get("table"));
+      style.textContent += TABLE_STYLE;
+      el.append(root);
+      root.append(bar, runs.el);
+      model.on("change:table", update);
+      onAbort(signal, () => model.off("change:table", update));
+      update();
+      keepKeysInside(root, signal);
+    } else keepKeysInside(bar, signal);
+    tell();
+  },
+};

@@ -1,0 +1,108 @@
+"""What the live lists of a store have in common: the bar that chooses, and looking as long as a page shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anywidget
+import traitlets
+
+from nbagent.core.base.errors import StoreError
+from nbagent.core.call.threads import run_in_thread
+from nbagent.notebook.render.reveal import reveal
+
+from . import front_end
+
+log = logging.getLogger(__name__)
+
+EVERY = 1.0
+"""Seconds between looks at the store."""
+SHARE = 0.2
+"""Of the time, how much may be spent looking: in a store of many runs one look takes longer."""
+LOOKING = 45.0
+"""Seconds after which a page that has said nothing does not show the list any more."""
+
+
+class ListBar(anywidget.AnyWidget):
+    """What is looked for; it also tells whether a page shows the list."""
+
+    _esm = front_end.LISTS
+    choices = traitlets.Dict().tag(sync=True)
+    """By name: what may be chosen, as value and label."""
+    chosen = traitlets.Dict().tag(sync=True)
+    """By name: what is chosen; empty for all."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def _repr_keys(self) -> Any:
+        return iter(())
+
+
+class Looking:
+    """Looks at a store again and again, in a thread, while a page shows what it has.
+
+    Args:
+        loop: the kernel's.
+        read: reads what is new, also where nobody has written if it is given True, and tells whether there is more
+            to read at once; called in a thread, one at a time.
+        told: told on the loop when that is done, with what is wrong with the store; empty where nothing is.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        read: Callable[[bool], bool],
+        told: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._read = read
+        self._told = told
+        self._seen_at = time.monotonic()
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        self._turn = asyncio.Lock()
+
+    def seen(self) -> None:
+        """A page shows the list: look at the store for a while."""
+        self._seen_at = time.monotonic()
+        if self._task is None or self._task.done():
+            self._task = self._loop.create_task(self._look())
+
+    def soon(self) -> None:
+        """Look now, however the store stands."""
+        self._again = True
+        if self._task is None or self._task.done():
+            self.seen()
+        else:
+            task = self._loop.create_task(self._look_once())
+            task.add_done_callback(say_failed)
+
+    async def _look(self) -> None:
+        while time.monotonic() - self._seen_at < LOOKING:
+            began = time.monotonic()
+            if await self._look_once():
+                continue
+            took = time.monotonic() - began
+            await asyncio.sleep(max(EVERY, took / SHARE - took))
+
+    async def _look_once(self) -> bool:
+        async with self._turn:
+            again, self._again = self._again, False
+            try:
+                more = await run_in_thread(lambda: self._read(again))
+            except StoreError as error:
+                self._told(reveal(str(error)))
+                return False
+            self._told("")
+            return more
+
+
+def say_failed(task: asyncio.Task[Any]) -> None:
+    """Log why something about a list failed."""
+    if not task.cancelled() and task.exception() is not None:
+        log.error("what a list does failed", exc_info=task.exception())

@@ -1,0 +1,316 @@
+"""The live list of a store's runs, and the card of the one that is opened below it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import traitlets
+
+from nbagent.core.agent import Agent
+from nbagent.core.base.errors import NbagentError, UsageError
+from nbagent.core.call.threads import run_in_thread
+from nbagent.core.flow import Flow
+from nbagent.core.journal.journal import Journal, RunEvent, Store
+from nbagent.core.known import known_named
+from nbagent.core.run.run import Run
+from nbagent.core.run.session import held
+from nbagent.core.stored.listing import Listing, StoredRun
+from nbagent.core.stored.opening import open_run
+from nbagent.notebook import kernel
+from nbagent.notebook.render import plain, static
+from nbagent.notebook.render.outline import form_facts
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.runs import RunsView, choices
+from nbagent.notebook.view.view import RunView
+from nbagent.notebook.wire import Answer, Drafts, FieldError, Item, NoticeItem, Op, Put, View
+
+from .card import Card
+from .list_bar import ListBar, Looking
+from .run_card import RunCard
+
+REDRAWN = 10.0
+"""Seconds after which the list is drawn again though nobody has written: runs get older, and processes end."""
+AT_ONCE = 500
+"""Runs that are read before what is known is drawn again."""
+
+
+class RunsTable(ListBar):
+    """The rows of the list, below what chooses."""
+
+    table = traitlets.Dict().tag(sync=True)
+    """As ``RunsView.table`` says."""
+
+
+class StoredCard(Card):
+    """A run as its store has it, in a process that cannot go on with it: to read, not to answer."""
+
+    def __init__(self, journal: Journal, view: RunView, loop: asyncio.AbstractEventLoop) -> None:
+        self.journal = journal
+        self.view = view
+        self._loop = loop
+        self._tell()
+        view.flush(time.monotonic())
+        super().__init__()
+        journal.listeners = (self._hear,)
+        self.add_class("nba-reads")
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The kernel's."""
+        return self._loop
+
+    def detach(self) -> None:
+        """Follow the journal no more."""
+        self.journal.listeners = ()
+
+    @classmethod
+    async def of(cls, run_id: str, store: Store, loop: asyncio.AbstractEventLoop) -> StoredCard:
+        """The card of a run of a store, read off the loop."""
+        journal, view = Journal(run_id, store), RunView(run_id)
+
+        def read() -> None:
+            journal.catch_up()
+            for event in journal.read():
+                view.apply(event)
+
+        await run_in_thread(read)
+        return cls(journal, view, loop)
+
+    def bundle(self) -> dict[str, str]:
+        """The run as it stands, as HTML and text that need no kernel."""
+        view = self.view.snapshot()
+        html = static.render(view, measured=True)
+        return {"text/html": html, "text/plain": plain.render(view)}
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether it could go on by now: somebody has defined its agent."""
+        state = self.journal.state
+        known = known_named(Flow, state.agent) if state.flow else known_named(Agent, state.agent)
+        return state.outcome is None and known is not None
+
+    def follow(self) -> None:
+        """Read what others have written; not on the loop."""
+        self.journal.catch_up()
+
+    def show_news(self) -> None:
+        """Draw what was read."""
+        with self._lock:
+            self._push()
+
+    def _hear(self, event: RunEvent) -> None:
+        with self._lock:
+            self.view.apply(event)
+            self._tell()
+
+    def _tell(self) -> None:
+        ended = self.journal.state.outcome is not None
+        text = TEXTS["runs_unknown_ended" if ended else "runs_unknown"]
+        said = text.format(agent=reveal(self.journal.state.agent))
+        self.view.notice("unknown", NoticeItem(key="unknown", text=said))
+
+    def _view(self) -> View:
+        view = self.view.snapshot()
+        return view.model_copy(update={"items": [_inert(item) for item in view.items]})
+
+    def _changes(self) -> list[Op] | None:
+        ops = self.view.flush(time.monotonic()) or []
+        told = (
+            op.model_copy(update={"item": _inert(op.item)}) if isinstance(op, Put) else op
+            for op in ops
+        )
+        return list(told) or None
+
+    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
+        del message
+        return [FieldError(field=None, message=TEXTS["unknown_action"])]
+
+    def _keep_drafts(self, message: Drafts) -> None:
+        """Nothing can be typed."""
+
+    def _stop(self) -> None:
+        """Nothing is stopped from here."""
+
+
+def _inert(item: Item) -> Item:
+    """A question without its fields and buttons."""
+    if item.type != "form":
+        return item
+    fields = [] if item.spec is None else form_facts(item.spec["root"])
+    update: dict[str, Any] = {"actions": [], "remember": [], "spec": None, "instead": None}
+    update |= {"group": "", "facts": [*item.facts, *fields]}
+    return item.model_copy(update=update)
+
+
+class RunsCard(Card):
+    """The frame of the list: whose runs they are, how many, and what is wrong. Lives on the kernel's loop."""
+
+    def __init__(self, listing: Listing, of: str) -> None:
+        self.listing = listing
+        self.view = RunsView(of)
+        self.moved: Callable[[], None] = lambda: None
+        """Told that something else is shown."""
+        self.opens: Callable[[Card | None], None] = lambda _card: None
+        """Told which card stands below from now on."""
+        self.below: Card | None = None
+        """The card of the run that is opened."""
+        self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
+        self._drawn_at = float("-inf")
+        self._turns = asyncio.Lock()
+        """Held while a run is opened."""
+        self._looking = Looking(self._loop, self._read, self._read_so_far)
+        self.view.look(listing)
+        chosen = {"text": "", "agent": "", "status": ""}
+        self.table = RunsTable(choices=choices(listing), chosen=chosen, table=self.view.table)
+        self.table.observe(lambda _change: self._later(self._chosen), names="chosen")
+        self.table.on_msg(self._heard)
+        super().__init__()
+        self.add_class("nba-reads").add_class("nba-frame")
+        self._later(self._looking.seen)
+
+    def __repr__(self) -> str:
+        return "RunsCard()"
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The kernel's."""
+        return self._loop
+
+    @property
+    def rows(self) -> list[Any]:
+        """The list stands below its frame."""
+        return [self.table]
+
+    # --- looking
+
+    def _read(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
+        now = time.monotonic()
+        if self.listing.has_changed:
+            self.listing.look(AT_ONCE)
+        elif not again and now - self._drawn_at < REDRAWN:
+            return False
+        self._drawn_at = now
+        self.view.look(self.listing)
+        if isinstance(self.below, StoredCard):
+            self.below.follow()
+        return self.listing.left > 0
+
+    def _read_so_far(self, trouble: str) -> None:
+        self.view.tell("trouble", trouble)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Draw what has become of the list."""
+        table = self.view.table
+        changed = table != self.table.table
+        if changed:
+            self.table.table = table
+        found = choices(self.listing)
+        if found != self.table.choices:
+            self.table.choices = found
+        if isinstance(self.below, StoredCard):
+            self.below.show_news()
+            if self.below.can_go_on:
+                self._begin(self._open(self.view.opened))
+        with self._lock:
+            self._push()
+        if changed:
+            self.moved()
+
+    async def _draw(self) -> None:
+        await run_in_thread(lambda: self.view.look(self.listing))
+        self._tell()
+
+    # --- what a person does
+
+    def _heard(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        self._later(lambda: self._hear(content))
+
+    def _hear(self, content: Any) -> None:
+        match content:
+            case {"type": "shown"}:
+                self._looking.seen()
+            case {"type": "sort", "column": str(column)}:
+                self.view.sort(column)
+                self._begin(self._draw())
+            case {"type": "more"}:
+                self.view.show_more()
+                self._begin(self._draw())
+            case {"type": "open", "run": str(run_id)}:
+                self._begin(self._pressed_open(run_id))
+            case _:
+                pass  # no page of ours
+
+    def _chosen(self) -> None:
+        chosen = self.table.chosen
+        text, agent, status = (str(chosen.get(n, "")) for n in ("text", "agent", "status"))
+        self.view.want(text[:200], agent, status)
+        self._looking.seen()
+        self._begin(self._draw())
+
+    def _begin(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+
+    async def _pressed_open(self, run_id: str) -> None:
+        """Open this run below, or close it where it is the one that stands there."""
+        await self._open("" if run_id == self.view.opened else run_id)
+
+    async def _open(self, run_id: str) -> None:
+        """Show the card of this run below from now on; of none where it is empty."""
+        async with self._turns:
+            card, wrong = None, ""
+            found = next((run for run in self.listing.all if run.id == run_id), None)
+            if found is not None:
+                try:
+                    card = await self._card_of(found)
+                except NbagentError as error:
+                    wrong = TEXTS["runs_not_opened"].format(
+                        run=reveal(run_id), error=reveal(str(error))
+                    )
+            self.view.tell("opening", wrong)
+            self.view.opened, self.below = "" if card is None else run_id, card
+            self.opens(card)
+            self._tell()
+
+    async def _card_of(self, found: StoredRun) -> Card:
+        """The card of a run: with its forms where this process can go on with it."""
+        session = held(found.id, found.store)
+        run: Run | None = None if session is None else session.handle()
+        if run is None:
+            try:
+                run = await open_run(found.id, store=found.store, show=False)
+            except UsageError:  # nothing here has the name of its agent
+                return await StoredCard.of(found.id, found.store, self._loop)
+        return RunCard(run)
+
+    # --- what every card has
+
+    def _view(self) -> View:
+        return self.view.snapshot()
+
+    def _changes(self) -> list[Op] | None:
+        return self.view.flush() or None
+
+    def _texts(self) -> dict[str, str]:
+        return TEXTS | {"card": "{agent}", "gone": TEXTS["inbox_gone"]}
+
+    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
+        del message
+        return [FieldError(field=None, message=TEXTS["unknown_action"])]
+
+    def _keep_drafts(self, message: Drafts) -> None:
+        """Nothing is typed in the frame."""
+
+    def _stop(self) -> None:
+        """Nothing is stopped from here."""
+
+
+_tasks: set[asyncio.Task[None]] = set()
+"""What is under way: an event loop alone keeps no task alive."""

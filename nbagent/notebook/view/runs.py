@@ -1,0 +1,204 @@
+"""What is drawn of the list of a store's runs: the rows of those that are looked for, the first of them shown."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from nbagent.core.stored.listing import COLUMNS, STATUSES, Listing, StoredRun, Wanted, row_of
+from nbagent.notebook.render import facts
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, View
+
+PAGE = 50
+"""Runs that are shown to begin with, and that are added on demand."""
+
+
+class RunsView:
+    """The view of a list of runs; safe to use from several threads.
+
+    Args:
+        of: whose runs they are, as the header says it.
+    """
+
+    def __init__(self, of: str) -> None:
+        self._of = of
+        self._lock = threading.RLock()
+        self.wanted = Wanted()
+        self._room = PAGE
+        self.opened = ""
+        """The run whose card stands below."""
+        self._table: dict[str, Any] = _drawn(self.wanted, [], 0, TEXTS["inbox_reads"])
+        self._count: int | None = None
+        """How many runs there are; None before the first look."""
+        self._waiting = 0
+        self._notices: dict[str, NoticeItem] = {}
+        self._sent: View | None = None
+
+    # --- what a person does
+
+    def want(self, text: str, agent: str, status: str) -> None:
+        """Look for something else."""
+        with self._lock:
+            self.wanted = replace(self.wanted, text=text, agent=agent, status=status)
+            self._room = PAGE
+
+    def sort(self, column: str) -> None:
+        """Sort by a column, the other way where it is by that one, and then as they moved again."""
+        with self._lock:
+            if column not in COLUMNS:
+                return
+            by, backwards = self.wanted.by, self.wanted.backwards
+            if by != column:
+                by, backwards = column, False
+            elif not backwards:
+                backwards = True
+            else:
+                by, backwards = "", False
+            self.wanted = replace(self.wanted, by=by, backwards=backwards)
+
+    def show_more(self) -> None:
+        """Make room for more rows."""
+        with self._lock:
+            self._room += PAGE
+
+    # --- what is drawn
+
+    def look(self, listing: Listing) -> None:
+        """Draw the runs as they were read last; not for an event loop, as there may be many."""
+        every, count, left = listing.all, listing.count, listing.left
+        waiting = sum(run.status == "interrupted" for run in every)
+        while True:
+            with self._lock:
+                wanted, room = self.wanted, self._room
+            chosen = listing.chosen(wanted)
+            said = _said(len(chosen), len(every), count, left)
+            table = _drawn(wanted, chosen, room, said)
+            with self._lock:
+                if (wanted, room) == (
+                    self.wanted,
+                    self._room,
+                ):  # else somebody wants something else by now
+                    self._table, self._count, self._waiting = table, count, waiting
+                    return
+
+    def tell(self, about: str, text: str) -> None:
+        """Say what is wrong with the store, or with opening a run; empty takes it away."""
+        with self._lock:
+            self._notices.pop(about, None)
+            if text:
+                self._notices[about] = NoticeItem(key=about, tone="bad", text=text)
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """The rows, and what stands around them, as the page draws it.
+
+        ``columns``: for each its name, its label, how it is sorted (``ascending``, ``descending`` or empty), and
+        whether any run has something there.
+        ``rows``: for each run its id, the texts of its cells, and its status. ``said``: how many there are.
+        ``more``: the label of the button that shows more, empty for none. ``opened``: the run that is open.
+        ``none``: what stands there without rows; ``open``, ``close``, ``gone``: what the page says by itself.
+        """
+        with self._lock:
+            return {**self._table, "opened": self.opened}
+
+    def snapshot(self) -> View:
+        """The card above the list: whose runs they are, and what is wrong."""
+        with self._lock:
+            return View(head=self._head(), items=[*self._notices.values()])
+
+    def flush(self) -> list[Op]:
+        """The operations on the card since the last flush."""
+        with self._lock:
+            view, before = self.snapshot(), self._sent
+            self._sent = view
+        old = [] if before is None else before.items
+        ops: list[Op] = []
+        if old != view.items:
+            ops += [Remove(key=item.key) for item in old]
+            ops += [Put(item=item, index=index) for index, item in enumerate(view.items)]
+        if before is None or before.head != view.head:
+            ops.append(SetHead(head=view.head))
+        return ops
+
+    def _head(self) -> Head:
+        if self._count is None:
+            said = TEXTS["inbox_reads"]
+        else:
+            said = _counted("runs", self._count)
+            if self._waiting:
+                said += " · " + TEXTS["inbox_waiting"].format(n=f"{self._waiting:,}")
+        return Head(
+            run="runs",
+            agent=TEXTS["runs"],
+            prompt=self._of,
+            status="interrupted" if self._waiting else "completed",
+            status_text=said,
+            started_at=0.0,
+            max_turns=0,
+        )
+
+
+def _drawn(wanted: Wanted, chosen: Sequence[StoredRun], room: int, said: str) -> dict[str, Any]:
+    order, now = "descending" if wanted.backwards else "ascending", time.time()
+    left = max(0, len(chosen) - room)
+    has = {
+        "asks": any(run.asks for run in chosen),
+        "deadline": any(run.deadline is not None for run in chosen),
+        "cost": any(run.usage.cost for run in chosen),
+    }
+    return {
+        "columns": [
+            [
+                name,
+                TEXTS[f"column_{name}"],
+                order if name == wanted.by else "",
+                has.get(name, True) or name == wanted.by,
+            ]
+            for name in COLUMNS
+        ],
+        "rows": [[run.id, _cells(run, now), run.status] for run in chosen[:room]],
+        "said": said,
+        "more": TEXTS["inbox_show_more"].format(n=min(PAGE, left)) if left else "",
+        "none": TEXTS["runs_none"],
+        "open": TEXTS["runs_open"],
+        "close": TEXTS["runs_close"],
+        "gone": TEXTS["runs_gone"],
+    }
+
+
+def choices(listing: Listing) -> dict[str, Any]:
+    """What there is to choose from, beside what code has chosen: as value and label."""
+    agents = sorted({run.agent for run in listing.all if run.agent})
+    there = {run.status for run in listing.all}
+    statuses = [status for status in STATUSES if status in there]
+    return {
+        "agent": [["", TEXTS["all_agents"]], *([name, reveal(name)] for name in agents)],
+        "status": [
+            ["", TEXTS["all_statuses"]],
+            *([status, TEXTS[f"run_{status}"]] for status in statuses),
+        ],
+        "labels": {name: TEXTS[f"filter_{name}"] for name in ("text", "agent", "status")},
+    }
+
+
+def _cells(run: StoredRun, now: float) -> list[str]:
+    return [reveal(facts.bounded(text, facts.MAX_BRIEF)) for text in row_of(run, now)]
+
+
+def _counted(name: str, count: int) -> str:
+    return TEXTS[f"{name}_one" if count == 1 else f"{name}_count"].format(n=f"{count:,}")
+
+
+def _said(chosen: int, read: int, count: int, left: int) -> str:
+    """How many runs are shown of how many, and whether all are read."""
+    said = (
+        _counted("runs", count)
+        if chosen == read
+        else TEXTS["filter_count"].format(n=f"{chosen:,}", m=_counted("runs", count))
+    )
+    return f"{said} · {TEXTS['runs_left'].format(n=f'{left:,}')}" if left else said

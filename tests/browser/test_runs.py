@@ -1,0 +1,130 @@
+"""The list of a store's runs in JupyterLab: chosen, sorted, opened and answered, by keyboard alone too."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.card import Card
+from tests.browser.form_page import AXE
+
+MANY = """
+import nbagent as nb
+store = nb.SQLiteStore("list.db")
+call = nb.ScriptedModel.call
+
+def agent(name, *script):
+    return nb.Agent(nb.ScriptedModel(list(script)), name=name, store=store)
+
+writer = agent("writer", *["The sea is wide."] * 60)
+for number in range(60):
+    await writer.run(f"Write about sea {number:02}", id=f"sea-{number:02}", show=False)
+banker = agent("banker", call("pay", to="Ada", amount=10), call("pay", to="Bob", amount=20), "All settled.")
+
+@banker.tool(approval=True, editable=True)
+def pay(to: str, amount: float) -> str:
+    "Pay a bill."
+    return f"paid {to}"
+
+run = banker.run("Pay the bills of May <b>now</b>", id="may")
+"""
+LIST = """
+import nbagent as nb
+listed = nb.runs("list.db")
+listed
+"""
+BANKER = """
+agent = nb.Agent(nb.ScriptedModel(["All settled."]), name="banker")
+
+@agent.tool(approval=True, editable=True)
+def pay(to: str, amount: float) -> str:
+    "Pay a bill."
+    return f"paid {to}"
+"""
+
+
+def look(notebook, root, name):
+    """Take a picture, and check that axe-core finds nothing wrong in it."""
+    notebook.shot(f"runs-{name}", of=root)
+    notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+    found = notebook.page.evaluate(
+        "axe.run({include: ['.nba-runs']}, { resultTypes: ['violations'] })"
+    )
+    told = [
+        f"{one['impact']} {one['id']} {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+    ]
+    assert told == []
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason=f"no axe-core at {AXE}: npm ci in frontend/")
+def test_c275_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_keyboard(
+    server, open_page
+):
+    """The list follows the store; an unknown agent's run is read, a known one's is answered, and both pages tell."""
+    first = open_page(server.write("many.ipynb", MANY))
+    first.run_cell(0)
+    Card(first.output(0)).wait_for_question("pay")
+    second = open_page(server.write("list.ipynb", LIST, BANKER, "listed[0].id, len(listed)"))
+    second.run_cell(0)
+    out, page = second.output(0), second.page
+    table = out.locator(".nba-runs")
+    rows = table.locator("tbody tr")
+    expect(rows).to_have_count(50)
+    expect(table).to_contain_text("61 runs")
+    expect(rows.first).to_contain_text("Pay the bills of May <b>now</b>")
+    expect(rows.first).to_contain_text("waits for an answer")
+    look(second, out, "light")
+    second.dark()
+    look(second, out, "dark")
+    second.light()
+
+    table.get_by_role("button", name="Show 11 more").click()
+    expect(rows).to_have_count(61)
+    table.get_by_role("button", name="prompt").click()
+    expect(rows.first).to_contain_text("Pay the bills")
+    table.get_by_role("button", name="prompt").click()
+    expect(rows.first).to_contain_text("sea 59")
+    expect(table.get_by_role("columnheader", name="prompt")).to_have_attribute(
+        "aria-sort", "descending"
+    )
+    table.get_by_label("Find").click()
+    page.keyboard.type("bills may")
+    expect(rows).to_have_count(1)
+    expect(table).to_contain_text("1 of 61 runs")
+    press_tab_until(page, "Open may")
+    page.keyboard.press("Enter")
+    card = Card(out.locator(".widget-vbox > *").nth(2))
+    expect(card.root).to_contain_text("define the agent banker in this notebook")
+    look(second, out, "unknown")
+
+    second.run_cell(1)
+    card.wait_for_question("pay")
+    expect(rows.get_by_role("button", name="Close may")).to_be_visible()
+    second.style(".jp-OutputArea-child { max-width: 400px }")
+    look(second, out, "narrow")
+    second.style(".jp-OutputArea-child.jp-OutputArea-child { max-width: none }")
+    rows.get_by_role("button", name="Close may").focus()
+    press_tab_until(page, "Approve")
+    page.keyboard.press("Enter")
+    card.wait_until("completed")
+    expect(rows.first).to_contain_text("done")
+    second.run_cell(2)
+    expect(second.output(2)).to_contain_text("('may', 61)")
+    look(second, out, "answered")
+    first.page.bring_to_front()
+    Card(first.output(0)).wait_until("completed")
+    for notebook in (first, second):
+        assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def press_tab_until(page, label):
+    """Tab until the focus is on the button with this label, as somebody without a pointer does."""
+    name = (
+        "document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.textContent"
+    )
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate(name) == label:
+            return
+    raise AssertionError(f"Tab does not come to {label}")

@@ -115,6 +115,7 @@ TEXTS: dict[str, str] = {
     "say_too_long": "This is too long: at most {n} characters.",
     "say_too_many": "At most {n} files go with one message.",
     "say_too_big": "These files are too large together: at most {n} MB.",
+    "say_no_file": "A file of this message is not here any more. Attach it again.",
     "say_other": "The message that was edited is not there any more.",
     "use_tool": "(Use the tool {tool}.)",
     "no_chat": "There is nothing to say here.",

@@ -146,6 +146,11 @@ def runs_elsewhere(state: RunState) -> bool:
     return state.outcome is None and bool(_runs_of_others(state))
 
 
+def owners_elsewhere(state: RunState) -> list[str]:
+    """The other processes that bodies of this run run in, alive or not."""
+    return [call.owner for _, call in _runs_of_others(state)]
+
+
 def _runs_of_others(state: RunState, process: str = "") -> list[Lost]:
     """The calls whose bodies run in this other process, or in any; alive or not."""
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,8 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
+SHADOWS = Path(__file__).parent / "shadows"
+"""Modules that processes of tests find first."""
 REFUSED = "http://127.0.0.1:9/v1"
 
 
@@ -51,8 +54,10 @@ SLOWEST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have ``pytest -n 2 --dist loadfile`` keep the order below: its own is by the number of tests."""
+    """Have ``pytest -n 2 --dist loadfile`` keep the order below, its own is by the number of tests; shadow a package."""
     config.option.loadscopereorder = False
+    path = (str(SHADOWS), os.environ.get("PYTHONPATH"))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
 
 
 @pytest.hookimpl(trylast=True)

@@ -53,6 +53,24 @@ def server() -> Iterator[Path]:
             run(*started, "-m", "immediate", "stop")
 
 
+def end_abruptly(place: Path) -> None:
+    """Kill a server's processes as they are, and start it anew as it was."""
+    folder = programs()
+    assert folder is not None  # it has made this server
+    run = _as_nobody_special(place)
+    run(
+        folder / "pg_ctl",
+        "-D",
+        place / "data",
+        "-l",
+        place / "log",
+        "-w",
+        "-m",
+        "immediate",
+        "restart",
+    )
+
+
 def _as_nobody_special(place: Path):  # the server refuses to be root's
     user = {}
     if os.geteuid() == 0:

@@ -37,14 +37,14 @@ LEFT = 130
 """The exit code where a person leaves without an answer, as after Ctrl+C."""
 _EXAMPLES = """\
 examples:
-  nbagent answer 3f2a                                 ask here, in the terminal
-  nbagent answer 3f2a --approve                       let the call run
-  nbagent answer 3f2a --reject "too expensive"        it never runs; the agent is told
-  nbagent answer 3f2a --value '"window seat"'         answer a question: any JSON
-  nbagent answer 3f2a --input '{"amount": 5}'         approve, with this changed
-  nbagent answer 3f2a 9c1b --approve                  where several questions wait
+  nbagent answer 3f2a                                  ask here, in the terminal
+  nbagent answer 3f2a --approve                        let the call run
+  nbagent answer 3f2a --reject "too expensive"         it never runs; the agent is told
+  nbagent answer 3f2a --value '"window seat"'          answer a question: any JSON
+  nbagent answer 3f2a --input '{"amount": 5}'          approve, with this changed
+  nbagent answer 3f2a 9c1b --approve                   where several questions wait
   nbagent answer 3f2a --approve --agent bank.py:agent  and go on with the run here
-  nbagent answer --token-file token --value '{}'      what an outside system was asked"""
+  nbagent answer --token-file token --value '{}'       what an outside system was asked"""
 
 
 def add(commands: Any, epilog: str) -> None:
@@ -66,7 +66,11 @@ def add(commands: Any, epilog: str) -> None:
         "interrupt", metavar="QUESTION", nargs="?", help="its id, where several wait"
     )
     way = command.add_mutually_exclusive_group()
-    way.add_argument("--approve", action="store_true", help="let it run, as it was shown")
+    way.add_argument(
+        "--approve",
+        action="store_true",
+        help="let it run, as it was shown; again, if its process was killed",
+    )
     way.add_argument(
         "--reject", nargs="?", const="", metavar="REASON", help="refuse; the agent is told why"
     )
@@ -347,7 +351,10 @@ def _tell(
 def _who_goes_on(where: str, driver: str, run_id: str) -> str:
     match where:
         case "elsewhere":
-            return f"The {describe_process(driver)}, which has the run, goes on with it."
+            return (
+                f"The {describe_process(driver)} had the run last, and goes on with it if it still has it; else "
+                "whoever opens it does."
+            )
         case "unknown":
             return (
                 f"The {describe_process(driver)} had the run last: it goes on if it is still there."

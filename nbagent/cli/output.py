@@ -16,7 +16,8 @@ exit codes:
   1  it failed
   2  what was given makes no sense, or an answer does not fit
   3  there is no such run, or nothing of it waits for that answer
-  4  somebody else was first: the question is answered, or its run has ended"""
+  4  somebody else was first: the question is answered, or its run has ended
+  130  a person left without an answer (Ctrl+C, the end of the input)"""
 _NAMES = ("ok", "failed", "usage", "not_found", "conflict")
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.base.process import has_ended
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import VARIABLE
 from nbagent.core.journal.journal import Journal, Store
-from nbagent.core.run.answers import interrupts_of
+from nbagent.core.run.answers import check_open, interrupts_of
+from nbagent.core.stored.listing import driven_by
 from nbagent.stores.sqlite import SQLiteStore
 
 from .output import CONFLICT, NOTHING, USAGE, CommandError
@@ -83,28 +85,37 @@ def question_of(journal: Journal, given: str | None) -> PendingInterrupt:
 
     Raises:
         CommandError: there is none, or there are several.
+        Conflict: it was answered already; the message says by whom and when.
     """
     waiting = asked_by(journal)
     if given is not None:
         settled = [each for each in journal.state.settled if each.startswith(given)]
         if settled and not any(each.id.startswith(given) for each in waiting):
-            earlier = journal.state.settled[settled[0]]
-            raise CommandError(
-                f"the question {settled[0]!r} was answered already, by {earlier.by}", CONFLICT
-            )
+            check_open(journal.state, settled[0])
         found = _one_of(given, [each.id for each in waiting], "question")
         return next(each for each in waiting if each.id == found)
     if not waiting:
         ended = journal.state.outcome
-        how = "" if ended is None else f": it has ended ({ended.type.removeprefix('run_')})"
+        how = _goes_on(journal) if ended is None else f"it has ended ({ended.type[4:]})"
         raise CommandError(
-            f"nothing of run {journal.run_id!r} waits for an answer{how}",
+            f"nothing of run {journal.run_id!r} waits for an answer: {how}",
             CONFLICT if ended else NOTHING,
         )
     if len(waiting) > 1:
         listed = ", ".join(f"{each.id} ({each.tool_name or 'the run'})" for each in waiting)
         raise CommandError(f"several questions wait, say which: {listed}", USAGE)
     return waiting[0]
+
+
+def _goes_on(journal: Journal) -> str:
+    """What becomes of a run that asks nothing and has not ended."""
+    driver = journal.driver
+    if driver and not has_ended(driver):
+        return driven_by(driver)
+    return (
+        "nobody goes on with it. It does, and asks what became of a call that ran, with "
+        f"`nbagent answer {journal.run_id} --agent module:name`, or once somebody opens it"
+    )
 
 
 def shortened(ids: Sequence[str]) -> dict[str, str]:

@@ -2,19 +2,21 @@
 
 A thread is found by the ids of its runs, ``ID.1``, ``ID.2`` and so on: its newest run and, from
 ``after`` to ``after``, those before it. A message that is said anew begins another branch, which is
-the newest then; nothing else is stored of it.
+the newest then; nothing else is stored of it. What is asked on after a run that is shown by itself
+is the thread of that run's id.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .base.controls import escaped
-from .base.errors import Conflict, UsageError
-from .base.events import RunQueued, RunStarted
+from .base.errors import Conflict, StoreError, UsageError
+from .base.events import RunQueued, RunStarted, StoredEvent
 from .base.messages import Message
 from .call.threads import private_loop
 from .journal.journal import Journal, Store
@@ -27,6 +29,8 @@ from .run.scripted_answers import Answers
 from .run.start import Options, launch_apart, take_up
 from .tools.files import Prompt
 from .tools.spec import RunSpec, new_id
+
+logger = logging.getLogger("nbagent")
 
 MAX_RUNS = 1_000
 """Runs of a thread that are opened again: the newest."""
@@ -57,7 +61,7 @@ class Thread:
         self._listeners: list[Callable[[], None]] = []
         self.runs: tuple[Run, ...] = () if options.after is None else (options.after,)
         if self.is_named:
-            self._reopen()
+            self.reopen()
 
     @property
     def open_run(self) -> Run | None:
@@ -128,8 +132,9 @@ class Thread:
             listener()
         return run
 
-    def _reopen(self) -> None:
-        """Take up what the store has of this thread."""
+    def reopen(self) -> None:
+        """Take up what the store has of this thread, from a run on that it begins with."""
+        given = {run.id: run for run in self.runs}
         there = set(self.store.run_ids())
         while f"{self.id}.{self._count + 1}" in there:
             self._count += 1
@@ -137,11 +142,15 @@ class Thread:
         found: list[str] = []
         while run_id in there and run_id not in found and len(found) < MAX_RUNS:
             found.append(run_id)
-            first = self.store.read(run_id)[0]
-            run_id = first.after if isinstance(first, RunStarted | RunQueued) else None
+            if run_id in given:
+                break
+            run_id = _after(self.store.read(run_id)[0])
         options = replace(self.options, store=self.store, after=None)
         runs: list[Run] = []
         for each in reversed(found):  # oldest first: each history goes on with the one before
+            if each in given:
+                runs.append(given[each])
+                continue
             journal = Journal(each, self.store)
             journal.catch_up()
             runs.append(self.agent.take_up(journal, options))
@@ -256,7 +265,10 @@ def thread_of(chat: Chat) -> Thread:
 
 
 def thread_after(run: Run) -> Thread:
-    """A thread that begins with this run, and asks its agent as the run knew it; for an agent's run."""
+    """The thread that begins with this run, and asks its agent as the run knew it; for an agent's run.
+
+    It has the run's id, and what was asked on under that before, in another process too.
+    """
     session = session_of(run)
     runs = Runs(
         lambda: session.spec,
@@ -267,7 +279,26 @@ def thread_after(run: Run) -> Thread:
     )
     is_apart = session.attended and session.loop is private_loop()
     options = Options(after=run, attended=session.attended, show=False, background=is_apart)
-    return Thread(runs, options, session.journal.store or MemoryStore(), None)
+    thread = Thread(runs, options, session.journal.store or MemoryStore(), None)
+    if goes_on(run):
+        thread.id = run.id
+        return thread
+    try:
+        first = thread.store.read(f"{run.id}.1")[0]
+    except UsageError:  # nothing was asked on yet
+        thread.id = run.id
+    except StoreError as error:
+        logger.warning("what was asked on after the run %s is not shown: %s", run.id, error)
+    else:
+        if _after(first) == run.id:  # else a chat has that name
+            thread.id = run.id
+            thread.reopen()
+    return thread
+
+
+def _after(first: StoredEvent) -> str | None:
+    """The run whose conversation the one that begins so goes on with."""
+    return first.after if isinstance(first, RunStarted | RunQueued) else None
 
 
 def goes_on(run: Run) -> bool:

@@ -201,7 +201,7 @@ class RecordItem(_Wire):
     """Seconds the person took."""
 
 
-NoticeActionName = Literal["stop", "show", "take", "leave"]
+NoticeActionName = Literal["stop", "show", "go_on", "take", "leave"]
 """``take`` drives the run here: pressed once it is asked whether to, pressed again it is done; ``leave`` doesn't."""
 
 

@@ -12,15 +12,16 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
+from nbagent.core.journal.history import LostReference, referred_by
 from nbagent.core.journal.journal import Watcher, begun_anew, moved_on
-from nbagent.core.journal.rows import Head, Row, last_of, last_seal, sealed
+from nbagent.core.journal.rows import Head, Row, check_known, last_of, last_seal, sealed
 
 from .listening import CHANNEL, Listener
 
@@ -81,6 +82,9 @@ _beats = sa.Table(
 _FIND = sa.select(_runs.c.number, _runs.c.length, _runs.c.seal).where(
     _runs.c.id == sa.bindparam("run_id")
 )
+_NUMBER_OF = sa.select(_runs.c.number).where(_runs.c.id == sa.bindparam("run_id"))
+_KEEP = _NUMBER_OF.with_for_update(read=True, key_share=True)
+_LOCK = _NUMBER_OF.with_for_update()
 _READ = (
     sa.select(_events.c.position, _events.c.version, _events.c.data, _events.c.seal, _runs.c.number)
     .select_from(
@@ -168,12 +172,12 @@ class SQLStore:
             StoreError: it could not be written; unless the connection broke as it was, nothing was added.
             ValueError: an event holds what is no JSON; nothing was added.
         """
-        texts = [dump(event) for event in events]
-        self._patiently(lambda: self._append(run_id, texts, expected))
+        texts, before = [dump(event) for event in events], referred_by(run_id, events)
+        self._patiently(lambda: self._append(run_id, texts, expected, before))
         if texts:
             self._tell(run_id)
 
-    def _append(self, run_id: str, texts: list[str], expected: int) -> None:
+    def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
         with self._writing() as connection:
             found = connection.execute(_FIND, {"run_id": run_id}).one_or_none()
             number, there, seal = found or (None, 0, run_id)
@@ -192,6 +196,10 @@ class SQLStore:
                 moved = connection.execute(_MOVE, {"run": number, "expected": expected, **values})
                 if moved.rowcount != 1:
                     raise _Faster
+            for each in before:  # held until this is done: nobody deletes it
+                kept = connection.execute(_KEEP, {"run_id": each}).scalar()
+                if kept is None or self._numbers.get(each, kept) != kept:
+                    raise LostReference(run_id, each)
             self._insert(connection, number, expected, rows)
             self._notify(connection, run_id)
         self._numbers[run_id] = number
@@ -229,6 +237,18 @@ class SQLStore:
             Head(run_id, length, None if data is None else last_of(bytes(data)))
             for run_id, length, data in self._all(_HEADS)
         ]
+
+    def search(self, text: str) -> list[str]:
+        """The runs in which an event's JSON has this text, oldest first."""
+        find = (
+            sa.func.pg_catalog.position
+            if self._engine.dialect.name == "postgresql"
+            else sa.func.instr
+        )
+        found = find(_events.c.data, sa.bindparam("text", type_=sa.LargeBinary)) > 0
+        inside = sa.exists().where(_events.c.run == _runs.c.number, found)
+        values = {"text": text.encode(errors="surrogatepass")}
+        return [run_id for (run_id,) in self._all(_IDS.where(inside), values)]
 
     def stamp(self) -> object:
         """A value that is equal as long as nobody writes to any journal, other processes included.
@@ -278,25 +298,31 @@ class SQLStore:
             self._notify(connection, run_id)
         self._numbers[run_id] = number
 
-    def delete(self, run_id: str) -> None:
-        """Delete a journal.
+    def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
+        """Delete journals, all or none.
 
         Raises:
-            UsageError: there is no such run.
+            UsageError: one of them is not there.
+            Conflict: there is a run that is not among the known ones.
             StoreError: the database could not be written.
         """
-        self._patiently(lambda: self._delete(run_id))
-        self._tell(run_id)
+        self._patiently(lambda: self._delete(run_ids, known))
+        for run_id in run_ids:
+            self._tell(run_id)
 
-    def _delete(self, run_id: str) -> None:
+    def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
         with self._writing() as connection:
-            found = connection.execute(_FIND, {"run_id": run_id}).one_or_none()
-            if found is None:
-                raise UsageError(f"{self!r} has no run {run_id!r}")
-            if connection.execute(sa.delete(_runs).where(_runs.c.number == found[0])).rowcount != 1:
-                raise _Faster
-            connection.execute(sa.delete(_events).where(_events.c.run == found[0]))
-            self._notify(connection, run_id)
+            for run_id in sorted(run_ids):  # who goes on with one now is waited for
+                number = connection.execute(_LOCK, {"run_id": run_id}).scalar()
+                if number is None:
+                    raise UsageError(f"{self!r} has no run {run_id!r}")
+                connection.execute(sa.delete(_events).where(_events.c.run == number))
+                gone = connection.execute(sa.delete(_runs).where(_runs.c.number == number))
+                if gone.rowcount != 1:
+                    raise _Faster
+                self._notify(connection, run_id)
+            if known is not None:
+                check_known(connection.scalars(_IDS), known)
 
     def beat(self, process: str) -> None:
         """Count one more beat of this process."""
@@ -325,6 +351,11 @@ class SQLStore:
             listener.end()
         if self._is_own:
             _dispose(self._engine, self._pid)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, and takes nothing any more."""
+        return self._closed
 
     def __enter__(self) -> Self:
         return self
@@ -461,10 +492,12 @@ class SQLStore:
         self._check_process()
         try:
             with self._engine.begin() as connection:
-                self._limit(connection)
-                yield connection
-                if self._was_closed():  # its pool is gone: it is closed, and goes back to none
-                    connection.detach()
+                try:
+                    self._limit(connection)
+                    yield connection
+                finally:
+                    if self._was_closed():  # its pool is gone: it is closed, and goes back to none
+                        connection.detach()
         except (
             sa.exc.IntegrityError
         ) as error:  # what is there already, another process has put there
@@ -592,11 +625,11 @@ def _reason(code: object) -> str:
     """What PostgreSQL's code means for a person."""
     known = {
         "42501": "its role may not do that; ask for rights on the tables nbagent_…, or on the schema: ",
-        "25006": "it is open for reading alone: ",
+        "25006": "it takes no writes now: give its primary server, or have that mode ended: ",
         "42P01": "its tables are gone: ",
         "3D000": "there is no such database: ",
         "3F000": "there is no schema for its tables; is the search_path right? ",
-        "53100": "its disk is full: ",
+        "53100": "its disk is full: make room on it, and go on: ",
     }
     return known.get(str(code), "")
 

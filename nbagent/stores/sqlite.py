@@ -14,7 +14,7 @@ import stat
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +23,9 @@ from typing import Any, Literal, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
+from nbagent.core.journal.history import LostReference, referred_by
 from nbagent.core.journal.journal import begun_anew, moved_on
-from nbagent.core.journal.rows import Head, Row, last_of, last_seal, sealed
+from nbagent.core.journal.rows import Head, Row, check_known, last_of, last_seal, sealed
 
 T = TypeVar("T")
 logger = logging.getLogger("nbagent")
@@ -43,6 +44,11 @@ UPGRADES = {1: ("alter table events add column seal text", TAKEN)}
 """By the version that a file has: what makes it the next one."""
 BEATS = "create table if not exists beats (process text primary key, count integer not null)"
 """Made when the file is opened, also in one that was made without it."""
+BEATING = 100
+"""Processes whose beats are kept, those that began last; one that was forgotten and lives begins again."""
+FORGET_BEATS = (
+    "delete from beats where rowid not in (select rowid from beats order by rowid desc limit ?)"
+)
 CHECKPOINT = 4_000_000
 """Bytes in the write-ahead log from which it is carried over to the file, in a thread."""
 
@@ -50,6 +56,11 @@ HEADS = """
 select runs.number, runs.id, events.key, events.data from runs join events on events.key = (
   select max(key) from events where key >= runs.number << 32 and key < (runs.number + 1) << 32
 ) order by runs.number
+"""
+SEARCH = """
+select id from runs where exists (
+  select 1 from events where key >= number << 32 and key < (number + 1) << 32 and instr(data, ?)
+) order by number
 """
 
 PAUSE = 0.01
@@ -60,13 +71,15 @@ _DAMAGED = (
 _REASONS = {
     sqlite3.SQLITE_BUSY: "another process holds it locked",
     sqlite3.SQLITE_LOCKED: "another process holds it locked",
-    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only",
-    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "it, or its folder, is read-only: copy it to a folder that you may write "
+    "to",
+    sqlite3.SQLITE_FULL: "the disk is full: make room on it, and go on",
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database: give the store a path of its own",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables are not as they were made
     sqlite3.SQLITE_IOERR: "it cannot be read or written: is it a file, and is the disk all right?",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: is its folder there, and may you write to it?",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: SQLite writes beside it, also to read, so copy it to "
+    "a folder that you may write to",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """What sqlite3 raises; the latter where it tells of damage in the damaged bytes themselves."""
@@ -82,6 +95,8 @@ class _Handle:
     """
 
     connection: sqlite3.Connection
+    file: tuple[int, int]
+    """Its device and number."""
     pid: int
     logged: int
     """Bytes in the write-ahead log, about."""
@@ -142,10 +157,10 @@ class SQLiteStore:
             StoreError: the file could not be written; nothing was added.
             ValueError: an event holds what is no JSON; nothing was added.
         """
-        texts = [dump(event) for event in events]
-        self._patiently(lambda: self._append(run_id, texts, expected))
+        texts, before = [dump(event) for event in events], referred_by(run_id, events)
+        self._patiently(lambda: self._append(run_id, texts, expected, before))
 
-    def _append(self, run_id: str, texts: list[str], expected: int) -> None:
+    def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
         with self._made() as handle, _transaction(handle.connection) as connection:
             number = self._number(connection, run_id)
             there, seal = _end(connection, number, run_id)
@@ -155,6 +170,10 @@ class SQLiteStore:
                 raise begun_anew(run_id)
             if not texts:
                 return
+            for each in before:
+                found = self._number(connection, each)
+                if found is None or self._numbers.get(each, found) != found:
+                    raise LostReference(run_id, each)
             if number is None:
                 number = _new_number(connection, run_id)
             _insert(connection, (number << _POSITIONS) + expected, sealed(seal, texts))
@@ -214,6 +233,15 @@ class SQLiteStore:
         with self._there() as handle:
             return [] if handle is None else handle.connection.execute(HEADS).fetchall()
 
+    def search(self, text: str) -> list[str]:
+        """The runs in which an event's JSON has this text, oldest first."""
+        found = self._patiently(lambda: self._search(text))
+        return [run_id.decode(errors="replace") for (run_id,) in found]
+
+    def _search(self, text: str) -> list[tuple[bytes]]:
+        with self._there() as handle:
+            return [] if handle is None else handle.connection.execute(SEARCH, (text,)).fetchall()
+
     def stamp(self) -> object:
         """A value that is equal as long as nobody writes to any journal, other processes included."""
         with self._there() as handle:
@@ -249,29 +277,25 @@ class SQLiteStore:
         self._numbers[run_id] = number
         self._carry_over(handle, sum(len(row.data) for row in rows))
 
-    def delete(self, run_id: str) -> None:
-        """Delete a journal; its place in the file is used again, and overwritten at once.
+    def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
+        """Delete journals, all or none; their place in the file is used again, and overwritten at once.
 
         Raises:
-            UsageError: there is no such run.
+            UsageError: one of them is not there.
+            Conflict: there is a run that is not among the known ones.
             StoreError: the file could not be written.
         """
-        self._patiently(lambda: self._delete(run_id))
+        self._patiently(lambda: self._delete(run_ids, known))
 
-    def _delete(self, run_id: str) -> None:
+    def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
         with self._made() as handle, _transaction(handle.connection) as connection:
-            number = self._number(connection, run_id)
-            if number is None:
-                raise UsageError(f"{self!r} has no run {run_id!r}")
-            first = number << _POSITIONS
-            connection.execute(
-                "delete from events where key >= ? and key < ?", (first, first + (1 << _POSITIONS))
-            )
-            connection.execute("delete from runs where number = ?", (number,))
-            connection.execute("delete from taken where number < ?", (number,))
-            connection.execute(
-                "insert into taken select ? where not exists (select * from taken)", (number,)
-            )
+            there = connection.execute("select id from runs") if known is not None else ()
+            check_known((run_id.decode(errors="replace") for (run_id,) in there), known)
+            for run_id in run_ids:
+                number = self._number(connection, run_id)
+                if number is None:
+                    raise UsageError(f"{self!r} has no run {run_id!r}")
+                _delete_one(connection, number)
         with suppress(StoreError):  # somebody reads: what is left in the log goes with the next one
             self._patiently(self._empty_log)
 
@@ -290,11 +314,12 @@ class SQLiteStore:
         self._patiently(lambda: self._beat(process))
 
     def _beat(self, process: str) -> None:
-        with self._made() as handle:
-            handle.connection.execute(
-                "insert into beats values (?, 1) on conflict do update set count = count + 1",
-                (process,),
-            )
+        with self._made() as handle, _transaction(handle.connection) as connection:
+            mine = "update beats set count = count + 1 where process = ?"
+            if connection.execute(mine, (process,)).rowcount:
+                return
+            connection.execute("insert into beats values (?, 1)", (process,))
+            connection.execute(FORGET_BEATS, (BEATING,))
 
     def beats(self, process: str) -> int:
         """How many beats this process has left."""
@@ -310,6 +335,22 @@ class SQLiteStore:
         """Close the file; runs that still use this store fail from then on."""
         self._closed = True
         self._handle = None  # the connection ends with the last store of this file
+
+    @property
+    def file(self) -> tuple[int, int] | None:
+        """The file that it has open, or would open, by device and number; None where there is none."""
+        handle = self._handle
+        if handle is not None:
+            return handle.file
+        with suppress(OSError):
+            found = self.path.stat()
+            return found.st_dev, found.st_ino
+        return None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, and takes nothing any more."""
+        return self._closed
 
     def __enter__(self) -> Self:
         return self
@@ -449,14 +490,14 @@ class SQLiteStore:
         except OSError as error:
             raise self._unusable(error) from error
         found = self.path.stat()
-        place = (found.st_dev, found.st_ino, os.getpid())
+        file = (found.st_dev, found.st_ino)
         with _opening:
-            handle = _shared.get(place)
+            handle = _shared.get((*file, os.getpid()))
             if handle is None:
-                handle = _shared[place] = self._connected()
+                handle = _shared[*file, os.getpid()] = self._connected(file)
         return handle
 
-    def _connected(self) -> _Handle:
+    def _connected(self, file: tuple[int, int]) -> _Handle:
         try:
             connection = sqlite3.connect(
                 self.path, timeout=0, isolation_level=None, check_same_thread=False
@@ -470,7 +511,7 @@ class SQLiteStore:
             if isinstance(error, _BROKEN):
                 raise self._failure(error) from error
             raise
-        handle = _Handle(connection, os.getpid(), _size_of_log(self.path))
+        handle = _Handle(connection, file, os.getpid(), _size_of_log(self.path))
         weakref.finalize(handle, _close, connection, os.getpid())
         return handle
 
@@ -686,6 +727,18 @@ def _insert(connection: sqlite3.Connection, first: int, rows: Sequence[Row]) -> 
     connection.executemany(
         "insert into events (key, version, data, seal) values (?, ?, ?, ?)",
         [(first + i, *row) for i, row in enumerate(rows)],
+    )
+
+
+def _delete_one(connection: sqlite3.Connection, number: int) -> None:
+    first = number << _POSITIONS
+    connection.execute(
+        "delete from events where key >= ? and key < ?", (first, first + (1 << _POSITIONS))
+    )
+    connection.execute("delete from runs where number = ?", (number,))
+    connection.execute("delete from taken where number < ?", (number,))
+    connection.execute(
+        "insert into taken select ? where not exists (select * from taken)", (number,)
     )
 
 

@@ -26,7 +26,7 @@ import nbagent as nb
 from nbagent.core.base.events import Resolved, RunCompleted, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.journal import Store
-from nbagent.core.journal.rows import Archive, Last, first_broken
+from nbagent.core.journal.rows import Archive, Last, Searching, first_broken
 from nbagent.core.run.heartbeat import Beating
 from tests.integration.test_extending import page_names
 from tests.postgres import database
@@ -266,6 +266,18 @@ def test_all_runs_are_told_of_at_once_taken_out_brought_in_and_deleted(store: St
     assert [stamps[n] == stamps[n + 1] for n in range(7)] == [n % 2 == 0 for n in range(7)]
 
 
+def test_what_a_store_is_searched_for_is_found_in_any_of_its_events(store: Store) -> None:
+    """Where it can: whoever has a token finds its run, and reads no other."""
+    if not isinstance(store, Searching):
+        return
+    assert store.search("a1b2") == []
+    store.append("one", [said("a1b2"), said("")], 0)
+    store.append("other", [said("A1B2"), said("b1b2")], 0)
+    store.append("two", [said("x"), said("x" * 9000 + "a1b2'%_")], 0)
+    assert store.search("a1b2") == ["one", "two"]
+    assert store.search("a1b2'%_") == ["two"]
+
+
 async def test_c246_a_run_that_is_deleted_under_its_handle_says_so(opened: Shared) -> None:
     """No hang, and another run that is begun by its id gets nothing of it."""
     model = nb.ScriptedModel([nb.ScriptedModel.call("send", to="Ada")])
@@ -293,43 +305,81 @@ async def test_c246_a_run_that_is_deleted_under_its_handle_says_so(opened: Share
 STORED = Path(__file__).parents[1] / "fixtures" / "stores"
 
 
-async def test_runs_of_format_1_stand_where_they_stood_and_are_gone_on_with(
-    opened: Shared, tmp_path: Path
-) -> None:
-    """As a file that is opened, and row by row in another store: what is added is sealed to what was there."""
-    told = json.loads((STORED / "format_1.json").read_text(encoding="utf-8"))
-    copied = tmp_path / "format_1.db"
+def of_format_1(way: str, folder: Path, postgres: Path) -> Any:
+    """A store with the runs that format 1 wrote: their file, its rows, or what was exported of it."""
+    copied = folder / "format_1.db"
     copied.write_bytes((STORED / "format_1.db").read_bytes())
-    store = old = nb.SQLiteStore(copied)
-    if not isinstance(opened(), nb.SQLiteStore):
-        store = opened()
+    old = nb.SQLiteStore(copied)
+    if way == "their file":
+        return old
+    if way == "their rows":
+        store: Any = nb.SQLStore(database(postgres))
         for run_id in old.run_ids():
             store.put(run_id, old.rows(run_id))
-    listed = nb.runs(store)
-    assert {run.id: run.status for run in listed} == told["statuses"]
-    assert {head.run_id: head.length for head in store.heads()} == told["lengths"]
-    agent = nb.Agent(nb.ScriptedModel(["Done."]), name="banker", store=store)
-    sent = []
+        return store
+    store = nb.SQLiteStore(folder / "new.db")
+    for run_id in old.run_ids():
+        nb.import_run(nb.export_run(run_id, store=old), store=store)
+    return store
 
-    @agent.tool(approval=True)
-    def transfer(to: str, amount: float) -> str:
-        sent.append((to, amount))
-        return f"sent {amount} to {to}"
 
-    first = await nb.open_run(told["first"], agent=agent, store=store, attended=True, show=False)
-    await first.approve(first.interrupts[0])
-    assert ((await first).text, sent) == ("Done.", [("F6", 3.0)])
-    agent.model = nb.ScriptedModel(["Again."])
-    failed = await nb.open_run(told["failed"], agent=agent, store=store, show=False)
-    failed.retry()
-    assert (await failed).text == "Again."
-    agent.model = nb.ScriptedModel(["More."])
-    last = await nb.open_run("cities.3", agent=agent, store=store, show=False)
-    more = agent.run("And more?", after=last, show=False)
-    assert (await more).text == "More."
-    assert "How many in Rome?" not in store.rows(more.id)[0].data  # it refers to the run before
-    for run_id in store.run_ids():
-        assert first_broken(run_id, store.rows(run_id)) is None
+@pytest.mark.parametrize("way", ["their file", "their rows", "their documents"])
+async def test_runs_of_format_1_stand_where_they_stood_and_come_to_their_end(
+    way: str, tmp_path: Path, postgres: Path
+) -> None:
+    """What waits is answered, what failed is retried, who stood in line begins: all sealed to what was there."""
+    told = json.loads((STORED / "format_1.json").read_text(encoding="utf-8"))
+    with of_format_1(way, tmp_path, postgres) as store:
+        assert {run.id: run.status for run in nb.runs(store)} == told["statuses"]
+        added = 1 if way == "their documents" else 0  # that it was brought in
+        lengths = {head.run_id: head.length - added for head in store.heads()}
+        assert lengths == told["lengths"]
+        teller, banker = (
+            nb.Agent(nb.ScriptedModel(["Done."]), name=name, store=store)
+            for name in ("teller", "banker")
+        )
+        planner = nb.Agent(
+            nb.ScriptedModel(["Planned."]), name="planner", store=store, tools=[teller.as_tool()]
+        )
+        sent: list[str] = []
+
+        def transfer(to: str, amount: float) -> str:
+            sent.append(to)
+            return f"sent {amount} to {to}"
+
+        for agent in (teller, banker):
+            agent.tool(approval=True)(transfer)
+
+        @banker.tool
+        async def size(ctx: nb.ToolContext) -> str:
+            kind = await ctx.step("kind", lambda: "trousers")
+            return kind + await ctx.ask(nb.Choose("What size?", ["S", "M"]))
+
+        async def opened(name: str, agent: nb.Agent = banker) -> nb.Run:
+            agent.model = nb.ScriptedModel([f"{name}: done."])
+            return await nb.open_run(
+                told.get(name, name), agent=agent, store=store, attended=True, show=False
+            )
+
+        first, queued = await opened("first"), await opened("queued")
+        await first.approve(first.interrupts[0])
+        assert [(await run).text[-6:] for run in (first, queued)] == [" done."] * 2
+        waits = await opened("waits")
+        await waits.respond(waits.interrupts[1], "M")
+        await waits.approve(waits.interrupts[0])
+        results = [part["output"] for part in (await waits).messages[-2]["content"]]
+        assert results == ["sent 1.5 to C3", "shirtM"]  # the step was done in format 1
+        inner = await opened("inner", planner)
+        await inner.approve(inner.interrupts[0])
+        assert ((await inner).text, sent) == ("inner: done.", ["F6", "C3", "E5"])
+        failed = await opened("failed")
+        assert (await failed.retry()).text == "failed: done."
+        last = await opened("cities.3")
+        more = banker.run("And more?", after=last, show=False)
+        assert (await more).text == "cities.3: done."
+        assert "How many in Rome?" not in store.rows(more.id)[0].data  # it refers to the run before
+        for run_id in store.run_ids():
+            assert first_broken(run_id, store.rows(run_id)) is None
 
 
 FILL = """

@@ -106,6 +106,8 @@ class Attack:
         """Where processes died at one of their moments."""
         self.run_id = ""
         """The run of this round."""
+        self.starting = 1.0
+        """Seconds that a command took to start and answer, the last time."""
         self._kept: list[Victim] = []
 
     def kept(self, number: int) -> Victim:
@@ -406,9 +408,19 @@ def _of_call(events: list[StoredEvent], token: str) -> list[StoredEvent]:
 RACES = ("answers", "answers", "answers", "cancel", "deadline", "retry", "fork", "terminal")
 
 
+COMMANDS = ("terminal", "terminal", "terminal", "command")
+"""``nbagent answer`` in a process that is there, or in one of its own, which takes a second to start."""
+
+
 def terminal_round(attack: Attack, seed: int) -> None:
-    """Two processes that hold a run, and a terminal that does not, answer one question at once."""
+    """Two processes that hold a run, and a terminal that types ``nbagent answer``, answer one question at once."""
     race_round(attack, seed, ("terminal",))
+
+
+def begins(attack: Attack, way: str, chance: random.Random) -> float:
+    """Seconds that the others wait for a command to be started."""
+    attack.counts[f"by {way}"] += 1
+    return attack.starting * chance.uniform(0.6, 1.1) if way == "command" else 0.0
 
 
 def race_round(attack: Attack, seed: int, kinds: tuple[str, ...] = RACES) -> None:
@@ -457,11 +469,12 @@ def race_round(attack: Attack, seed: int, kinds: tuple[str, ...] = RACES) -> Non
     ]
     if kind in ("cancel", "fork"):
         acts[-1] = [[kind]] if kind == "cancel" else [[kind, chance.choice(("", interrupt))]]
-    if kind == "terminal":
-        acts[-1] = [["terminal", interrupt]]
     at = expires if kind == "deadline" else time.time() + 0.02
+    if kind == "terminal":
+        acts[-1] = [[chance.choice(COMMANDS), interrupt]]
+        at += begins(attack, acts[-1][0][0], chance)
     at = max(at + chance.uniform(-0.006, 0.006), time.time() + 0.01)
-    said = together(workers, acts, run_id, at, chance)
+    said = together(attack, workers, acts, run_id, at, chance)
     judge(attack, kind, interrupt, run_id, said)
     forks = [by for what, by, told in said if what == "fork" and told == "won"]
     end = finish(attack, workers, run_id, {token: tool, f"{token}.p": "plain"}, chance)
@@ -471,17 +484,26 @@ def race_round(attack: Attack, seed: int, kinds: tuple[str, ...] = RACES) -> Non
         check_fork(attack, workers[-1], run_id, fork, token, seed)
 
 
-def together(workers: list[Victim], acts: Any, run_id: str, at: float, chance: Any) -> list[Any]:
+def together(
+    attack: Attack, workers: list[Victim], acts: Any, run_id: str, at: float, chance: Any
+) -> list[Any]:
     """All of them at once; what each came to."""
+    began = time.monotonic()
     for worker, does in zip(workers, acts, strict=True):
         seed = chance.randrange(10**9)
         worker.tell("race", run_id=run_id, at=at, acts=does, seed=seed)
-    return [each for worker in workers for each in worker.hear()]
+    said = [each for worker in workers for each in worker.hear()]
+    if any(what == "command" for what, *_ in said):
+        attack.starting = time.monotonic() - began
+    return said
 
 
 def judge(attack: Attack, kind: str, interrupt: str, run_id: str, said: list[Any]) -> None:
     """P2: one wins, and the others are told who did."""
     answers = [(by, told) for what, by, told in said if what not in ("cancel", "fork")]
+    for what, _, told in said:
+        if what in COMMANDS and told == "won":
+            attack.counts[f"won by {what}"] += 1
     won = [by for by, told in answers if told == "won"]
     kept = [e for e in attack.events(run_id) if isinstance(e, Resolved) and e.id == interrupt]
     assert len(kept) <= 1, kept
@@ -508,7 +530,7 @@ def race_retry(
 ) -> None:
     """A failed run is retried once."""
     acts = [[["retry"]] for _ in workers]
-    said = together(workers, acts, run_id, time.time() + 0.02, chance)
+    said = together(attack, workers, acts, run_id, time.time() + 0.02, chance)
     won = [by for _, by, told in said if told == "won"]
     ends = ends_of(workers, run_id, chance)
     assert all(end == ends[0] for end in ends), ends

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import io
 import itertools
 import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from typing import Any
 from pydantic import SecretStr
 
 import nbagent as nb
+from nbagent import cli
 from nbagent.core.base import process
 from nbagent.core.base.events import StoredEvent, dump
 from nbagent.core.base.model import ModelDelta, Request, ToolCallDelta
@@ -325,6 +329,20 @@ def _spin(at: float) -> None:
         pass
 
 
+def _here(words: list[str]) -> tuple[int, str]:
+    """The command as it is, but in this process: its exit code, and what it says of an error."""
+    said = io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(said):
+        return cli.main(words), said.getvalue()
+
+
+def _as_a_process(words: list[str]) -> tuple[int, str]:
+    """The same, as a shell starts it."""
+    command = [sys.executable, "-m", "nbagent", *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stderr
+
+
 class Worker:
     """Does what it is told with runs of one store."""
 
@@ -503,6 +521,12 @@ class Worker:
         doing = [self._act(run_id, at + chance.random() * 0.004, *act) for act in acts]
         return await asyncio.gather(*doing)
 
+    def _command(self, run_id: str, interrupt: str) -> list[str]:
+        """What a person types in a terminal, after ``nbagent``."""
+        url = self.folder / "url"
+        place = url.read_text() if url.exists() else str(self.folder / "runs.db")
+        return ["answer", run_id, interrupt, "--approve", "--store", place]
+
     async def _act(self, run_id: str, at: float, what: str, interrupt: str = "") -> list[Any]:
         run: Any = self.runs.get(run_id)
         by = f"{os.getpid()}-{next(self._answers)}"
@@ -517,10 +541,15 @@ class Worker:
                     forked = run.fork(at=interrupt or None)
                     self.runs[forked.id] = forked
                     by = forked.id
-            elif what == "terminal":
-                await _at(at)
-                journal = Journal(run_id, self.store)
-                await answer_stored(journal, interrupt, nb.Restart(), by=by)
+            elif what in ("terminal", "command"):
+                by = "command line"
+                if what == "terminal":  # which first opens the store
+                    await _at(at - random.uniform(0, 0.04))
+                words = self._command(run_id, interrupt)
+                doing = _here if what == "terminal" else _as_a_process
+                code, told = await asyncio.to_thread(doing, words)
+                if code:
+                    return [what, by, f"exit code {code}: {told}"]
             else:
                 resolution = {
                     "restart": nb.Restart(),

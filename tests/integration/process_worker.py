@@ -8,6 +8,7 @@ MACHINE is what it takes its machine for, so that other processes cannot see it.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -210,6 +211,11 @@ class Worker:
         run = self.runs[run_id]
         run.subscribe(lambda _: os._exit(0))
         run.restart(interrupt, data=data)
+
+    async def forget(self, run_id: str) -> None:
+        """Have no handle of a run any more, and live on."""
+        del self.runs[run_id]
+        gc.collect()
 
     async def let_go(self) -> None:
         """Let slow calls end."""

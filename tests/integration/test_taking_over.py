@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import nbagent as nb
+from nbagent.core.base.events import RunTaken
+from nbagent.core.journal.journal import Journal
+from nbagent.core.stored.by_record import answer_by_record
 from tests.integration.processes import Begin, Process, beginning, effects, wait_for
 
 
@@ -32,6 +37,11 @@ class Stopped(NamedTuple):
     text: str
 
 
+def inside(tool: str, calls: list[Any]) -> list[Any]:
+    """The call of an agent that makes these calls."""
+    return [[tool, {"prompt": json.dumps([calls])}]]
+
+
 PLACES = {
     "in a body": Stopped(
         [["slow", {}]], "slow", {"slow": {"output": "known"}}, ["slow"], '["known"]'
@@ -45,6 +55,13 @@ PLACES = {
         {"slow": {"reason": "no"}, "ask": {"output": "b"}},
         ["slow"],
         "",
+    ),
+    "while the model of an agent inside streams": Stopped(
+        inside("manager", inside("banker", [["look", {"at": "x"}]])),
+        "hangs",
+        {},
+        ["look:x", "hangs"],
+        "saw x",
     ),
     "at a line that asks": Stopped(
         [["asker", {}]],
@@ -63,10 +80,15 @@ def test_c310_a_process_that_was_stopped_runs_nothing_more_of_a_run_that_was_tak
     """Taken over, answered and ended elsewhere; then it goes on, says who has it, and has changed nothing."""
     calls, seen, answers, did, text = PLACES[place]
     first, second = begin(), begin()
+    hangs = tmp_path / "HANG"
+    hangs.touch()  # while it is there, a model does not come to its end
     run = first.ask("start", calls=calls, settle=False)
     wait_for(seen, tmp_path)
+    if place == "at a line that asks":
+        first.ask("settle", run_id=run["id"])
     first.tell("finish", run_id=run["id"])
     first.stop()
+    hangs.unlink()
     second.ask("let_go")
     opened = second.ask("open", run_id=run["id"], take_over=True)
     assert opened["status"] in ("running", "interrupted", "completed")
@@ -115,3 +137,54 @@ def test_c311_who_had_the_run_is_told_who_has_it_and_follows(begin: Begin, tmp_p
     ends.append(first.ask("finish", run_id=run["id"]))
     assert [end["text"] for end in ends] == ['["known"]'] * 2
     assert effects(tmp_path) == ["slow"]
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "let go"])
+def test_c312_a_run_answered_by_its_record_goes_on_in_one_process_that_has_it(
+    begin: Begin, tmp_path: Path, held: bool
+) -> None:
+    """The process that had it takes it; where that lives and let go of it, whoever opened it does; the body runs once."""
+    first, second = begin(), begin()
+    run = first.ask("start", calls=[["gate", {"amount": 1}]])
+    if not held:
+        first.ask("forget", run_id=run["id"])
+        second.ask("open", run_id=run["id"])
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    journal = Journal(run["id"], store)
+    journal.catch_up()
+    stamp = ("command line", time.time())
+    answer = answer_by_record(journal, run["interrupts"]["gate"], nb.Restart(data="go"), stamp)
+    assert answer.owner == ""
+    takes = first if held else second
+    assert takes.ask("finish", run_id=run["id"])["text"] == "[\"1 {'quote': 2} go\"]"
+    [taken] = [event for event in store.read(run["id"]) if isinstance(event, RunTaken)]
+    assert (taken.by, taken.owner.split(":")[1]) == ("vacancy", str(takes.pid))
+    assert effects(tmp_path) == ["gate"]
+
+
+def test_c313_of_two_that_open_a_run_that_came_in_a_document_one_takes_it(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """Nobody drives it, and both may: one writes so first, and the other follows that one's run."""
+    first, both = begin(), [begin(), begin()]
+    run = first.ask("start", calls=[["look", {"at": "it"}], ["slow", {}]], settle=False)
+    wait_for("slow", tmp_path)
+    document = nb.export_run(run["id"], store=tmp_path / "runs.db")
+    first.ask("let_go")
+    first.ask("finish", run_id=run["id"])
+    nb.delete_run(run["id"], store=tmp_path / "runs.db")
+    document["runs"][0]["rows"] = document["runs"][0]["rows"][:1]  # as it stood when it had begun
+    nb.import_run(document, store=tmp_path / "runs.db")
+    for process in both:
+        process.tell("open", run_id=run["id"])
+    for process in both:
+        process.hear()
+        process.ask("let_go")
+    ends = [process.ask("finish", run_id=run["id"]) for process in both]
+    assert ends[0]["text"] == ends[1]["text"] == '["saw it", "slept"]'
+    events = nb.SQLiteStore(tmp_path / "runs.db").read(run["id"])
+    taken = [event for event in events if isinstance(event, RunTaken)]
+    assert [one.by for one in taken] == ["vacancy"]
+    started = {event.owner for event in events if event.type == "tool_started"}
+    assert started == {taken[0].owner}
+    assert sorted(effects(tmp_path)) == ["look:it", "look:it", "slow", "slow"]

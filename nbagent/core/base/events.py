@@ -301,7 +301,7 @@ class Resolved(Event):
     by: str
     """The way it came: ``form``, ``code``, ``command line``, ``external``, ``expiry``, or what the caller says."""
     owner: str = ""
-    """The process that took the answer, and goes on with the run."""
+    """The process that goes on with the run; empty where nobody does before somebody takes it."""
     remembers: Remembered | None = None
     """What an approval that is to be remembered covers, of the tool as it was then."""
     user: str = ""
@@ -349,11 +349,12 @@ class RunTaken(Event):
 
     type: Literal["run_taken"] = "run_taken"
     by: str
-    """Why: ``take over`` where somebody said so, ``silence`` where the one before was gone."""
+    """Why: ``take over`` where somebody said so, ``silence`` where the one before was gone, ``vacancy`` where nobody
+    drove it: it had been answered by its record, or came in a document."""
     owner: str = ""
     """The process that drives it now."""
     gone: str = ""
-    """The process that was gone, whose calls it takes; empty where it takes all, whoever lives."""
+    """The process that had it before, whose calls it takes; empty where it takes all, whoever lives."""
     user: str = ""
     """As in ``Resolved``."""
 

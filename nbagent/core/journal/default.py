@@ -58,8 +58,15 @@ def use_store(store: Kept | None) -> Store:
     """
     made = None if store is None else store_at(store)
     with _default.lock:
-        _default.said, _default.told = made, None
+        if made is store or not _is_open_at(_default.said, made):
+            _default.said = made
+        _default.told = None
         return kept_in()
+
+
+def _is_open_at(said: Store | None, made: Store | None) -> bool:
+    """Whether what was said before stands for the same place still, as where a cell is run again."""
+    return said is not None and is_same_place(said, made) and not _is_closed(said)
 
 
 def kept_in() -> Store:
@@ -85,7 +92,8 @@ def kept_in() -> Store:
 def tell_kept(run_id: str, store: object) -> None:
     """A run begins: the first one that is kept by default, and not in memory, says so, and where."""
     with _default.lock:
-        if _default.told is None and store is kept_in() and not isinstance(store, MemoryStore):
+        is_kept = not isinstance(store, MemoryStore) and is_same_place(store, kept_in())
+        if _default.told is None and is_kept:
             _default.told = run_id
             logger.info(
                 "runs are kept in %s, with their prompts and results in plain text", place_of(store)
@@ -104,7 +112,7 @@ def is_default(store: object) -> bool:
         said = _default.said
         if said is None and _default.variable is not None:
             said = _default.variable[1]
-        return said is not None and store is said
+        return said is not None and is_same_place(store, said)
 
 
 def place_of(store: object) -> str:
@@ -117,11 +125,22 @@ def place_of(store: object) -> str:
 
 
 def is_same_place(one: object, other: object) -> bool:
-    """Whether two stores hold the same runs: they are one, or of one file or database."""
+    """Whether two stores hold the same runs: they are one, or of one file or database.
+
+    A file that was deleted and made again is another one, and a store that was closed holds none any more.
+    """
     if one is other:
         return True
     place = _place(one)
-    return place is not None and type(one) is type(other) and place == _place(other)
+    if place is None or type(one) is not type(other) or place != _place(other):
+        return False
+    if _is_closed(one) or _is_closed(other):
+        return False
+    return bool(getattr(one, "file", None) == getattr(other, "file", None))
+
+
+def _is_closed(store: object) -> bool:
+    return bool(getattr(store, "is_closed", False))
 
 
 def _place(store: object) -> Any:

@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
@@ -56,6 +57,25 @@ def reference_of(event: StoredEvent) -> Reference | None:
     if not is_whole or len(counts) != 2:
         raise StoreError(f"a history begins with {first!r:.200}, which is no reference to a run")
     return Reference(str(found[0]), *counts)
+
+
+class LostReference(StoreError):
+    """What was to be written refers to a run that is not there: nothing was added."""
+
+    def __init__(self, run_id: str, missing: str) -> None:
+        super().__init__(
+            f"run {run_id!r} goes on with run {missing!r}, which was deleted meanwhile"
+        )
+
+
+def referred_by(run_id: str, events: Sequence[StoredEvent]) -> set[str]:
+    """The runs that must be there where these events of a run are kept; what is no reference is told who reads it."""
+    found = set()
+    for event in events:
+        with suppress(StoreError):
+            reference = reference_of(event)
+            found |= set() if reference is None else {reference.run_id}
+    return found - {run_id}
 
 
 def shortened(event: RunStarted, before: Known, run_id: str) -> RunStarted:

@@ -45,7 +45,16 @@ from nbagent.core.tools.output import (
     StepStarted,
 )
 
-from .history import Known, histories_of, lengthened, reference_of, referred, shortened
+from .history import (
+    Known,
+    LostReference,
+    histories_of,
+    lengthened,
+    reference_of,
+    referred,
+    referred_by,
+    shortened,
+)
 from .unwritten import call_of, keep_unwritten
 
 _TAKE_ON = (RunStarted, Resolved, ToolStarted, RunRetried, RunTaken)
@@ -67,6 +76,7 @@ class Store(Protocol):
 
         Raises:
             Conflict: the journal has moved on; nothing was added.
+            LostReference: of a store that deletes: a run that they refer to (``referred_by``) is not there.
             StoreError: they could not be written; nothing was added.
         """
 
@@ -147,6 +157,7 @@ class Journal:
         "_at_once",
         "_before",
         "_follow",
+        "_is_vacant",
         "_last",
         "_line",
         "_lock",
@@ -186,6 +197,8 @@ class Journal:
         """The process that took the run on last: started it, answered, or ran a call."""
         self.taken: RunTaken | None = None
         """How it came to that process, where that took it over."""
+        self._is_vacant = False
+        """Whether it was answered by its record since: that process may have let go of it."""
         self._last: tuple[str, float] | None = None
         """Type and time of the last event that the store has, as far as is known here."""
         self._writer: int | None = None
@@ -209,8 +222,13 @@ class Journal:
 
     @property
     def is_driven_here(self) -> bool:
-        """Whether this process may take the run's next step: nobody else has taken the run on since it did."""
-        return self.driver in ("", this_process())
+        """Whether this process may take the run's next step: it has taken the run on, and nobody else since."""
+        return self.store is None or (self.driver == this_process() and not self._is_vacant)
+
+    @property
+    def is_vacant(self) -> bool:
+        """Whether nobody drives the run for certain: whoever goes on with it takes it first, by ``RunTaken``."""
+        return self._is_vacant or not self.driver
 
     # --- writing
 
@@ -526,6 +544,11 @@ class Journal:
             self._writer = threading.get_ident()
             try:
                 append(sent, self._stored_length)
+            except LostReference:  # the run before was deleted: it is told whole
+                for gone in referred_by(self.run_id, sent):
+                    histories_of(self.store).forget(gone)
+                self._write(events, append)
+                return
             except Conflict:
                 self._catch_up(self.store)
                 raise
@@ -554,7 +577,7 @@ class Journal:
             if isinstance(event, _TAKE_ON):
                 self._taken_on(event)
             if isinstance(event, RunImported):
-                self.driver, self.taken = "", None
+                self.driver, self.taken, self._is_vacant = "", None, False
         if self.store is not None and self.state.outcome is not None:
             known = Known(self.state.position, self.state.messages)
             histories_of(self.store).keep(self.run_id, known)
@@ -579,6 +602,7 @@ class Journal:
         elif event.owner not in ("", self.driver):
             self.taken = None
         self.driver = event.owner or self.driver
+        self._is_vacant = isinstance(event, Resolved) and not event.owner
 
     def _tell(self, listener: Listener, heard: RunEvent) -> None:
         try:

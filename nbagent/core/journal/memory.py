@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from nbagent.core.base.errors import Conflict, UsageError
 from nbagent.core.base.events import StoredEvent, dump
 
+from .history import LostReference, referred_by
 from .journal import Watcher, moved_on
-from .rows import Head, Last, Row, events_of, sealed
+from .rows import Head, Last, Row, check_known, events_of, sealed
 
 _NOTHING = nullcontext()
 
@@ -34,6 +35,9 @@ class MemoryStore:
                 raise moved_on(run_id, expected, length, winner)
             if not events:
                 return
+            for before in referred_by(run_id, events):
+                if before not in self._journals:
+                    raise LostReference(run_id, before)
             self._journals.setdefault(run_id, kept).events.extend(events)
             self._changes += 1
         kept.tell()
@@ -88,17 +92,21 @@ class MemoryStore:
             self._journals[run_id].events.extend(events)
             self._changes += 1
 
-    def delete(self, run_id: str) -> None:
-        """Delete a journal.
+    def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
+        """Delete journals, all or none.
 
         Raises:
-            UsageError: there is no such run.
+            UsageError: one of them is not there.
+            Conflict: there is a run that is not among the known ones.
         """
         with self._lock:
-            kept = self._kept(run_id)
-            del self._journals[run_id]
+            gone = [self._kept(run_id) for run_id in run_ids]
+            check_known(self._journals, known)
+            for run_id in run_ids:
+                del self._journals[run_id]
             self._changes += 1
-        kept.tell()
+        for kept in gone:
+            kept.tell()
 
     def _kept(self, run_id: str) -> _Kept:
         if run_id not in self._journals:

@@ -8,11 +8,11 @@ who wrote them; what was cut off at the end shows only where somebody has noted 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from nbagent.core.base.errors import StoreError
+from nbagent.core.base.errors import Conflict, StoreError
 from nbagent.core.base.events import FORMAT_VERSION, StoredEvent, parse
 
 
@@ -83,12 +83,40 @@ class Archive(Protocol):
             StoreError: they could not be written; nothing was added.
         """
 
-    def delete(self, run_id: str) -> None:
-        """Delete a journal, whoever goes on with its run; ``nb.delete_run`` asks first.
+    def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
+        """Delete journals, all or none, whoever goes on with their runs; ``nb.delete_run`` asks first.
+
+        Args:
+            run_ids: which.
+            known: the runs of which it was asked whether they go on with one of these.
 
         Raises:
-            UsageError: there is no such run.
-            StoreError: it could not be deleted.
+            UsageError: one of them is not there; nothing was deleted.
+            Conflict: there is a run that is not among the known ones; nothing was deleted.
+            StoreError: they could not be deleted.
+        """
+
+
+def check_known(there: Iterable[str], known: Collection[str] | None) -> None:
+    """Refuse a deletion that was decided before a run began, which may go on with what is to be deleted.
+
+    Raises:
+        Conflict: naming it.
+    """
+    new = None if known is None else next((each for each in there if each not in known), None)
+    if new is not None:
+        raise Conflict(f"run {new!r} was begun meanwhile: nothing was deleted")
+
+
+@runtime_checkable
+class Searching(Protocol):
+    """A store that finds what its runs hold, without anybody reading all of them."""
+
+    def search(self, text: str) -> list[str]:
+        """The runs in which an event's JSON has this text, oldest first.
+
+        Raises:
+            StoreError: they could not be read.
         """
 
 

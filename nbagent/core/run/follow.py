@@ -1,7 +1,7 @@
 """Whose turn it is to go on with a run that several processes, or handles of one, may hold.
 
-Who answers, drives. Everybody else follows, and goes on itself only where nobody does; what was started
-is never run again.
+Who answers, drives. Everybody else follows, and goes on itself only where nobody does, once it has written
+that it takes the run: of several that do, one counts. What was started is never run again.
 """
 
 from __future__ import annotations
@@ -24,18 +24,22 @@ from .heartbeat import Others
 
 POLL = 0.25
 """Seconds between looks at a store that tells nobody what is written to it."""
+MOMENT = 2.0
+"""Seconds in which the process that drove a run last may take it again, before others do."""
 
 Turn: TypeAlias = Literal["ended", "nobody's", "ours", "theirs", "lost"]
 """Who makes the run go on: nobody before an answer comes, we, somebody else, or nobody ever again."""
 
-TakenBy: TypeAlias = Literal["take over", "silence"]
-"""Why another process drives a run: a person said so, or the one before was gone."""
+TakenBy: TypeAlias = Literal["take over", "silence", "vacancy"]
+"""Why a process takes a run: a person said so, the one before is gone, or nobody drove it."""
 
 Lost: TypeAlias = tuple[tuple[str, ...], CallState]
 """The scope of a call, and the call."""
 
 
-def whose_turn(state: RunState, driver: str, others: Others, *, is_driven_here: bool) -> Turn:
+def whose_turn(
+    state: RunState, driver: str, others: Others, *, is_driven_here: bool, is_vacant: bool = False
+) -> Turn:
     """Who makes the run go on, beside a driver of the handle that asks; a lost call does not go on.
 
     Args:
@@ -43,6 +47,7 @@ def whose_turn(state: RunState, driver: str, others: Others, *, is_driven_here: 
         driver: the process that took the run on last.
         others: what is known of the other processes.
         is_driven_here: whether any handle's driver in this process is at work.
+        is_vacant: whether nobody drives it for certain.
     """
     if state.outcome is not None:
         return "ended"
@@ -52,8 +57,12 @@ def whose_turn(state: RunState, driver: str, others: Others, *, is_driven_here: 
             return "nobody's"
         return "lost" if lost_calls(state, others, is_driven_here=is_driven_here) else "theirs"
     if driver == this_process():
-        return "theirs" if is_driven_here or others.silent < POLL else "ours"
-    return "ours" if not driver or others.has_ended(driver) else "theirs"
+        is_here = is_driven_here or (others.silent < POLL and not is_vacant)
+        return "theirs" if is_here else "ours"
+    if is_vacant:
+        is_late = not driver or others.silent >= MOMENT or others.has_ended(driver)
+        return "ours" if is_late else "theirs"
+    return "ours" if others.drives_nothing(driver) else "theirs"
 
 
 def lost_calls(state: RunState, others: Others, *, is_driven_here: bool) -> list[Lost]:
@@ -100,8 +109,9 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
             expects="outcome",
             input=input_,
             metadata={
-                "message": f"The {describe_process(call.owner)}, which ran {call.name}, is gone: whether "
-                "it took effect is not known."
+                "message": f"The {describe_process(call.owner)}, which ran {call.name}, "
+                f"{'has the run no more' if has_ended(call.owner) is False else 'is gone'}: whether it took "
+                "effect is not known."
             },
             digest="" if tool is None else digest_of(tool.name, input_, tool.input_schema),
             reply_schema=None if tool is None else tool.output_schema,
@@ -127,16 +137,18 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
     return events
 
 
-def taken_over(state: RunState, spec: RunSpec, gone: str = "") -> list[StoredEvent]:
+def taken_over(
+    state: RunState, spec: RunSpec, by: TakenBy = "take over", gone: str = ""
+) -> list[StoredEvent]:
     """What is written where this process drives the run from here on, whoever did before.
 
     Args:
         state: where the run stands.
         spec: this process's.
-        gone: the process that drove it and has ended; without it a person says so, and it is taken from all.
+        by: why.
+        gone: the process that drove it last; without it the run is taken from all.
     """
-    by: TakenBy = "silence" if gone else "take over"
-    user = "" if gone else this_user()
+    user = this_user() if by == "take over" else ""
     taken = RunTaken(at=spec.clock(), by=by, owner=this_process(), gone=gone, user=user)
     return [taken, *about_lost(state, _runs_of_others(state, gone), spec)]
 
@@ -174,6 +186,24 @@ def _inside(state: RunState, scope: tuple[str, ...]) -> RunState:
         call = state.calls.get(call_id)
         state = (call.child if call is not None else None) or RunState()
     return state
+
+
+def is_at_a_stand(state: RunState) -> bool:
+    """Whether nobody can be at a run that this process has no handle of: no step is due, no body runs or waits."""
+    elsewhere = {call.owner for call in _with_bodies(state)} - {this_process()}
+    return isinstance(next_step(state), Wait) and all(map(has_ended, elsewhere))
+
+
+def _with_bodies(state: RunState) -> Iterator[CallState]:
+    """The calls whose bodies run, or may wait at their lines."""
+    for call in state.calls.values():
+        if call.status == "done":
+            continue
+        child = call.child
+        if call.status == "running" or call.asked or (child is not None and child.of_body):
+            yield call
+        if child is not None:
+            yield from _with_bodies(child)
 
 
 def next_driver(state: RunState, answer: Resolved) -> str:

@@ -86,12 +86,20 @@ class Others:
             )
         return silent >= self._limit
 
+    def drives_nothing(self, process: str) -> bool:
+        """Whether a process drives no run of this store: it has ended, or lives and leaves no beat any more."""
+        if has_ended(process) is not False:
+            return self.has_ended(process)
+        return isinstance(self._store, Beating) and self._unheard(process) >= self._limit
+
     @property
     def awaited(self) -> str:
         """Which processes are waited for that cannot be seen, in words; empty where there is none."""
         now = time.monotonic()
         told = [
-            f"{describe_process(p)}, silent for {now - h.at:.0f} s" for p, h in self._heard.items()
+            f"{describe_process(p)}, silent for {now - h.at:.0f} s"
+            for p, h in self._heard.items()
+            if has_ended(p) is None
         ]
         return "; ".join(told)
 

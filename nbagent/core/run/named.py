@@ -12,7 +12,7 @@ from nbagent.core.base.messages import is_prompt, text_of, user
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.tools.spec import RunSpec
 
-from .session import Session, open_sessions
+from .session import Session, held
 
 _ID = re.compile(r"[\w.:@+-]{1,100}")
 _SHOWN = 60
@@ -38,9 +38,9 @@ def found(run_id: str, store: Store) -> Session | Journal | None:
     Raises:
         StoreError: the journal cannot be read.
     """
-    for session in open_sessions():
-        if session.run_id == run_id and session.journal.store is store:
-            return session
+    session = held(run_id, store)
+    if session is not None:
+        return session
     journal = Journal(run_id, store)
     try:
         journal.catch_up()

@@ -584,7 +584,10 @@ class Session:
         if self._was_taken and not over and self.journal.taken is not None:
             self.error = error = taken_from(self.run_id, self.journal.taken)
         elif error is not None and not (task.cancelled() and (self._is_stopping or over)):
-            self.error = error
+            self.error, self._seen = (
+                error,
+                self.state.position,
+            )  # a look at this end is no news of it
         if task is not self._task:  # an answer came as it ended, and another is at work by now
             return
         was_interrupted, self._was_interrupted = self._was_interrupted, bool
@@ -595,8 +598,9 @@ class Session:
             self._again, self.error = False, None
             self._cancelled("keyboard")
             return
-        if self._again:
-            self._again, self.error = False, None
+        again, self._again = self._again and not over, False  # an end is not gone on with
+        if again:
+            self.error = None
             self._drive()
             return
         self._progressed()
@@ -639,11 +643,17 @@ class Session:
             if not self._follows:
                 self._follows, self._is_told = True, self.journal.watch(self.follow)
         try:
-            self._home().call_soon_threadsafe(_look, weakref.ref(self))
+            self._home().call_soon_threadsafe(self._next_look)
         except RuntimeError:
             if not self._home().is_closed():
                 raise
         # a loop that closed meanwhile: whoever next waits for the run calls this again
+
+    @property
+    def _next_look(self) -> Callable[[], None]:
+        """Looks again, as long as anybody has the run; one that nobody drives is taken whoever has it still."""
+        is_due = self.journal.is_vacant and self.status == "running"
+        return self._look if is_due else partial(_look, weakref.ref(self))
 
     def _look(self) -> None:
         """Take in what others wrote and react; only ever called on the run's loop."""
@@ -678,11 +688,11 @@ class Session:
             can_be_taken = self.is_stored and not self._is_told
             again = can_be_taken or runs_elsewhere(state) or is_theirs
             if again and self._whose_turn(state) == "ours" and is_theirs:
-                self._take_from_gone()
+                self._take()
         else:
             again = self._take_turn(state, moved=moved) or runs_elsewhere(self.state)
         if again and self._timer is None:
-            self._timer = self._home().call_later(POLL, _look, weakref.ref(self))
+            self._timer = self._home().call_later(POLL, self._next_look)
 
     def _take_turn(self, state: RunState, *, moved: bool) -> bool:
         """Go on with the run where it is this handle's turn; whether to look again later."""
@@ -693,7 +703,7 @@ class Session:
             if self.journal.is_driven_here:
                 self.go_on()
             else:
-                self._take_from_gone()
+                self._take()
         elif moved and whose != "lost":
             self._lost(self.error if self._was_taken else None)
         return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_told)
@@ -701,7 +711,10 @@ class Session:
     def _whose_turn(self, state: RunState) -> Turn:
         """Who makes the run go on; what became of calls whose process is gone is asked."""
         here = any(_is_of(one, self.run_id, self.journal.store) for one in set(_driven))
-        whose = whose_turn(state, self.journal.driver, self._others, is_driven_here=here)
+        journal = self.journal
+        whose = whose_turn(
+            *(state, journal.driver, self._others), is_driven_here=here, is_vacant=journal.is_vacant
+        )
         if whose == "lost":
             self._ask_about(lost_calls(state, self._others, is_driven_here=here))
         return whose
@@ -727,14 +740,15 @@ class Session:
 
         return self._submit(decide, self._took_over, self._lost)
 
-    def _take_from_gone(self) -> None:
-        """Drive a run whose driver is gone; of several handles that do, one counts."""
-        gone = self.journal.driver
+    def _take(self) -> None:
+        """Drive a run that nobody drives, once that is written; of several handles that do, one counts."""
+        last = (self.journal.driver, self.journal.is_vacant)
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
-            if self.journal.driver != gone or state.outcome is not None:
+            driver, is_vacant = now = (self.journal.driver, self.journal.is_vacant)
+            if now != last or state.outcome is not None:
                 return []
-            return taken_over(state, self.spec, gone)
+            return taken_over(state, self.spec, "vacancy" if is_vacant else "silence", driver)
 
         try:
             self._then(self.journal.submit(decide), self._took_over)

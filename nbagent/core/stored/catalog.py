@@ -41,7 +41,7 @@ class Entry:
     after: str | None
     """The run whose conversation it goes on with, or waits for."""
     driver: str
-    """The process that took it on last, as ``this_process`` names it."""
+    """The process that took it on last, as ``this_process`` names it; empty where nobody drives it."""
     error: str | None = None
     """Why it failed."""
 
@@ -192,7 +192,7 @@ def _entry(journal: Journal, begun: Entry | RunEvent) -> Entry:
         turns=state.turns,
         events=state.position,
         after=after,
-        driver=journal.driver,
+        driver="" if journal.is_vacant else journal.driver,
         error=getattr(outcome, "message", None),
     )
 

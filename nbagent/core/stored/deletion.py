@@ -6,10 +6,10 @@ import datetime
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.errors import Conflict, StoreError, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.process import describe_process, has_ended, this_process
@@ -46,10 +46,27 @@ def delete_run(
         StoreError: the store could not be written.
     """
     archive = archive_of(store)
-    there = archive.run_ids()
-    if run_id not in there:
+    before: dict[str, set[str]] = {}
+    while True:
+        doomed = _doomed(archive, run_id, before, with_followers=with_followers)
+        try:
+            return _deleted(archive, doomed, before)
+        except (Conflict, UsageError):  # one began meanwhile, or somebody else deletes them too
+            continue
+
+
+def _doomed(
+    archive: FullArchive, run_id: str, before: dict[str, set[str]], *, with_followers: bool
+) -> list[str]:
+    """What is deleted with a run.
+
+    Raises:
+        UsageError: as in ``delete_run``.
+    """
+    _look_before(archive, before)
+    if run_id not in before:
         raise UsageError(f"{archive!r} has no run {run_id!r}")
-    followers = _followers(run_id, _before(archive, there))
+    followers = _followers(run_id, before)
     if followers and not with_followers:
         told = ", ".join(map(repr, followers[:5])) + (" and others" if followers[5:] else "")
         raise UsageError(
@@ -59,7 +76,7 @@ def delete_run(
     doomed = [run_id, *followers]
     for each in doomed:
         _check_stands_still(archive, each)
-    return _deleted(archive, doomed)
+    return doomed
 
 
 @tells("nb.prune")
@@ -86,21 +103,30 @@ def prune(
         StoreError: the store could not be read or written.
     """
     archive, until = archive_of(store), time.time() - _seconds(older_than)
-    entries = {entry.id: entry for entry in Catalog(archive).look()}
-    before = _before(archive, archive.run_ids())
-    doomed = []
-    for thread in _threads(before):
-        runs = [entries.get(run_id) for run_id in thread]
-        if all(
-            run is not None and _is_over(run, until, waiting=waiting) for run in runs
-        ) and not any(_driver_of(archive, run_id) for run_id in thread):
-            doomed += thread
-    doomed.sort(key=list(before).index)
-    return doomed if dry_run else _deleted(archive, doomed)
+    catalog, before, order = Catalog(archive), dict[str, set[str]](), dict[str, None]()
+    deleted: list[str] = []
+    while True:
+        _look_before(archive, before)
+        order |= dict.fromkeys(before)
+        entries = {entry.id: entry for entry in catalog.look()}
+        threads = [
+            thread
+            for thread in _threads(before)
+            if all(_is_over(entries.get(each), until, waiting=waiting) for each in thread)
+            and not any(_driver_of(archive, each) for each in thread)
+        ]
+        try:
+            for thread in threads:
+                deleted += thread if dry_run else _deleted(archive, thread, before)
+        except (Conflict, UsageError):  # one began meanwhile, or somebody else deletes them too
+            continue
+        return sorted(deleted, key=list(order).index)
 
 
-def _is_over(run: Entry, until: float, *, waiting: bool) -> bool:
-    return run.moved < until and (run.status in ENDED or (waiting and run.status == "interrupted"))
+def _is_over(run: Entry | None, until: float, *, waiting: bool) -> bool:
+    if run is None or run.moved >= until:
+        return False
+    return run.status in ENDED or (waiting and run.status == "interrupted")
 
 
 def _seconds(given: Any) -> float:
@@ -122,17 +148,29 @@ def _seconds(given: Any) -> float:
     )
 
 
-def _deleted(archive: FullArchive, doomed: list[str]) -> list[str]:
-    """Delete these: whatever goes on with another first, so that nothing is left without its beginning."""
-    for run_id in reversed(doomed):
-        archive.delete(run_id)
+def _deleted(archive: FullArchive, doomed: list[str], before: Mapping[str, set[str]]) -> list[str]:
+    """Delete these, all or none, so that nothing is left without its beginning.
+
+    Raises:
+        Conflict: a run began that was not looked at; nothing was deleted.
+    """
+    archive.delete(*doomed, known=before.keys())
+    for run_id in doomed:
         histories_of(archive).forget(run_id)
     return doomed
 
 
-def _before(archive: FullArchive, there: Iterable[str]) -> dict[str, set[str]]:
-    """By run: the runs whose conversation it goes on with; a run that cannot be read tells of none."""
-    return {run_id: _named(_beginning(archive, run_id)) - {run_id} for run_id in there}
+def _look_before(archive: FullArchive, before: dict[str, set[str]]) -> None:
+    """Note by run the runs whose conversation it goes on with, where that is not known yet.
+
+    It is told where a run begins; one that cannot be read tells of none.
+    """
+    there = dict.fromkeys(archive.run_ids())
+    for gone in before.keys() - there.keys():
+        del before[gone]
+    for run_id in there:
+        if run_id not in before:
+            before[run_id] = _named(_beginning(archive, run_id)) - {run_id}
 
 
 def _beginning(archive: FullArchive, run_id: str) -> list[StoredEvent]:
@@ -211,7 +249,8 @@ def _driver_of(archive: FullArchive, run_id: str) -> str:
     state = journal.state
     if status_of(state) not in ("running", "queued"):
         return ""
-    owners = {journal.driver, *(call.owner for call in running_calls(state))} - {""}
+    driver = this_process() if journal.is_vacant else journal.driver  # who has a handle takes it
+    owners = {driver, *(call.owner for call in running_calls(state))} - {""}
     is_fresh = time.time() - state.at < UNHEARD
     return next((one for one in owners if _may_drive(one, journal, is_fresh=is_fresh)), "")
 

@@ -16,13 +16,14 @@ from nbagent.core.flow import Flow
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, check_takes_answers, tool_at
-from nbagent.core.run.follow import next_driver
+from nbagent.core.run.follow import is_at_a_stand, next_driver
 from nbagent.core.run.heartbeat import Others
 from nbagent.core.run.session import held
+from nbagent.core.state.state import status_of
 from nbagent.core.tools.tool import Tool
 
 from .catalog import Catalog, Entry
-from .opening import answer_stored
+from .opening import answer_stored, open_run
 
 Owner: TypeAlias = Agent | Flow[..., Any]
 Place: TypeAlias = Literal["here", "there", "kept"]
@@ -56,8 +57,19 @@ class GoesOn:
     place: Place
     process: str = ""
     """Which process, where it is another one; see ``describe_process``."""
+    or_here: bool = False
+    """Whether it goes on here where that process has let go of it."""
     tools: Mapping[str, Any] | None = None
     """Its agent's tools, where it goes on here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """A run that asks nothing and that nobody goes on with: it was answered, or its process ended while it worked."""
+
+    run: Entry
+    here: bool
+    """Whether this process has an agent that goes on with it."""
 
 
 class Waiting:
@@ -86,6 +98,8 @@ class Waiting:
         self._journals: dict[str, Journal] = {}
         """Of the runs that ask, or have asked since the first look."""
         self._looked = False
+        self._working: list[Entry] = []
+        """The runs that have not ended and ask nothing."""
         self.all: list[Asked] = []
         """Everything that waits, oldest first, whatever is looked for."""
 
@@ -108,12 +122,26 @@ class Waiting:
         self.all = sorted(
             (one for entry in entries for one in self._questions(entry)), key=lambda one: one.at
         )
+        self._working = [one for one in entries if one.status == "running" and not one.asks]
         self._looked = True
         return self.chosen()
 
     def chosen(self) -> list[Asked]:
         """Of what waited at the last look, what is looked for."""
         return [one for one in self.all if self._is_looked_for(one)]
+
+    def stranded(self) -> list[Stranded]:
+        """The runs of the last look that nobody goes on with now; not for an event loop, as ``look``."""
+        return [
+            Stranded(one, self._owner(one.agent) is not None)
+            for one in self._working
+            if self.agent in (None, one.agent) and self._is_left(one)
+        ]
+
+    async def go_on(self, stranded: Stranded) -> None:
+        """Go on with it here; what ran when its process ended is asked about then. Raises as ``open_run`` does."""
+        run, store = stranded.run, self.catalog.store
+        await open_run(run.id, agent=self._owner(run.agent), store=store, show=False)
 
     def goes_on(self, asked: Asked) -> GoesOn:
         """Where its run goes on once it is answered, as far as can be known now."""
@@ -126,7 +154,8 @@ class Waiting:
             return GoesOn("here", tools=session.spec.tools)
         driver = journal.driver
         if driver not in ("", this_process()) and not self._has_ended(driver, journal):
-            return GoesOn("there", driver)
+            may_be_taken = journal.is_vacant or is_at_a_stand(journal.state)
+            return GoesOn("there", driver, or_here=may_be_taken and owner is not None)
         return GoesOn("kept") if owner is None else GoesOn("here", tools=owner.tools)
 
     def tool_of(
@@ -151,8 +180,13 @@ class Waiting:
         await run_in_thread(journal.catch_up)
         check_takes_answers(journal.state, asked.interrupt.id)
         check_open(journal.state, asked.interrupt.id)
-        agent = self._owner(asked.run.agent) if self.goes_on(asked).place == "here" else None
-        return await answer_stored(journal, asked.interrupt.id, resolution, by=by, agent=agent)
+        owner, where = self._owner(asked.run.agent), self.goes_on(asked).place
+        agent = owner if where == "here" else None
+        answer = await answer_stored(journal, asked.interrupt.id, resolution, by=by, agent=agent)
+        is_due = not answer.owner and status_of(journal.state) == "running"
+        if where == "there" and owner is not None and is_due:  # by whoever takes it first
+            await open_run(journal.run_id, agent=owner, store=journal.store, show=False)
+        return answer
 
     def _owner(self, name: str) -> Owner | None:
         given = next((one for one in self.agents if one.name == name), None)
@@ -173,6 +207,12 @@ class Waiting:
             and self.tool in (None, one.interrupt.tool_name)
             and (self.older_than is None or time.time() - one.at >= self.older_than)
         )
+
+    def _is_left(self, one: Entry) -> bool:
+        journal = self.catalog.journal(one.id)
+        if journal is None or held(one.id, journal.store) is not None:
+            return False
+        return one.driver in ("", this_process()) or self._has_ended(one.driver, journal)
 
     def _has_ended(self, process: str, journal: Journal) -> bool:
         known = has_ended(process)

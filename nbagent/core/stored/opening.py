@@ -26,6 +26,7 @@ from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import Kept, kept_in
 from nbagent.core.journal.journal import Journal, Store, finished
+from nbagent.core.journal.rows import Searching
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.result import Receipt
@@ -78,7 +79,7 @@ def answer_external(
         if event is not None:
             return Receipt(session.resolve(event.id, answer, by="external"))
     place = agent.store if store is None and agent is not None else checked_store(store)
-    stored = [] if place is None else _stored(place)
+    stored = [] if place is None else _stored(place, digest)
     for journal in stored:
         event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
         if event is None:
@@ -108,9 +109,10 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
     return None
 
 
-def _stored(place: Store) -> list[Journal]:
+def _stored(place: Store, digest: str) -> list[Journal]:
+    """The journals of the runs that may have asked for a token, of those that nobody here holds."""
     journals = []
-    for run_id in place.run_ids():
+    for run_id in place.search(digest) if isinstance(place, Searching) else place.run_ids():
         if held(run_id, place) is None:
             journal = Journal(run_id, place)
             with suppress(

@@ -40,7 +40,7 @@ from .card import Card
 from .charts import Charts
 from .driver_line import DriverLine
 from .preview import Preview
-from .run_card import RunCard, texts_of, types_of
+from .run_card import RunCard, gone_of, types_of
 
 MAX_SAID = 100_000
 """Characters of one message."""
@@ -174,9 +174,10 @@ class ChatCard(RunCard):
         self.rows_changed(self.rows)
 
     def _texts(self) -> dict[str, str]:
-        if self.threads.chat or self._begun is None:
-            return TEXTS | {"card": TEXTS["chat_card"], "gone": TEXTS["chat_gone"]}
-        return texts_of(self._begun)
+        texts = Card._texts(self)  # noqa: SLF001 - what any card shows
+        gone = texts["chat_gone"] if self._begun is None else gone_of(self._begun)
+        named = texts["chat_card"] if self.threads.chat else texts["card"]
+        return texts | {"card": named, "gone": gone}
 
     @property
     def _newest(self) -> Run:

@@ -11,18 +11,18 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from nbagent.core.base.errors import Conflict, NotPending
+from nbagent.core.base.errors import Conflict, NbagentError, NotPending
 from nbagent.core.stored.inbox import Asked, Waiting
 from nbagent.notebook import kernel
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.inbox import MORE, InboxView
+from nbagent.notebook.view.inbox import MORE, STRANDED, InboxView
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import Answer, FieldError, Op, Press, View
 
 from .asking import AskingCard, Asks
-from .list_bar import ListBar, Looking
+from .list_bar import ListBar, Looking, say_failed
 from .preview import Preview
 
 REDRAWN = 5.0
@@ -167,6 +167,20 @@ class InboxCard(AskingCard):
         if message.notice == MORE:
             self.view.show_more()
             self._looking.soon()
+        elif message.notice == STRANDED:
+            self._loop.create_task(self._go_on()).add_done_callback(say_failed)
+
+    async def _go_on(self) -> None:
+        """Go on here with the runs that nobody goes on with."""
+        refused: list[str] = []
+        for stranded in self.view.stranded:
+            if stranded.here:
+                try:
+                    await self.waiting.go_on(stranded)
+                except NbagentError as error:
+                    refused.append(f"{stranded.run.id}: {error}")
+        self.view.refused(reveal("\n".join(refused)))
+        self._looking.soon()
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         question, asked = self.view.question(message.interrupt), self.view.asked(message.interrupt)

@@ -80,7 +80,7 @@ class Looking:
             self.seen()
         else:
             task = self._loop.create_task(self._look_once())
-            task.add_done_callback(_failed)
+            task.add_done_callback(say_failed)
 
     async def _look(self) -> None:
         while time.monotonic() - self._seen_at < LOOKING:
@@ -102,6 +102,7 @@ class Looking:
             return more
 
 
-def _failed(task: asyncio.Task[bool]) -> None:
+def say_failed(task: asyncio.Task[Any]) -> None:
+    """Log why something about a list failed."""
     if not task.cancelled() and task.exception() is not None:
-        log.error("the list could not be read", exc_info=task.exception())
+        log.error("what a list does failed", exc_info=task.exception())

@@ -170,7 +170,7 @@ class RunCard(AskingCard):
             self._push()
 
     def _texts(self) -> dict[str, str]:
-        return texts_of(self._session)
+        return super()._texts() | {"gone": gone_of(self._session)}
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -327,12 +327,12 @@ class RunCard(AskingCard):
         return [FieldError(field=None, message=reveal(text))]
 
 
-def texts_of(session: Session) -> dict[str, str]:
-    """The sentences of a run's card: where its kernel is gone it says how the run is opened again."""
+def gone_of(session: Session) -> str:
+    """What a page says of the run, or of the thread that begins with it, once its kernel is gone."""
     if not session.is_stored:
-        return TEXTS
-    named = "gone_default" if is_default(session.journal.store) else "gone_stored"
-    return TEXTS | {"gone": TEXTS[named]}
+        return TEXTS["gone"]
+    text = TEXTS["gone_default" if is_default(session.journal.store) else "gone_stored"]
+    return text.replace("{run}", session.run_id)
 
 
 def types_of(run: Run, tool_name: str) -> Types | None:

@@ -180,7 +180,7 @@ class Fold:
             self._started_by_body(event)
         if not event.scope:
             self.frame.started(event.at, event.messages)
-            if not agent.entries:  # else they were drawn when it was queued
+            if self._said is None:  # else it was drawn when the run was queued
                 self._draw_prompt(agent, last_said(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.flow_started(call.input)
@@ -316,7 +316,9 @@ class Fold:
             self._touch(call)
 
     def _taken(self, event: RunTaken) -> None:
-        """Who drives the run from here on; what it asks anew follows."""
+        """Who drives the run from here on, where somebody did before; what it asks anew follows."""
+        if event.by == "vacancy":
+            return
         other = event.user if is_somebody_else(event.user) else ""
         who = describe_process(event.owner) + (f" ({other})" if other else "")
         gone = describe_process(event.gone) if event.gone else ""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.process import describe_process
-from nbagent.core.stored.inbox import Asked, GoesOn
+from nbagent.core.stored.inbox import Asked, GoesOn, Stranded
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.secrets import holds_secret
@@ -42,6 +42,10 @@ PAGE = 50
 """Questions that are drawn to begin with, and that are added on demand."""
 MAX_RECORDS = 100
 """Answered questions that stay in view."""
+NAMED = 5
+"""Runs that nobody goes on with which are told by their ids."""
+STRANDED = "stranded"
+"""The key of the notice of runs that nobody goes on with."""
 MORE = "more"
 """The key of the notice below the last question."""
 
@@ -61,6 +65,9 @@ class Source(Protocol):
 
     def settled(self, asked: Asked) -> Resolved | None:
         """How it was answered."""
+
+    def stranded(self) -> list[Stranded]:
+        """The runs that nobody goes on with."""
 
 
 @dataclass
@@ -96,7 +103,9 @@ class InboxView:
         """How many wait, how many of them a person is asked, and how many are new."""
         self._known: set[tuple[str, str]] | None = None
         """What has been waiting before; None before the first look."""
-        self._trouble: str = ""
+        self._trouble = self._refused = ""
+        self.stranded: list[Stranded] = []
+        """The runs that nobody goes on with, as they are told."""
         self._sent: View | None = None
 
     def look(self, chosen: Sequence[Asked], source: Source, *, busy: bool = False) -> None:
@@ -120,6 +129,7 @@ class InboxView:
             elif key in wanted:
                 made[key] = _followed(drawn, wanted[key], source, busy=busy)
         room = self._room - sum(1 for drawn in made.values() if drawn.waits)
+        stranded = source.stranded()
         fresh = [key for key in wanted if key not in made][: max(0, room)]
         made |= {key: _made(wanted[key], source) for key in fresh}
         with self._lock:
@@ -127,6 +137,7 @@ class InboxView:
             for key, drawn in made.items():
                 made[key] = _with_typed(drawn, typed.get(key))
             self._drawn = dict(sorted(made.items(), key=lambda each: each[1].asked.at))
+            self.stranded = stranded
             self._forget_records()
             self._count(chosen, source)
 
@@ -134,6 +145,11 @@ class InboxView:
         """Say why the store cannot be read; empty where it can."""
         with self._lock:
             self._trouble = said
+
+    def refused(self, said: str) -> None:
+        """Say why runs that were to go on here do not; empty where they do."""
+        with self._lock:
+            self._refused = said
 
     def show_more(self) -> None:
         """Make room for more questions; the next look draws them."""
@@ -258,12 +274,28 @@ class InboxView:
         found = []
         if self._trouble:
             found.append(NoticeItem(key="trouble", tone="bad", text=self._trouble))
+        if self.stranded:
+            found.append(_left(self.stranded))
+        if self._refused:
+            found.append(NoticeItem(key="refused", tone="bad", text=self._refused))
         if shown < self._waiting:
             text = TEXTS["inbox_more"].format(n=f"{self._waiting - shown:,}")
             label = TEXTS["inbox_show_more"].format(n=min(PAGE, self._waiting - shown))
             show = NoticeAction(name="show", label=label)
             found.append(NoticeItem(key=MORE, text=text, actions=[show]))
         return found
+
+
+def _left(stranded: Sequence[Stranded]) -> NoticeItem:
+    """Which runs nobody goes on with, and how they go on."""
+    ids = [reveal(one.run.id) for one in stranded]
+    told = ", ".join(ids[:NAMED]) + (f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else "")
+    text = TEXTS["inbox_stranded"].format(runs=told)
+    here = sum(1 for one in stranded if one.here)
+    if not here:
+        text = f"{text}\n{TEXTS['inbox_open'].format(run=ids[0])}"
+    actions = [NoticeAction(name="go_on", label=TEXTS["inbox_go_on_here"].format(n=here))]
+    return NoticeItem(key=STRANDED, tone="warn", text=text, actions=actions[: here > 0])
 
 
 def _key(asked: Asked) -> str:
@@ -363,7 +395,8 @@ def _about(asked: Asked, goes_on: GoesOn) -> list[Fact]:
 def _where(goes_on: GoesOn) -> str:
     """What becomes of an answer, in words."""
     process = describe_process(goes_on.process) if goes_on.process else ""
-    return TEXTS[f"inbox_{goes_on.place}"].format(process=reveal(process))
+    key = "inbox_there_or_here" if goes_on.or_here else f"inbox_{goes_on.place}"
+    return TEXTS[key].format(process=reveal(process))
 
 
 def _moment(at: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import nbagent as nb
+from nbagent.core.chat import Chat, thread_after
 
 call = nb.ScriptedModel.call
 
@@ -92,6 +93,27 @@ async def test_c222_a_thread_is_opened_again_by_its_id(tmp_path):
         await again.send("go on")
         assert again.runs[-1].id == "notes.5"
         assert said(again)[-4:] == ["ask me", "Answered.", "go on", "More."]
+
+
+async def test_c222_what_was_asked_on_after_a_run_is_opened_with_it(tmp_path):
+    """Its thread has the run's id, in a later process too; a chat that somebody named so is none of it."""
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        run = agent("One.", "Two.").run("first", id="march", store=store)
+        await run
+        await Chat(thread_after(run)).send("second")
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        guide = agent("Three.", "Mine.", "Other.")
+        run = await nb.open_run("march", agent=guide, store=store)
+        again = Chat(thread_after(run))
+        assert again.runs[0] is run
+        await again.send("third")
+        assert [each.id for each in again.runs] == ["march", "march.1", "march.2"]
+        assert said(again) == ["first", "One.", "second", "Two.", "third", "Three."]
+        assert said(guide.chat(id="march", store=store)) == said(again)
+        await guide.chat(id="may", store=store).send("mine")
+        run = guide.run("other", id="may", store=store)
+        await run
+        assert Chat(thread_after(run)).runs == (run,)
 
 
 async def test_c222_an_id_is_a_word():

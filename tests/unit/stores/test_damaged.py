@@ -230,7 +230,7 @@ def test_a_token_is_found_beside_a_damaged_run(path: Path) -> None:
         [asked] = [e for e in store.read(run_id) if isinstance(e, Interrupted)]
         assert asked.external == token_digest(tokens[0])
         gc.collect()  # nobody holds the run any more
-        [journal] = [j for j in opening._stored(store) if j.state.outcome is None]
+        [journal] = [j for j in opening._stored(store, asked.external) if j.state.outcome is None]
         assert journal.run_id == run_id
 
 

@@ -89,3 +89,27 @@ async def test_c274_a_run_is_opened_by_its_id_alone(tmp_path: Path) -> None:
         nb.errors.UsageError, match="of the agent 'talker', and this process has none"
     ):
         await nb.open_run("hi", store=store)
+
+
+async def test_c272_a_place_that_is_said_again_is_the_same_store_and_its_runs_the_same_handles(
+    tmp_path: Path,
+) -> None:
+    """A cell run again, a path of an agent: a run of an id is the one that is open; a file made anew is another place."""
+    place = tmp_path / "runs.db"
+    store = nb.use_store(place)
+    agent = talker()
+    run = agent.run("Hi.", id="hello")
+    await run
+    assert nb.use_store(place) is store
+    assert agent.run("Hi.", id="hello") is run
+    given = nb.SQLiteStore(place, timeout=30)
+    assert nb.use_store(given) is given  # as it was made, with its options
+    assert agent.run("Hi.", id="hello") is run
+    assert nb.Agent(agent.model, name="talker", store=str(place)).run("Hi.", id="hello") is run
+    given.close()
+    store.close()
+    place.unlink()
+    assert nb.use_store(place) not in (store, given)
+    again = agent.run("Hi.", id="hello")
+    assert again is not run
+    await again

@@ -10,6 +10,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.events import RunFailed, StoredEvent
+from nbagent.core.run.run import session_of
 
 call = nb.ScriptedModel.call
 Fails = Callable[[StoredEvent], bool]
@@ -91,6 +92,27 @@ async def test_another_handle_of_the_process_stores_it_as_well() -> None:
     other = await nb.open_run(run.id, agent=agent, store=store, attended=True)
     assert (await other.retry()).text == "done"
     assert sent == [5.0]
+
+
+@pytest.mark.parametrize("look", ["go_on", "follow"])
+async def test_who_looks_as_a_run_fails_does_not_hide_why(look: str) -> None:
+    """Its driver is not begun again for what was seen before it ended: awaiting raises its own error."""
+
+    class Watched(Shaky):
+        def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+            super().append(run_id, events, expected)
+            if events[0].type == "run_failed":
+                getattr(session_of(run), look)()
+
+    agent = banker(Watched(of("tool_finished")), [])
+    run = agent.run("go", attended=True)
+    await run.settled()
+    run.restart(run.interrupts[0])
+    await run.settled()
+    for _ in range(2):
+        with pytest.raises(nb.errors.StoreError, match="no space left"):
+            await run
+        session_of(run)._look()
 
 
 async def test_nothing_that_comes_of_such_a_run_does_it_again() -> None:

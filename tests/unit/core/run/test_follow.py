@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
 
+from nbagent.core.base import process
 from nbagent.core.base.errors import StoreError
 from nbagent.core.base.process import this_process
-from nbagent.core.run import heartbeat
-from nbagent.core.run.follow import whose_turn
+from nbagent.core.run import follow, heartbeat
+from nbagent.core.run.follow import MOMENT, whose_turn
 from nbagent.core.run.heartbeat import BEAT, MISSED, UNHEARD, Others
 from nbagent.core.state.state import Calls, CallState, RunState
 
@@ -80,6 +82,48 @@ def test_a_run_is_lost_when_a_call_of_it_is(
         state = RunState(calls=Calls([waiting]))
     others = Others(Beats(), "run")
     assert whose_turn(state, GONE, others, is_driven_here=False) == whose
+
+
+LIVES = process._owner.__wrapped__(os.getppid())
+"""This machine's, and alive, or not to be known."""
+
+
+def test_a_run_that_nobody_drives_is_whose_it_was_first_and_anybodys_after_a_moment(
+    time: Time,
+) -> None:
+    """The process that had it goes on at once; a gone one and none are not waited for; nor is one here at work."""
+    due = RunState(calls=Calls([CallState(id="c", name="t", proposed={}, input={})]))
+
+    def turn(driver: str, *, here: bool = False) -> str:
+        return whose_turn(due, driver, others, is_driven_here=here, is_vacant=True)
+
+    others = Others(Beats(), "run")
+    assert [turn(one) for one in (this_process(), GONE, "")] == ["ours"] * 3
+    assert turn(this_process(), here=True) == "theirs"
+    assert [turn(one) for one in (LIVES, FAR)] == ["theirs"] * 2
+    time.now += MOMENT
+    assert [turn(one) for one in (LIVES, FAR)] == ["ours"] * 2
+
+
+def test_a_living_process_that_leaves_no_beats_drives_nothing(
+    time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its steps are taken elsewhere after as long as those of one out of sight; a body in it is waited for."""
+    monkeypatch.setattr(follow, "has_ended", lambda _: False)
+    monkeypatch.setattr(heartbeat, "has_ended", lambda _: False)
+    due = RunState(calls=Calls([CallState(id="c", name="t", proposed={}, input={})]))
+    store = Beats()
+    others = Others(store, "run")
+    turns = []
+    for beats in (True, False):
+        for _ in range(MISSED):
+            time.now += BEAT
+            store.count += beats
+            turns.append(whose_turn(due, LIVES, others, is_driven_here=False))
+    assert turns == ["theirs"] * (2 * MISSED - 1) + ["ours"]
+    assert whose_turn(running(LIVES), LIVES, others, is_driven_here=False) == "theirs"
+    assert whose_turn(due, LIVES, Others(object(), "run"), is_driven_here=False) == "theirs"
+    assert others.awaited == ""
 
 
 def test_a_process_out_of_sight_lives_as_long_as_it_is_heard(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import nbagent as nb
+from nbagent.core.run import named
 
 
 def asking(store: nb.Store, did: list[str]) -> nb.Agent:
@@ -50,10 +51,17 @@ async def test_c266_the_same_id_is_the_same_run_here_and_its_result_comes_at_onc
     assert store.run_ids() == ["session-1"]
 
 
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is open here is not found, as in another process; each store object is one's."""
+    monkeypatch.setattr(named, "held", lambda _run_id, _store: None)
+
+
+@pytest.mark.usefixtures("elsewhere")
 async def test_c267_another_process_opens_the_run_of_that_id_with_what_it_asks(
     tmp_path: Path,
 ) -> None:
-    """What was written is all that is needed: a second store object stands for another process."""
+    """What was written is all that is needed."""
     did: list[str] = []
     first = asking(nb.SQLiteStore(tmp_path / "runs.db"), did).run("Deliver it.", id="session-1")
     await first.settled()
@@ -105,6 +113,7 @@ async def test_c269_a_failed_run_is_opened_as_failed_and_retried_by_hand(store: 
     assert (await run.retry()).text == "up"
 
 
+@pytest.mark.usefixtures("elsewhere")
 async def test_c270_of_many_that_begin_one_id_at_once_one_begins_and_the_others_follow(
     tmp_path: Path,
 ) -> None:

@@ -11,6 +11,8 @@ from jsonschema import Draft202012Validator
 
 import nbagent as nb
 from nbagent.core.journal.rows import Row, last_seal, sealed
+from nbagent.core.state import fold
+from nbagent.core.stored import document as document_module
 from nbagent.core.stored.document import schema
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "run.schema.json"
@@ -188,6 +190,34 @@ BAD_FILES = [
     ("another format", '{"format": "x", "version": 1, "id": "a", "runs": []}', "format"),
     ("nothing", '{"format": "nbagent-run", "version": 1, "id": "a", "runs": []}', "runs"),
 ]
+
+
+LAYERS = {
+    "what counts alone": (document_module, "asked_anew", lambda *_: []),
+    "what is asked alone": (fold, "brought_in", lambda state, _at: state),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("kind", ["approved", "remembered", "begun"])
+async def test_c259_either_of_two_layers_keeps_what_a_document_approves_from_running(
+    kind: str, layer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state counts no approval of elsewhere, and questions are asked anew: each is taken away in turn."""
+    store = nb.MemoryStore()
+    desk = Desk(call("send", to="eve"), "done", store=store)
+    run = desk.agent.run("send it", attended=True)
+    await run.settled()
+    remember: Any = "tool_in_run" if kind == "remembered" else None
+    await run.approve(run.interrupts[0], remember=remember)
+    await run
+    last = "tool_started" if kind == "begun" else "resolved"
+    document = until(nb.export_run(run.id, store=store), last)
+    monkeypatch.setattr(*LAYERS[layer])
+    elsewhere, opened = await opened_from(document, "done")
+    await opened.settled()
+    assert elsewhere.sent == []
+    assert opened.status == "interrupted"
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,14 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 import nbagent as nb
+from nbagent.core.base.events import RunTaken
 from nbagent.core.base.process import this_process
+from nbagent.core.run import follow
 from nbagent.core.stored.inbox import Waiting
 from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.wire import FormItem, RecordItem
+from tests.until import until
 
 call = nb.ScriptedModel.call
 
@@ -27,9 +30,10 @@ class Login(BaseModel):
     password: SecretStr
 
 
-def asker(store: Any, name: str) -> nb.Agent:
-    """An agent that asks for an approval, a choice at once."""
-    model = nb.ScriptedModel([[call("pay", to="Ada"), call("menu")], "Done."])
+def asker(store: Any, name: str, *, has_asked: bool = False) -> nb.Agent:
+    """An agent that asks for an approval, a choice at once; or one whose model has said so already."""
+    asks = [] if has_asked else [[call("pay", to="Ada"), call("menu")]]
+    model = nb.ScriptedModel([*asks, "Done."])
     agent = nb.Agent(model, name=name, store=store)
 
     @agent.tool(approval=True, editable=True)
@@ -117,6 +121,31 @@ async def test_c282_an_answer_goes_where_the_run_lives_or_is_kept(
         assert "paid Bob" in str(again.calls["pay"][0].output)
     else:
         assert other.read(run_id)[-1].type == "resolved"
+
+
+async def test_c282_where_a_living_process_let_go_of_a_run_it_goes_on_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inbox says both; the answer names nobody, and after a moment this process takes the run."""
+    store = nb.SQLiteStore(tmp_path / "begun.db")
+    run = await asker(store, "dropped").run("Ask", attended=True).settled()
+    machine, _, _, host = this_process().split(":", 3)
+    lives = f"{machine}:1:{_start_of(1)}:{host}"
+    run_id, other = await moved(store, tmp_path / "moved.db", lives)
+    await run.cancel()
+    del run
+    gc.collect()  # its session held the run of that id
+    monkeypatch.setattr(follow, "MOMENT", 0.1)
+    waiting = Waiting(other, agents=[asker(other, "dropped", has_asked=True)])
+    _, forms = looked(waiting)
+    told = {form.facts[-1].value for form in forms.values()}
+    assert told == {f"in process 1 on {host}, or here if that one has let go of it"}
+    for asked in waiting.chosen():
+        assert (await waiting.answer(asked, nb.Reject("no"), by="form")).owner == ""
+    gc.collect()
+    await until(lambda: other.read(run_id)[-1].type == "run_completed")
+    [taken] = [event for event in other.read(run_id) if isinstance(event, RunTaken)]
+    assert (taken.by, taken.owner, taken.gone) == ("vacancy", this_process(), lives)
 
 
 def _start_of(pid: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +15,26 @@ import nbagent as nb
 from nbagent.core.stored.inbox import GoesOn, Waiting
 from nbagent.notebook.cards.inbox_card import InboxCard
 from nbagent.notebook.view.inbox import InboxView
-from nbagent.notebook.wire import FormItem, Item, RecordItem
+from nbagent.notebook.wire import FormItem, Item, NoticeItem, RecordItem
 from tests.until import until
 
 call = nb.ScriptedModel.call
+LOST = """
+import asyncio, os, signal
+import nbagent as nb
+
+async def _wire(to: str) -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+model = nb.ScriptedModel([nb.ScriptedModel.call("_wire", to="Ada")])
+agent = nb.Agent(model, name="lost banker", store=nb.SQLiteStore({path!r}), tools=[nb.tool(_wire)])
+agent.run_sync("Pay", id="r1")
+"""
+
+
+async def _wire(to: str) -> str:
+    """Wire."""
+    return f"sent to {to}"
 
 
 class Played(InboxCard):
@@ -41,6 +58,10 @@ class Played(InboxCard):
     @property
     def records(self) -> list[RecordItem]:
         return [item for item in self.items if isinstance(item, RecordItem)]
+
+    @property
+    def notices(self) -> list[NoticeItem]:
+        return [item for item in self.items if isinstance(item, NoticeItem)]
 
     def says(self, **message: Any) -> None:
         self._handle(message)
@@ -181,6 +202,28 @@ async def test_a_preview_of_a_run_elsewhere_is_said_to_stand_there(store):
         == "What it would do is shown in its own card, in the process that it waits in."
     )
     await run.cancel()
+
+
+async def test_c283_a_run_that_nobody_goes_on_with_is_told_and_goes_on_here(store):
+    """Its process was killed in a call: nothing waits yet; one press opens it, and the call is asked about."""
+    script = LOST.format(path=str(store.path))
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
+    assert await killed.wait() < 0
+    card = Played(store)
+    await until(lambda: bool(card.notices))
+    [notice] = card.notices
+    assert "Nobody goes on with r1" in notice.text
+    assert 'nb.open_run("r1", agent=agent, store=store)' in notice.text
+    assert not notice.actions
+    agent = nb.Agent(nb.ScriptedModel(["Settled."]), name="lost banker", tools=[nb.tool(_wire)])
+    await until(lambda: bool(card.notices[0].actions))
+    card.says(type="press", notice="stranded", action="go_on")
+    await until(lambda: len(card.forms) == 1)
+    assert card.forms[0].title == "Did _wire take effect?"
+    assert not card.notices
+    assert (await card.press(card.forms[0]))["ok"]
+    run = await nb.open_run("r1", agent=agent, store=store)
+    assert (await run).text == "Settled."
 
 
 async def test_a_thousand_questions_open_within_a_second_and_hold_no_loop(tmp_path: Path):

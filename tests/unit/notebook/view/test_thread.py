@@ -12,6 +12,7 @@ from nbagent.core.base.messages import user
 from nbagent.notebook.cards.display import chat_bundle
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import RunView
+from nbagent.notebook.wire import NoticeItem
 from tests.unit.notebook.page import Page, Story
 
 
@@ -60,6 +61,14 @@ def test_the_frame_of_a_thread_has_the_sums_of_its_runs():
         ("t1:m1", "one", True),
         ("t2:m1", "two", True),
     ]
+
+
+def test_what_was_said_stands_below_a_line_of_the_notebooks_own():
+    """A card's first line may be where runs are kept: the prompt is a message all the same."""
+    view = RunView("r", in_thread=True)
+    view.notice("kept", NoticeItem(key="kept", text="Runs are kept in runs.db"))
+    view.apply(RunStarted(at=0.0, agent="a", model="m", messages=[user("first")], max_turns=3))
+    assert [item.text for item in view.snapshot().items] == ["Runs are kept in runs.db", "first"]
 
 
 async def test_the_static_thread_has_every_message_and_answer_once():

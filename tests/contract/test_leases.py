@@ -1,0 +1,98 @@
+"""Who drives a run that processes share counts as alive by its beats, whatever the clocks say."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.events import (
+    CallRequested,
+    ModelResponded,
+    RunStarted,
+    StoredEvent,
+    ToolStarted,
+)
+from nbagent.core.run import heartbeat
+from nbagent.core.run.heartbeat import BEAT, MISSED
+from nbagent.core.run.run import session_of
+from tests.contract.test_stores import Shared, opened
+from tests.unit.core.clock import Clock
+from tests.until import turns, until
+
+__all__ = ["opened"]
+FAR = "another machine:7:1:far"
+HOUR = 3600.0
+
+
+class Time:
+    """The clock that cannot be set, as the test moves it."""
+
+    now = 0.0
+    sleep = staticmethod(time.sleep)
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def begun_by(driver: str, at: float, *, in_a_body: bool) -> list[StoredEvent]:
+    """A run that this process drives: it runs a tool, or is about to ask the model."""
+    said = [{"role": "user", "content": [{"type": "text", "text": "Go."}]}]
+    started = RunStarted(
+        at=at, agent="office", model="scripted", messages=said, max_turns=9, owner=driver
+    )
+    if not in_a_body:
+        return [started]
+    call = CallRequested(id="c1", name="send", input={})
+    asked = ModelResponded(at=at, calls=(call,), finish_reason="tool_calls")
+    return [started, asked, ToolStarted(at=at, call_id="c1", attempt=1, owner=driver, input={})]
+
+
+async def looked(run: nb.Run) -> None:
+    """Have it look at the journal and at who lives, and do what comes of it."""
+    session = session_of(run)
+    await asyncio.wrap_future(session.journal.look())
+    session._look()
+    await asyncio.wrap_future(session.journal.look())  # after that look, where it is in a thread
+    await turns()
+
+
+@pytest.mark.parametrize(
+    ("jump", "in_a_body"), [(HOUR, True), (-HOUR, False)], ids=["forward", "back"]
+)
+async def test_c314_a_clock_that_jumps_takes_no_run_from_who_lives_and_leaves_none_stuck(
+    opened: Shared, monkeypatch: pytest.MonkeyPatch, jump: float, *, in_a_body: bool
+) -> None:
+    """On another machine its driver beats: it goes on there. Once that is silent past its lease, and not before, it goes on here."""
+    steady, clock, store = Time(), Clock(), opened()
+    monkeypatch.setattr(heartbeat, "time", steady)
+    others = opened()  # as that machine has it
+    others.append("run", begun_by(FAR, clock(), in_a_body=in_a_body), 0)
+    others.beat(FAR)
+    agent = nb.Agent(nb.ScriptedModel(["Done."]), name="office", store=store)
+
+    @agent.tool
+    def send() -> str:
+        raise AssertionError("it may have taken effect")
+
+    run = await nb.open_run("run", agent=clock.on(agent), attended=True, show=False)
+    for beat in range(MISSED + 2):
+        clock.now += jump if beat == 1 else BEAT
+        steady.now += BEAT
+        others.beat(FAR)
+        await looked(run)
+        assert (run.status, run.interrupts) == ("running", [])
+    clock.now -= jump / 2
+    steady.now += BEAT * MISSED - 1
+    await looked(run)
+    assert (run.status, run.interrupts) == ("running", [])
+    steady.now += 1
+    session_of(run)._look()
+    await until(lambda: run.status != "running")
+    if in_a_body:
+        [lost] = run.interrupts
+        assert lost.kind == "lost"
+        await run.respond(lost, "sent, as the bank says")
+    assert (await run).text == "Done."

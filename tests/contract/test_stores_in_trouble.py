@@ -1,0 +1,223 @@
+"""What a store that processes share says where it cannot go on, and what becomes of the runs in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nbagent as nb
+from nbagent.core.base.events import RunCompleted, ToolFinished
+from nbagent.core.journal.rows import first_broken
+from tests import postgres as servers
+from tests.contract import places
+from tests.contract.test_stores import SHARED
+
+call = nb.ScriptedModel.call
+
+TROUBLES: dict[str, dict[str, str]] = {
+    "full": {
+        "sqlite": "the disk is full: make room on it",
+        "postgresql": "its disk is full: make room on it",
+    },
+    "read_only": {
+        "sqlite": "copy it to a folder that you may write to",
+        "postgresql": "takes no writes now: give its primary server",
+    },
+    "locked": {
+        "sqlite": "another process holds it locked",
+        "postgresql": "another process holds what this one needs",
+    },
+    "away": {"postgresql": "not currently accepting connections"},  # a file is there, or is not
+}
+"""By trouble and store: what is told, beside the place. What is not here, a store cannot have."""
+CASES = [(kind, trouble) for trouble, told in TROUBLES.items() for kind in told]
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A place of the kind that the test names."""
+    kind: str = request.param
+    with ExitStack() as made:
+        server = request.getfixturevalue("postgres") if kind == "postgresql" else None
+        yield places.of_kind(kind, made, tmp_path, server)
+
+
+class Office:
+    """An agent with a tool that a person has to allow, and what it did."""
+
+    def __init__(self, place: Any) -> None:
+        self.paid: list[int] = []
+        self.during = ExitStack()
+        """Entered while the body runs, where the test says so."""
+        self.trouble = ""
+        self.place = place
+        self.agent = nb.Agent(nb.ScriptedModel(self._script), name="office")
+        self.agent.tool(approval=True)(self.pay)
+
+    @staticmethod
+    def _script(messages: Any) -> Any:
+        done = any(message["role"] == "tool" for message in messages)
+        return "All paid." if done else [call("pay", amount=120)]
+
+    async def pay(self, amount: int) -> str:
+        """Pay."""
+        self.paid.append(amount)
+        if self.trouble:
+            self.during.enter_context(getattr(self.place, self.trouble)(self.agent.store))
+        return f"paid {amount}"
+
+    async def paused(self, store: Any) -> nb.Run:
+        """A run that waits for leave to pay."""
+        self.agent.store = store
+        return await self.agent.run("Pay.", attended=True, show=False).settled()
+
+    async def approved(self, run: nb.Run, *, anew: bool) -> None:
+        """Allow it, by the handle that is there or by a new one."""
+        run = await self.opened(run.id) if anew else run
+        await run.approve(run.interrupts[0])
+
+    async def opened(self, run_id: str) -> nb.Run:
+        """The same, in a store that is opened again."""
+        self.agent.store = self.place.open()
+        return await nb.open_run(run_id, agent=self.agent, attended=True, show=False)
+
+
+@pytest.mark.parametrize(("place", "trouble"), CASES, indirect=["place"])
+async def test_an_answer_that_a_store_cannot_take_runs_nothing_and_is_given_again(
+    place: Any, trouble: str, request: pytest.FixtureRequest
+) -> None:
+    """The error names the place and what to do; the question stays open, and what is answered later runs once."""
+    told = TROUBLES[trouble][request.node.callspec.params["place"]]
+    office = Office(place)
+    store = place.open()
+    run = await office.paused(store)
+    with getattr(place, trouble)(store):
+        with pytest.raises(nb.errors.StoreError, match=told) as error:
+            await office.approved(run, anew=trouble == "read_only")
+        assert place.told in str(error.value)
+        assert office.paid == []
+    run = await office.opened(run.id)
+    assert [i.tool_name for i in run.interrupts] == ["pay"]
+    await run.approve(run.interrupts[0])
+    assert ((await run).text, office.paid) == ("All paid.", [120])
+    rows = office.agent.store.rows(run.id)
+    assert first_broken(run.id, rows) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "trouble"),
+    [
+        case for case in CASES if case != ("sqlite", "read_only")
+    ],  # an open file is written to all the same
+    indirect=["place"],
+)
+async def test_a_result_that_a_store_cannot_take_is_kept_and_stored_once_it_can(
+    place: Any, trouble: str, request: pytest.FixtureRequest
+) -> None:
+    """Trouble begins while a body runs: the run fails and says why, and its retry goes on from what was done."""
+    told = TROUBLES[trouble][request.node.callspec.params["place"]]
+    office = Office(place)
+    office.trouble = trouble
+    store = place.open()
+    with office.during:
+        run = await office.paused(store)
+        run.approve(run.interrupts[0])
+        with pytest.raises(nb.errors.StoreError, match=told):
+            await run
+        assert (run.status, office.paid) == ("failed", [120])
+        office.during.close()
+        assert ((await run.retry()).text, office.paid) == ("All paid.", [120])
+        stored = store.read(run.id)
+        assert [event.output for event in stored if isinstance(event, ToolFinished)] == ["paid 120"]
+        assert first_broken(run.id, store.rows(run.id)) is None
+
+
+DAMAGE: dict[str, tuple[str, bytes | int | None, str]] = {
+    "bytes that are no text": ("data", b"\x7b\xff\xfe", "no event"),
+    "no JSON": ("data", b"{", "no event"),
+    "another object": ("data", b"{}", "no event"),
+    "a newer format": ("version", 99, "newer nbagent.*upgrade"),
+    "a row that is gone": ("", None, "an event is missing before it"),
+}
+
+
+@pytest.mark.parametrize("place", SHARED, indirect=True)
+async def test_a_damaged_run_is_told_by_its_event_and_hides_no_other(place: Any) -> None:
+    """Whoever opens it is told which event of which run in which store; all else is listed, and answered."""
+    office, store = Office(place), place.open()
+    for name, (column, value, _) in DAMAGE.items():
+        store.append(name, [RunCompleted(at=float(n), text=name) for n in range(3)], 0)
+        place.damage(name, 1, column, value)
+    run = await office.paused(store)
+    assert store.run_ids() == [*DAMAGE, run.id]
+    for name, (_, _, told) in DAMAGE.items():
+        why = rf"(?s)event 1 of run '{name}' in .*{re.escape(place.told)}.*other runs can.*{told}"
+        with pytest.raises(nb.errors.StoreError, match=why):
+            await nb.open_run(name, agent=office.agent, store=store, show=False)
+        assert first_broken(name, store.rows(name)) == 1
+    listed = {one.id: one.status for one in nb.runs(store)}
+    assert listed == {run.id: "interrupted", **dict.fromkeys(DAMAGE, "unreadable")}
+    await run.approve(run.interrupts[0])
+    assert ((await run).text, office.paid) == ("All paid.", [120])
+
+
+def said(at: int) -> RunCompleted:
+    return RunCompleted(at=float(at), text="x" * (300 * (at % 7)))
+
+
+@pytest.fixture(scope="module")
+def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """A file and its log, as a process that is killed leaves them: some of it carried over, most not."""
+    path = tmp_path_factory.mktemp("left") / "runs.db"
+    with nb.SQLiteStore(path) as store:
+        for run_id, first in (("a", 0), ("b", 0), ("a", 20), ("b", 20)):
+            for n in range(first, first + 20):
+                store.append(run_id, [said(n)], n)
+            if (run_id, first) == ("b", 0):
+                store._patiently(store._empty_log)
+        return path.read_bytes(), path.with_name("runs.db-wal").read_bytes()
+
+
+@given(data=st.data())
+@settings(max_examples=30)
+def test_a_log_that_is_cut_off_or_damaged_loses_its_end_and_nothing_before(
+    left_behind: tuple[bytes, bytes], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """SQLite's: what stood before is whole and sealed, no event is torn, and each run goes on where it ends.
+
+    PostgreSQL's log is its server's own: what that has said to be stored outlives it.
+    """
+    file, log = left_behind
+    at = data.draw(st.integers(0, len(log)))
+    piece = data.draw(st.binary(max_size=40))
+    path = tmp_path_factory.mktemp("cut") / "runs.db"
+    path.write_bytes(file)
+    path.with_name("runs.db-wal").write_bytes(log[:at] + piece)
+    for each in path.parent.iterdir():
+        each.chmod(0o600)
+    with nb.SQLiteStore(path) as store:
+        lengths = {head.run_id: head.length for head in store.heads()}
+        assert min(lengths.values()) >= 20
+        assert lengths["b"] == 20 or lengths["a"] == 40  # in the order of the commits
+        for run_id, length in lengths.items():
+            assert store.read(run_id) == [said(n) for n in range(length)]
+            store.append(run_id, [said(length)], length)
+            assert first_broken(run_id, store.rows(run_id)) is None
+
+
+def test_what_a_server_said_to_be_stored_outlives_its_abrupt_end(postgres: Path) -> None:
+    """As a machine that is switched off leaves it; the same store goes on once the server is there again."""
+    with nb.SQLStore(servers.database(postgres)) as store:
+        for n in range(20):
+            store.append("run", [said(n)], n)
+        servers.end_abruptly(postgres)
+        assert store.read("run") == [said(n) for n in range(20)]
+        store.append("run", [said(20)], 20)
+        assert first_broken("run", store.rows("run")) is None

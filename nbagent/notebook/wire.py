@@ -201,10 +201,14 @@ class RecordItem(_Wire):
     """Seconds the person took."""
 
 
+NoticeActionName = Literal["stop", "show", "go_on", "take", "leave"]
+"""``take`` drives the run here: pressed once it is asked whether to, pressed again it is done; ``leave`` doesn't."""
+
+
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show", "go_on"]
+    name: NoticeActionName
     label: str
 
 
@@ -484,7 +488,7 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show", "go_on"]
+    action: NoticeActionName
 
 
 class Stop(_Wire):

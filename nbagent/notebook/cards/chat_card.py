@@ -48,6 +48,7 @@ from nbagent.notebook.wire import (
 
 from .card import Card
 from .charts import Charts
+from .driver_line import DriverLine
 from .preview import Preview
 from .run_card import RunCard, gone_of, types_of
 
@@ -87,6 +88,7 @@ class ChatCard(RunCard):
         self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
+        self._drivers: dict[str, DriverLine] = {}
         self.pressed = lambda _key, _action: None
         self.moved: Callable[[Event | None], None] = lambda _event: None
         """Told of each stored event, and with None that other runs are shown."""
@@ -168,6 +170,8 @@ class ChatCard(RunCard):
         self._followed.append((run, heard))
         for event in events if goes_on(run) else ():
             self._follow_question(session, event)
+        if goes_on(run):
+            self._later(partial(self._follow_driver, session, view))
 
     def _hear_and_tell(self, session: Session, view: RunView, heard: RunEvent) -> None:
         self._hear(session, view, heard)
@@ -205,6 +209,11 @@ class ChatCard(RunCard):
         with self._lock:
             place = self.threads.asker(interrupt)
             return session_of(self._followed[-1 if place is None else place][0])
+
+    def _run_of(self, key: str) -> str:
+        with self._lock:
+            place = self.threads.place(key)
+            return self._followed[-1 if place is None else place][0].id
 
     def _stop(self) -> None:
         run = self._thread.open_run

@@ -394,9 +394,10 @@ class SQLStore:
 
         def act() -> list[Any]:
             with self._connected() as connection:
-                if not self._is_ready and not self._has_tables(connection):
-                    return []
-                return list(connection.execute(select, values or {}))
+                there = SCHEMA_VERSION if self._is_ready else self._tables_there(connection)
+                found = list(connection.execute(select, values or {})) if there else []
+            self._is_ready = self._is_ready or there == SCHEMA_VERSION
+            return found
 
         return self._patiently(act)
 
@@ -483,6 +484,9 @@ class SQLStore:
             if not self._is_ready:
                 self._make_tables(connection)
             yield connection
+        self._is_ready = (
+            True  # once they are there for all: another thread's transaction sees no others
+        )
 
     @contextmanager
     def _connected(self) -> Iterator[sa.Connection]:
@@ -504,14 +508,10 @@ class SQLStore:
             raise _Faster from error
         except sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
-        self._is_ready = self._is_ready or self._found_tables
 
     def _was_closed(self) -> bool:
         """Whether somebody closed the store meanwhile."""
         return self._closed
-
-    _found_tables = False
-    """Whether a transaction that ended well found the tables, or made them."""
 
     def _limit(self, connection: sa.Connection) -> None:
         """For this transaction alone: how long it waits for a lock, and how long a statement takes."""
@@ -545,32 +545,31 @@ class SQLStore:
 
     # --- the tables
 
-    def _has_tables(self, connection: sa.Connection) -> bool:
-        """Whether they are there.
+    def _tables_there(self, connection: sa.Connection) -> int:
+        """The version of those that are there; 0 where there are none.
 
         Raises:
             StoreError: a newer nbagent made them.
         """
         if not sa.inspect(connection).has_table(_meta.name):
-            return False
+            return 0
         version = connection.scalar(sa.select(sa.func.max(_meta.c.version)))
         if version is None:
-            return False
+            return 0
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"{self!r} was made by a newer nbagent: its tables have version {version}, this nbagent "
                 f"knows up to {SCHEMA_VERSION}; upgrade with: pip install -U jupyter-nbagent"
             )
-        self._found_tables = version == SCHEMA_VERSION
-        return True
+        return int(version)
 
     def _make_tables(self, connection: sa.Connection) -> None:
         """Make them, or make older ones of this version: one process at a time, where that can be had."""
         if connection.dialect.name == "postgresql":
-            if self._has_tables(connection) and self._found_tables:
+            if self._tables_there(connection) == SCHEMA_VERSION:
                 return
             connection.execute(sa.func.pg_advisory_xact_lock(0x6E626167).select())
-        if not self._has_tables(connection):
+        if not self._tables_there(connection):
             for table in _tables.sorted_tables:
                 connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
             connection.execute(sa.insert(_meta).values(version=SCHEMA_VERSION))
@@ -578,7 +577,6 @@ class SQLStore:
             for statement in UPGRADES[version]:
                 connection.execute(sa.text(statement))
             connection.execute(sa.update(_meta).values(version=version + 1))
-        self._found_tables = True
 
 
 class _Faster(Exception):

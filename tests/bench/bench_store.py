@@ -1,27 +1,33 @@
-"""What a durable run writes and costs per turn: bytes handed to the system, and time in ``append``.
+"""What a durable run writes and costs: time in ``append``, bytes, opening, a chat, an inbox.
 
-Run it: ``python tests/bench/bench_store.py [--turns 200]``. It prints, it judges nothing. A turn is a
+Run it: ``python -m tests.bench.bench_store [--turns 200] [--postgresql]``. It prints, it judges nothing. A turn is a
 model response that asks for one call of about 200 bytes, the call's claim, and a result of 250 bytes.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import statistics
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
+import nbagent as nb
 from nbagent.core.base.events import (
     CallRequested,
     ModelResponded,
+    RunCompleted,
     RunStarted,
     StoredEvent,
     ToolFinished,
     ToolStarted,
 )
 from nbagent.core.base.process import this_process
+from nbagent.core.stored.inbox import Waiting
 from nbagent.stores.sqlite import SQLiteStore
+from tests import postgres
 
 
 def turn(number: int) -> list[StoredEvent]:
@@ -41,41 +47,111 @@ def written() -> int:
     return int(counts[counts.index("wchar:") + 1])
 
 
+def percentiles(seconds: list[float]) -> str:
+    """The median, and what 95 of 100 are under, in milliseconds."""
+    ordered = sorted(seconds)
+    middle, most = statistics.median(ordered), ordered[len(ordered) * 95 // 100]
+    return f"median {middle * 1e3:.2f} ms, 95 % under {most * 1e3:.2f} ms"
+
+
+def appends(store: Any, turns: int) -> None:
+    """A run of so many turns, event by event; what it took, and to open it."""
+    started = RunStarted(at=time.time(), agent="a", model="m", messages=[], max_turns=turns)
+    store.append("run", [started], 0)
+    position, sizes, times = 1, [], []
+    for number in range(turns):
+        before = written()
+        for event in turn(number):  # one commit each, as the engine does
+            start = time.perf_counter()
+            store.append("run", [event], position)
+            times.append(time.perf_counter() - start)
+            position += 1
+        sizes.append(written() - before)
+    print(f"  append: {percentiles(times)}")
+    if isinstance(store, SQLiteStore):
+        parts = [f"{statistics.fmean(sizes[n : n + 50]):.0f}" for n in (0, max(0, turns - 50))]
+        print(f"  bytes handed to the system a turn, first and last 50: {', '.join(parts)}")
+    start = time.perf_counter()
+    for _ in range(100):
+        store.read("run", position)
+    print(f"  a poll that finds nothing: {(time.perf_counter() - start) * 10:.3f} ms")
+
+
+async def opening(store: Any) -> None:
+    """A run of 5,000 events, opened by who has not seen it."""
+    started = RunStarted(at=time.time(), agent="a", model="m", messages=[], max_turns=5000)
+    events = [started, *(event for number in range(1666) for event in turn(number))]
+    events.append(RunCompleted(at=time.time(), text="Done."))
+    store.append("long", events, 0)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        await nb.open_run(
+            "long", agent=nb.Agent(nb.ScriptedModel([]), name="a", store=store), show=False
+        )
+        times.append(time.perf_counter() - start)
+    print(f"  opening {len(events)} events: {min(times) * 1e3:.0f} ms (goal 300)")
+
+
+async def chat(store: Any) -> None:
+    """Bytes and time of a turn of a chat, early and late."""
+    agent = nb.Agent(nb.ScriptedModel(lambda _messages: "It is so. " * 100), store=store)
+    thread, times = agent.chat(show=False), []
+    for number in range(100):
+        start = time.perf_counter()
+        await thread.send(f"Question {number}?")
+        times.append(time.perf_counter() - start)
+    sizes = [sum(len(row.data) for row in store.rows(run.id)) for run in thread.runs]
+    parts = [statistics.median(times[n - 3 : n + 4]) * 1e3 for n in (5, 95)]
+    print(
+        f"  a turn of a chat, at 5 and 100: {sizes[4]} and {sizes[99]} bytes (goal 6,000), ", end=""
+    )
+    print(f"{parts[0]:.1f} and {parts[1]:.1f} ms")
+
+
+async def inbox(store: Any) -> None:
+    """What waits, of 1,000 runs; looked at by who has not seen them."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay", amount=1)]), store=store)
+
+    @agent.tool(approval=True)
+    def pay(amount: int) -> str:
+        return f"{amount}"
+
+    run = await agent.run("Pay.", attended=True, show=False).settled()
+    events = store.read(run.id)
+    for number in range(999):
+        asked = events[-1].model_copy(update={"id": f"q{number}"})
+        store.append(f"waits {number}", [*events[:-1], asked], 0)
+    start = time.perf_counter()
+    found = Waiting(store).look()
+    print(
+        f"  an inbox of {len(found)} questions, read: {time.perf_counter() - start:.2f} s (goal 1)"
+    )
+    start = time.perf_counter()
+    nb.prune(0, store=store, waiting=True)
+    print(f"  pruning them: {time.perf_counter() - start:.2f} ms a run")
+
+
+def measure(name: str, store: Any, turns: int) -> None:
+    """Print a store's numbers."""
+    print(f"{name}:")
+    with store:
+        appends(store, turns)
+        for what in (opening, chat, inbox):
+            asyncio.run(what(store))
+
+
 def main() -> None:
-    """Print bytes and times by turn."""
+    """Measure SQLite, and PostgreSQL where it can be started."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=400)
-    turns = parser.parse_args().turns
-    with tempfile.TemporaryDirectory() as folder, SQLiteStore(Path(folder) / "b.db") as store:
-        started = RunStarted(at=time.time(), agent="a", model="m", messages=[], max_turns=turns)
-        store.append("run", [started], 0)
-        position, sizes, times = 1, [], []
-        for number in range(turns):
-            before = written()
-            for event in turn(number):  # one commit each, as the engine does
-                start = time.perf_counter()
-                store.append("run", [event], position)
-                times.append(time.perf_counter() - start)
-                position += 1
-            sizes.append(written() - before)
-        start = time.perf_counter()
-        assert len(store.read("run")) == position
-        reading = time.perf_counter() - start
-        for low in range(0, turns, 50):
-            part = sizes[low : low + 50]
-            print(
-                f"turns {low:4}-{low + len(part) - 1:<4} {statistics.fmean(part):8.0f} bytes a turn"
-            )
-        micro = sorted(t * 1e6 for t in times)
-        print(
-            f"append: median {statistics.median(micro):.0f} us, "
-            f"99 % under {micro[len(micro) * 99 // 100]:.0f} us, longest {micro[-1]:.0f} us"
-        )
-        print(f"read of {position} events: {reading * 1e3:.1f} ms")
-        start = time.perf_counter()
-        for _ in range(1000):
-            store.read("run", position)
-        print(f"a poll that finds nothing: {(time.perf_counter() - start) * 1e3:.1f} us")
+    parser.add_argument("--postgresql", action="store_true", help="on a server of its own, too")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        measure("SQLite", SQLiteStore(Path(folder) / "b.db"), options.turns)
+    if options.postgresql:
+        with postgres.server() as server:
+            measure("PostgreSQL", nb.SQLStore(postgres.database(server)), options.turns)
 
 
 if __name__ == "__main__":

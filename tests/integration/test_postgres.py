@@ -139,6 +139,26 @@ def test_who_may_only_read_reads_and_is_told_what_it_may_not(
         sql(url, f"drop owned by {name}", f"drop role {name}")
 
 
+def test_who_reads_while_another_thread_makes_the_tables_finds_nothing_and_no_error(
+    store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a transaction has made is there for others once it is done."""
+    seen: list[object] = []
+    insert = nb.SQLStore._insert
+
+    def before_it_is_done(self: nb.SQLStore, *told: object) -> None:
+        for _ in range(2):
+            reading = threading.Thread(target=lambda: seen.append(store.run_ids()))
+            reading.start()
+            reading.join()
+        insert(self, *told)
+
+    monkeypatch.setattr(nb.SQLStore, "_insert", before_it_is_done)
+    store.append("run", [said("a")], 0)
+    assert seen == [[], []]
+    assert store.run_ids() == ["run"]
+
+
 def test_tables_of_a_newer_version_are_refused_and_gone_ones_told(
     store: nb.SQLStore, url: str
 ) -> None:

@@ -70,6 +70,7 @@ from .follow import (
     about_lost,
     lost_calls,
     next_driver,
+    owners_elsewhere,
     runs_elsewhere,
     taken_from,
     taken_over,
@@ -992,6 +993,16 @@ class Session:
         driver = self.journal.driver
         is_theirs = bool(driver) and driver != this_process() and not self._is_active
         return is_theirs and self.status == "running" and not self._others.has_ended(driver)
+
+    @property
+    def driven_elsewhere(self) -> str:
+        """The other living process that drives the run now, or runs a body of it; empty where there is none."""
+        if self.state.outcome is not None:
+            return ""
+        drives = [self.journal.driver] if self.status == "running" else []
+        owners = [*drives, *owners_elsewhere(self.state)]
+        others = (one for one in owners if one not in ("", this_process()))
+        return next((one for one in others if not self._others.has_ended(one)), "")
 
     def _end_at_once(self, by: str) -> None:
         """Store that the run is cancelled, from any thread, whatever still runs."""

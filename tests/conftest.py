@@ -42,15 +42,17 @@ def postgres() -> Iterator[Path]:
 
 
 SLOWEST = (
-    "test_published_forms.py",
-    "test_any_schedule.py",
     "test_answers.py",
-    "test_quickstart.py",
-    "test_handover.py",
+    "test_tutorial_questions.py",
+    "test_saved.py",
+    "browser/test_inbox.py",
+    "test_published_forms.py",
     "tests/browser/",
+    "test_any_schedule.py",
     "test_kernel.py",
 )
-"""Files that take longest, longest first: begun last, one of them would keep one core idle."""
+"""Files that take longest, longest first: begun last, one of them would keep one core idle. Those of the browser are
+together: its tabs go from test to test."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

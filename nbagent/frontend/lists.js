@@ -2,7 +2,7 @@
 // What chooses in a list of a store's, an inbox or its runs, and the table of the runs. It also tells the kernel
 // that a page shows the list, so that nothing is read where nobody looks.
 
-import { h } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { keepKeysInside } from "./focus.js";
 import { every, lifeWithin, makeTimer, on, onAbort, onChange, onInput } from "./lifetime.js";
 import { drawRuns, STYLE as TABLE_STYLE } from "./runs-table.js";
@@ -16,6 +16,7 @@ const LOOK_AFTER = 150;
 const STYLE = `
 .nba-chooser { display: flex; flex-wrap: wrap; gap: 6px 16px; padding: 2px 0 8px; font: 13px/1.4 var(--jp-ui-font-family, system-ui, sans-serif); color: var(--jp-ui-font-color1, CanvasText); }
 .nba-chooser label { display: flex; align-items: center; gap: 6px; white-space: nowrap; color: var(--jp-ui-font-color1, CanvasText); }
+.nba-heard { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 .nba-chooser label[hidden] { display: none; }
 .nba-chooser :is(select, input) { box-sizing: border-box; font: inherit; min-height: 28px; max-width: 16em; padding: 2px 6px; border: 1px solid color-mix(in srgb, currentColor 45%, transparent); border-radius: 4px; background: var(--jp-layout-color1, Canvas); color: inherit; }
 .nba-chooser :is(select, input):focus-visible { outline: 2px solid var(--jp-brand-color1, Highlight); outline-offset: 1px; }
@@ -30,7 +31,9 @@ export default {
     const bar = document.createElement("div");
     bar.className = "nba-chooser";
     bar.setAttribute("role", "group");
-    el.append(style, bar);
+    const said = h("div", { class: "nba-heard", role: "status" });
+    const say = () => setText(said, model.get("said") ?? "");
+    el.append(style, bar, said);
     /** @type {Map<string, HTMLInputElement|HTMLSelectElement>} */
     const controls = new Map();
     const draw = () => {
@@ -94,10 +97,12 @@ export default {
       send({ type: "shown" });
     };
     model.on("change:choices", draw);
+    model.on("change:said", say);
     every(told.signal, SHOWN, tell);
     on(told.signal, document, "visibilitychange", tell);
     onAbort(signal, () => {
       model.off("change:choices", draw);
+      model.off("change:said", say);
       bar.remove();
     });
     draw();

@@ -87,7 +87,7 @@ export function keepSaved(store, model, context, signal, css = "") {
     }
   };
   /** Whether nobody needs the widget once its kernel is gone. */
-  const over = () => kept?.over && !store.written;
+  const over = () => kept?.over && !store.typed;
   const heard = (/** @type {FromKernel} */ content) => {
     if (content.type !== "keep") return;
     const before = kept;

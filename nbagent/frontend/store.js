@@ -41,6 +41,7 @@ export class Store {
   /** Seconds to add to the page's clock to get the kernel's. */ skew = 0;
   /** Whether nobody hears this page any more. */ gone = false;
   /** What stands in the box of a chat, for a view that is drawn again. */ written = "";
+  /** The files there. @type {import("./chat/composer.js").Chip[]} */ chips = [];
 
   /**
    * @param {Model} model
@@ -126,6 +127,11 @@ export class Store {
     }
   }
 
+  /** Whether something stands in the box. */
+  get typed() {
+    return this.written !== "" || this.chips.length > 0;
+  }
+
   /** Asks for all of the card once more. */
   greet() {
     this.send({ type: "hello", keeps: false, again: true });
@@ -155,8 +161,9 @@ export class Store {
       this.#live = { seq: content.seq, asked: 0 };
       this.skew = content.now - Date.now() / 1000;
       this.#adopt(content);
-      if (first && content.written && !this.written) {
+      if (first && (content.written || content.attached?.length) && !this.typed) {
         this.written = content.written;
+        this.chips = content.attached ?? [];
         this.#tell({ type: "written" });
       }
     } else if (content.type === "patch") {

@@ -340,7 +340,7 @@ export class RunView {
       this.#gone.after(this.#frame.footer.el);
     }
     if (head.chat && !this.#scroll) this.#drawChat();
-    else if (head.asks && this.#store.written) this.#asking = true; // before a reload
+    else if (head.asks && this.#store.typed) this.#asking = true; // before a reload
     setLabel(
       this.el,
       this.#store.t("card", { agent: head.agent, prompt: head.prompt.slice(0, 80) }),
@@ -353,8 +353,8 @@ export class RunView {
 
   /** The box of a chat, and of a run that is asked on. @param {import("./wire.js").Head} head */
   #drawBox(head) {
-    const { gone, written } = this.#store;
-    const open = head.chat || (this.#asking && (!gone || written));
+    const { gone, typed } = this.#store;
+    const open = head.chat || (this.#asking && (!gone || typed));
     if (open && !this.#composer) {
       const end = () => this.#scroll?.toEnd();
       this.#composer = drawComposer(this.#card, end, () => this.#ask(false));

@@ -80,7 +80,7 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show"|"go_on", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show"|"take"|"leave"|"go_on", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
 /** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[], editable: boolean}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
@@ -111,7 +111,8 @@
 /** @typedef {{op: "head", head: Head}} SetHead */
 /** @typedef {Put|Remove|Raw|Block|Print|SetHead} Op */
 
-/** @typedef {{type: "snapshot", seq: number, view: View, now: number, texts: Record<string, string>, written: string}} Snapshot */
+/** @typedef {{id: string, name: string, size: number}} Attached */
+/** @typedef {{type: "snapshot", seq: number, view: View, now: number, texts: Record<string, string>, written: string, attached: Attached[]}} Snapshot */
 /** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
 /** @typedef {{field: string|null, message: string}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
@@ -139,9 +140,10 @@
 /** @typedef {{type: "focus", busy: boolean, opened: string[]}} Focus */
 /** @typedef {{type: "keeps", ended: boolean}} Keeps */
 /** @typedef {{name: string, media_type: string, data: string}} SaidFile */
-/** @typedef {{type: "say", submission: string, text: string, files: SaidFile[], instead: string|null, keep: number[]}} Say */
+/** @typedef {{type: "attach", id: string, file: SaidFile|null}} Attach */
+/** @typedef {{type: "say", submission: string, text: string, files: string[], instead: string|null, keep: number[]}} Say */
 /** @typedef {{type: "complete", text: string}} Complete */
-/** @typedef {Hello|Answer|Drafts|Press|Stop|Retry|Focus|Say|Complete|Keeps} FromFrontEnd */
+/** @typedef {Hello|Answer|Drafts|Press|Stop|Retry|Focus|Attach|Say|Complete|Keeps} FromFrontEnd */
 
 /**
  * A kernel's connection in JupyterLab, as far as the card looks at it.

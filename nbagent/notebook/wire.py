@@ -2,7 +2,7 @@
 
 The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs) and
 ``Receipt``, ``Names``, ``Keep``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Retry``, ``Focus``,
-``Say``, ``Complete``, ``Keeps``. The same
+``Attach``, ``Say``, ``Complete``, ``Keeps``. The same
 shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
 that both ends check.
 
@@ -201,10 +201,14 @@ class RecordItem(_Wire):
     """Seconds the person took."""
 
 
+NoticeActionName = Literal["stop", "show", "go_on", "take", "leave"]
+"""``take`` drives the run here: pressed once it is asked whether to, pressed again it is done; ``leave`` doesn't."""
+
+
 class NoticeAction(_Wire):
     """A button of a notice."""
 
-    name: Literal["stop", "show", "go_on"]
+    name: NoticeActionName
     label: str
 
 
@@ -355,6 +359,14 @@ class SetHead(_Wire):
 Op: TypeAlias = Annotated[Put | Remove | Raw | Block | Print | SetHead, Field(discriminator="op")]
 
 
+class Attached(_Wire):
+    """A file that the kernel has for a message which is not sent yet."""
+
+    id: str
+    name: str
+    size: int
+
+
 class Snapshot(_Wire):
     """Everything; patches go on from ``seq`` + 1."""
 
@@ -367,6 +379,8 @@ class Snapshot(_Wire):
     """The strings that the front end shows by itself, as far as the page has not got them otherwise."""
     written: str = ""
     """What stands unsent in the box of a chat, for a reload; sent to pages alone, never in the trait."""
+    attached: list[Attached] = Field(default_factory=list)
+    """The files there, likewise: what they are, and not what is in them."""
 
 
 class Patch(_Wire):
@@ -474,7 +488,7 @@ class Press(_Wire):
     type: Literal["press"] = "press"
     notice: str
     """The notice's key."""
-    action: Literal["stop", "show", "go_on"]
+    action: NoticeActionName
 
 
 class Stop(_Wire):
@@ -512,13 +526,23 @@ class SaidFile(_Wire):
     data: str
 
 
+class Attach(_Wire):
+    """A file for the next message, which the kernel has from now on; None takes it away again."""
+
+    type: Literal["attach"] = "attach"
+    id: str
+    """Random, made by the page for each file."""
+    file: SaidFile | None
+
+
 class Say(_Wire):
     """A message of the box of a chat. ``submission`` is random; a ``Receipt`` without interrupt answers it."""
 
     type: Literal["say"] = "say"
     submission: str
     text: str
-    files: list[SaidFile] = Field(default_factory=list)
+    files: list[str] = Field(default_factory=list)
+    """The ids of those that were attached."""
     instead: str | None = None
     """The key of the message whose place it takes."""
     keep: list[int] = Field(default_factory=list)
@@ -533,6 +557,6 @@ class Complete(_Wire):
 
 
 FromFrontEnd: TypeAlias = Annotated[
-    Hello | Answer | Drafts | Press | Stop | Retry | Focus | Say | Complete | Keeps,
+    Hello | Answer | Drafts | Press | Stop | Retry | Focus | Attach | Say | Complete | Keeps,
     Field(discriminator="type"),
 ]

@@ -226,19 +226,26 @@ def test_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
 RELOADED = "spoken = agent('Heard.').chat()"
 
 
-def test_what_is_not_sent_yet_is_back_after_a_reload(opened):
-    """Text in the box, until it is sent; then the box is empty in every page."""
+def test_what_is_not_sent_yet_is_back_after_a_reload(opened, server):
+    """Text and files in the box, until it is sent; then the box is empty in every page."""
     notebook = opened(RELOADED)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)
     expect(box).to_be_editable()
+    composer, chips = card.root.locator(".nba-composer"), card.root.locator(".nba-chip")
+    composer.evaluate(DROP, [["dot.png", "image/png", DOT], ["notes.txt", "text/plain", "aGk="]])
+    expect(chips).to_have_count(2)
     with notebook.sending('"drafts"'):
         box.fill("Half a thought")
     notebook.save()
+    assert DOT[:40] not in (server.root / "chat.ipynb").read_text()
     notebook.reload()
     expect(box).to_have_value("Half a thought")
+    expect(chips).to_have_text([re.compile("dot.png"), re.compile("notes.txt")])
+    notebook.shot("chat-reloaded", card.root)
     box.press("Enter")
     expect(card.root).to_contain_text("Heard.")
+    expect(card.root.locator(".nba-message img")).to_have_count(1)
     notebook.save()
     notebook.reload()
     expect(card.root).to_contain_text("Heard.")

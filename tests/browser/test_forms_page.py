@@ -119,9 +119,10 @@ def open_form(browser: Browser) -> Iterator[Callable[..., FormPage]]:
         page.close()
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [320, 900])
-@pytest.mark.parametrize("prefilled", [False, True])
+@pytest.mark.parametrize(
+    ("dark", "width", "prefilled"),
+    [(False, 320, True), (False, 900, False), (True, 320, False), (True, 900, True)],
+)  # each pair of two of them is there
 def test_axe_finds_nothing_in_any_theme_width_or_state(open_form, dark, width, prefilled):
     """Every kind of field, folded out and with rows, is accessible; nothing sticks out at 320 px."""
     need_axe()

@@ -47,34 +47,3 @@ def test_a_click_goes_to_python_and_back_in_both_front_ends_and_themes(app, serv
     notebook.wait_until_all_ran()
     expect(notebook.output(1)).to_contain_text("42")
     assert notebook.errors == [], "\n".join(notebook.errors)
-
-
-@pytest.mark.parametrize("app", App)
-def test_a_reload_keeps_the_kernel_and_a_restart_does_not(app, server, open_page):
-    """Reload and restart mean to the kernel what they mean to a person."""
-    name = server.write(f"kept-{app}.ipynb", "print(globals().get('n'))\nn = 1")
-    notebook = open_page(name, app=app)
-    notebook.run_all()
-    expect(notebook.output(0)).to_have_text("None\n")
-    notebook.save()
-    notebook.reload()
-    notebook.run_all()
-    expect(notebook.output(0)).to_have_text("1\n")
-    notebook.restart_kernel()
-    notebook.run_all()
-    expect(notebook.output(0)).to_have_text("None\n")
-
-
-@pytest.mark.parametrize("app", App)
-def test_a_saved_notebook_opens_without_a_kernel(app, server, open_page):
-    """A notebook can be read where there is nothing to run it."""
-    name = server.write(f"read-{app}.ipynb", "print('still here')")
-    notebook = open_page(name, app=app)
-    notebook.run_all()
-    expect(notebook.output(0)).to_contain_text("still here")
-    notebook.save()
-    notebook.close()
-    server.end_sessions()
-    again = open_page(name, app=app, kernel=False)
-    expect(again.output(0)).to_contain_text("still here")
-    assert server.get("api/sessions") == []

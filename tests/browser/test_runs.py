@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
 from tests.browser.form_page import AXE
 
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MANY = """
 import nbagent as nb
 store = nb.SQLiteStore("list.db")
@@ -33,8 +38,26 @@ import nbagent as nb
 listed = nb.runs("list.db")
 listed
 """
+SLOW = """
+import asyncio, pathlib
+
+@nb.tool
+async def settle(month: str) -> str:
+    "Settle a month."
+    while not pathlib.Path("go").exists():
+        await asyncio.sleep(0.05)
+    return "settled"
+
+slow = nb.Agent(nb.ScriptedModel([call("settle", month="May"), "Done."]), name="banker", tools=[settle], store=store)
+other = slow.run("Settle May", id="books")
+"""
 BANKER = """
-agent = nb.Agent(nb.ScriptedModel(["All settled."]), name="banker")
+agent = nb.Agent(nb.ScriptedModel(["All settled.", "Done."]), name="banker")
+
+@agent.tool
+def settle(month: str) -> str:
+    "Settle a month."
+    return "settled here"
 
 @agent.tool(approval=True, editable=True)
 def pay(to: str, amount: float) -> str:
@@ -58,11 +81,11 @@ def look(notebook, root, name):
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason=f"no axe-core at {AXE}: npm ci in frontend/")
-def test_c275_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_keyboard(
+def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_keyboard(
     server, open_page
 ):
     """The list follows the store; an unknown agent's run is read, a known one's is answered, and both pages tell."""
-    first = open_page(server.write("many.ipynb", MANY))
+    first = open_page(server.write("many.ipynb", MANY, SLOW))
     first.run_cell(0)
     Card(first.output(0)).wait_for_question("pay")
     second = open_page(server.write("list.ipynb", LIST, BANKER, "listed[0].id, len(listed)"))
@@ -79,19 +102,7 @@ def test_c275_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     look(second, out, "dark")
     second.light()
 
-    table.get_by_role("button", name="Show 11 more").click()
-    expect(rows).to_have_count(61)
-    table.get_by_role("button", name="prompt").click()
-    expect(rows.first).to_contain_text("Pay the bills")
-    table.get_by_role("button", name="prompt").click()
-    expect(rows.first).to_contain_text("sea 59")
-    expect(table.get_by_role("columnheader", name="prompt")).to_have_attribute(
-        "aria-sort", "descending"
-    )
-    table.get_by_label("Find").click()
-    page.keyboard.type("bills may")
-    expect(rows).to_have_count(1)
-    expect(table).to_contain_text("1 of 61 runs")
+    is_chosen_and_sorted(page, table, rows)
     press_tab_until(page, "Open may")
     page.keyboard.press("Enter")
     card = Card(out.locator(".widget-vbox > *").nth(2))
@@ -101,6 +112,7 @@ def test_c275_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     second.run_cell(1)
     card.wait_for_question("pay")
     expect(rows.get_by_role("button", name="Close may")).to_be_visible()
+    picture_for_the_guide(second, out, table)
     second.style(".jp-OutputArea-child { max-width: 400px }")
     look(second, out, "narrow")
     second.style(".jp-OutputArea-child.jp-OutputArea-child { max-width: none }")
@@ -114,8 +126,66 @@ def test_c275_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     look(second, out, "answered")
     first.page.bring_to_front()
     Card(first.output(0)).wait_until("completed")
+
+    is_taken_over(first, second, table, card)
     for notebook in (first, second):
         assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def picture_for_the_guide(notebook, out, table):
+    """Made anew where NBAGENT_UPDATE_IMAGES is set, so that the guide shows what is there."""
+    table.get_by_label("Find").fill("")
+    expect(table.locator("tbody tr")).to_have_count(50)
+    table.get_by_role("button", name="prompt").click()
+    shot = notebook.shot("runs-open", of=out)
+    if os.environ.get("NBAGENT_UPDATE_IMAGES"):
+        shutil.copy(shot, IMAGES / "runs.png")
+    table.get_by_label("Find").fill("bills may")
+    expect(table.locator("tbody tr")).to_have_count(1)
+
+
+def is_chosen_and_sorted(page, table, rows):
+    """All runs are, not only those that are shown."""
+    table.get_by_role("button", name="Show 11 more").click()
+    expect(rows).to_have_count(61)
+    table.get_by_role("button", name="prompt").click()
+    expect(rows.first).to_contain_text("Pay the bills")
+    table.get_by_role("button", name="prompt").click()
+    expect(rows.first).to_contain_text("sea 59")
+    expect(table.get_by_role("columnheader", name="prompt")).to_have_attribute(
+        "aria-sort", "descending"
+    )
+    table.get_by_label("Find").click()
+    page.keyboard.type("bills may")
+    expect(rows).to_have_count(1)
+    expect(table).to_contain_text("1 of 61 runs")
+
+
+def is_taken_over(first, second, table, card):
+    """A run that works in one notebook is taken over in the other one's list; both cards say so."""
+    out, page = second.output(0), second.page
+    first.run_cell(1)
+    theirs = Card(first.output(1))
+    theirs.wait_until("running")
+    page.bring_to_front()
+    table.get_by_label("Find").fill("books")
+    table.get_by_role("button", name="Open books").click()
+    expect(card.root).to_contain_text("It runs in process")
+    look(second, out, "elsewhere")
+    card.press("Take over…")
+    expect(card.root).to_contain_text("What runs there counts no more")
+    look(second, out, "take-over")
+    card.press("Take over")
+    card.wait_for_question("Did settle take effect?")
+    look(second, out, "taken")
+    expect(theirs.root).to_contain_text("Taken over by process")
+    first.page.bring_to_front()
+    first.shot("runs-taken-from", of=first.output(1))
+    page.bring_to_front()
+    card.press("Run again")
+    card.wait_until("completed")
+    expect(card.root).to_contain_text("Taken over by process")
+    theirs.wait_until("completed")
 
 
 def press_tab_until(page, label):

@@ -109,8 +109,9 @@ def about_lost(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[Sto
             expects="outcome",
             input=input_,
             metadata={
-                "message": f"The {describe_process(call.owner)}, which ran {call.name}, is gone: whether "
-                "it took effect is not known."
+                "message": f"The {describe_process(call.owner)}, which ran {call.name}, "
+                f"{'has the run no more' if has_ended(call.owner) is False else 'is gone'}: whether it took "
+                "effect is not known."
             },
             digest="" if tool is None else digest_of(tool.name, input_, tool.input_schema),
             reply_schema=None if tool is None else tool.output_schema,
@@ -155,6 +156,11 @@ def taken_over(
 def runs_elsewhere(state: RunState) -> bool:
     """Whether a call runs in another process: a store tells what that writes, and nobody tells that it ends."""
     return state.outcome is None and bool(_runs_of_others(state))
+
+
+def owners_elsewhere(state: RunState) -> list[str]:
+    """The other processes that bodies of this run run in, alive or not."""
+    return [call.owner for _, call in _runs_of_others(state)]
 
 
 def _runs_of_others(state: RunState, process: str = "") -> list[Lost]:

@@ -70,6 +70,7 @@ from .follow import (
     about_lost,
     lost_calls,
     next_driver,
+    owners_elsewhere,
     runs_elsewhere,
     taken_from,
     taken_over,
@@ -78,6 +79,7 @@ from .follow import (
 from .generate import message_queued, rejected
 from .heartbeat import Others
 from .host import Place
+from .rounds import Planned, when_written
 from .scripted_answers import Answers, AnswerSource, KeptAnswers
 
 T = TypeVar("T")
@@ -167,7 +169,7 @@ class Session:
         self._follows = False
         self._is_told = False
         """Whether the store tells of what others write."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Planned | None = None
         self._deadlines = Deadlines()
         self._seen = -1
         """How long the journal was when it was last looked at."""
@@ -572,7 +574,8 @@ class Session:
         end = heartbeat.begin(self.journal.store)
         self._task.add_done_callback(lambda _: end())
         if self.is_stored and self._timer is None:  # it may be taken over
-            self._timer = self.loop.call_later(POLL, _look, weakref.ref(self))
+            look = partial(_look, weakref.ref(self))
+            self._timer = when_written(self.journal.store, look, self.loop)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = _error_of(task)
@@ -685,13 +688,20 @@ class Session:
                 self._give_up()
             is_theirs = not self.journal.is_driven_here
             can_be_taken = self.is_stored and not self._is_told
-            again = can_be_taken or runs_elsewhere(state) or is_theirs
+            is_timed = runs_elsewhere(state) or is_theirs
+            again = can_be_taken or is_timed
             if again and self._whose_turn(state) == "ours" and is_theirs:
                 self._take()
         else:
             again = self._take_turn(state, moved=moved) or runs_elsewhere(self.state)
+            is_timed = self.status != "interrupted" or runs_elsewhere(self.state)
         if again and self._timer is None:
-            self._timer = self._home().call_later(POLL, self._next_look)
+            loop, look = self._home(), self._next_look
+            self._timer = (
+                loop.call_later(POLL, look)
+                if is_timed
+                else when_written(self.journal.store, look, loop)
+            )
 
     def _take_turn(self, state: RunState, *, moved: bool) -> bool:
         """Go on with the run where it is this handle's turn; whether to look again later."""
@@ -983,6 +993,16 @@ class Session:
         driver = self.journal.driver
         is_theirs = bool(driver) and driver != this_process() and not self._is_active
         return is_theirs and self.status == "running" and not self._others.has_ended(driver)
+
+    @property
+    def driven_elsewhere(self) -> str:
+        """The other living process that drives the run now, or runs a body of it; empty where there is none."""
+        if self.state.outcome is not None:
+            return ""
+        drives = [self.journal.driver] if self.status == "running" else []
+        owners = [*drives, *owners_elsewhere(self.state)]
+        others = (one for one in owners if one not in ("", this_process()))
+        return next((one for one in others if not self._others.has_ended(one)), "")
 
     def _end_at_once(self, by: str) -> None:
         """Store that the run is cancelled, from any thread, whatever still runs."""

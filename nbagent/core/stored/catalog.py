@@ -52,14 +52,21 @@ class Entry:
 
 
 class Catalog:
-    """The runs of a store, read again only where they have grown."""
+    """The runs of a store, read again only where they have grown.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        store: whose.
+        journals: how many journals of runs that have not ended it holds at most, those that grew last: many of them
+            are many objects. Of others all is read again where they have grown. None for all.
+    """
+
+    def __init__(self, store: Store, *, journals: int | None = None) -> None:
         self.store = store
+        self._journals = journals
         self._stamp: object = _NEVER
         self._found: dict[str, Entry] = {}
         self._open: dict[str, Journal] = {}
-        """The journals of those that have not ended."""
+        """The journals of those that have not ended, the one that grew last at the end."""
         self.count = 0
         """How many runs the store had at the last look."""
         self.left = 0
@@ -141,10 +148,11 @@ class Catalog:
         if known is None and not events:
             return
         entry = self._found[run_id] = _entry(journal, known or events[0])
-        if entry.status in ENDED:
-            self._open.pop(run_id, None)
-        else:
+        self._open.pop(run_id, None)
+        if entry.status not in ENDED:
             self._open[run_id] = journal
+            while self._journals is not None and len(self._open) > self._journals:
+                del self._open[next(iter(self._open))]
 
 
 ENDED: tuple[Status, ...] = ("completed", "failed", "cancelled")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -28,6 +28,8 @@ from .opening import open_run
 COLUMNS = ("id", "agent", "prompt", "status", "asks", "age", "deadline", "cost")
 STATUSES = ("interrupted", "running", "queued", *ENDED, "unreadable")
 """What a run of a list may be, what waits for a person first."""
+_JOURNALS = 50
+"""Runs that go on which are followed without reading all of them again."""
 _WIDEST = 40
 """Characters of a cell in the table that is text."""
 
@@ -233,7 +235,9 @@ class Listing:
     def __init__(
         self, store: Store, *, agent: str | None = None, statuses: Sequence[str] | None = None
     ) -> None:
-        self.catalog = Catalog(store)
+        self.catalog = Catalog(store, journals=_JOURNALS)
+        self._known: dict[str, tuple[Entry, StoredRun]] = {}
+        """Those that have ended, as they were listed."""
         self.agent = agent
         self.statuses = statuses
         self.all: list[StoredRun] = []
@@ -272,10 +276,19 @@ class Listing:
         catalog, wanted = self.catalog, self.statuses or STATUSES
         only_open = not {*wanted} & {*ENDED}
         entries = catalog.look(only_open=only_open, at_most=at_most)
-        listed = [_listed(entry, catalog.store) for entry in entries]
+        before, self._known = self._known, {}
+        listed = [self._listed(entry, before) for entry in entries]
         listed += [_unreadable(*each, catalog.store) for each in catalog.unreadable.items()]
         fitting = [r for r in listed if r.status in wanted and self.agent in (None, r.agent)]
         self.all = sorted(fitting, key=lambda run: run.moved or 0.0, reverse=True)
+
+    def _listed(self, entry: Entry, before: Mapping[str, tuple[Entry, StoredRun]]) -> StoredRun:
+        known, run = before.get(entry.id, (None, None))
+        if known is not entry or run is None:
+            run = _listed(entry, self.catalog.store)
+        if entry.status in ENDED:
+            self._known[entry.id] = (entry, run)
+        return run
 
     def newest(self, limit: int) -> Runs:
         """Those that moved last, at most so many."""

@@ -24,9 +24,12 @@ import { offerNames } from "./names.js";
 /**
  * @typedef {import("../wire.js").Head} Head
  * @typedef {import("../wire.js").MessageItem} MessageItem
- * @typedef {import("../wire.js").SaidFile} SaidFile
  */
-/** A file of the message: one that was added, or one of the message that is edited. @typedef {{name: string, about: string, file?: SaidFile, size: number, kept?: number}} Chip */
+/**
+ * A file of the message: one that the kernel has by its `id`, or one of the message that is edited. Of a picture that
+ * was added on this page there is `src`.
+ * @typedef {{name: string, size: number, id?: string, kept?: number, src?: string}} Chip
+ */
 /** @typedef {{submission: string, text: string, chips: Chip[], edited: MessageItem|null}} Sent */
 
 /** Files of one message; the kernel has the same number. */
@@ -65,8 +68,7 @@ export function drawComposer(card, said, leave) {
   attach.title = t("say_attach");
   const late = makeTimer(signal);
   const draftDue = makeTimer(signal);
-  /** @type {Chip[]} */
-  let chips = [];
+  let chips = store.chips;
   /** @type {MessageItem|null} */
   let edited = null;
   /** @type {Sent|null} What the kernel has not taken yet. */
@@ -78,8 +80,9 @@ export function drawComposer(card, said, leave) {
 
   const fetch = () => {
     box.value = store.written;
+    chips = store.chips;
     grow();
-    draw();
+    drawChips();
   };
   const write = (/** @type {string} */ text) => {
     box.value = text;
@@ -118,6 +121,7 @@ export function drawComposer(card, said, leave) {
     draw();
   };
   const drawChips = () => {
+    store.chips = chips.filter(({ id }) => id);
     fill(chipList, ...chips.map(drawChip));
     draw();
   };
@@ -125,20 +129,22 @@ export function drawComposer(card, said, leave) {
     const drop = makeButton("nba-link", "×");
     setLabel(drop, t("say_without", { name: chip.name }));
     onClick(signal, drop, () => {
+      leaveOut(chip);
       chips = chips.filter((other) => other !== chip);
       drawChips();
       box.focus();
     });
-    const shown = chip.file?.media_type.startsWith("image/");
-    const src = shown && `data:${chip.file?.media_type};base64,${chip.file?.data}`;
     return span(
       "nba-chip",
-      src && h("img", { src, alt: "" }),
+      chip.src && h("img", { src: chip.src, alt: "" }),
       span({ dir: "auto" }, chip.name),
-      span("nba-soft", chip.about),
+      span("nba-soft", chip.kept === undefined && fileSize({ t }, chip.size)),
       drop,
     );
   };
+
+  /** The kernel need not keep it. @param {Chip} chip */
+  const leaveOut = ({ id }) => id && store.send({ type: "attach", id, file: null });
 
   const add = async (/** @type {Iterable<File>} */ files) => {
     if (store.gone) return;
@@ -147,11 +153,15 @@ export function drawComposer(card, said, leave) {
       if (chips.length >= MAX_FILES) return tell(t("say_too_many", { n: MAX_FILES }));
       if (bytes > MAX_FILE) return tell(t("say_too_big", { n: megabytes(MAX_FILE) }));
       /** @type {Chip} */
-      const chip = { name: file.name, about: fileSize({ t }, file.size), size: file.size };
-      chips.push(chip);
+      const chip = { name: file.name, size: file.size };
+      chips = [...chips, chip];
       try {
         const data = await base64(file, signal);
-        chip.file = { name: file.name, media_type: file.type, data };
+        if (!chips.includes(chip)) continue;
+        if (file.type.startsWith("image/")) chip.src = `data:${file.type};base64,${data}`;
+        const id = randomId();
+        const said = { name: file.name, media_type: file.type, data };
+        if (store.send({ type: "attach", id, file: said })) chip.id = id;
         tell("");
       } catch {
         chips = chips.filter((other) => other !== chip);
@@ -162,14 +172,14 @@ export function drawComposer(card, said, leave) {
   };
 
   const submit = () => {
-    const reading = chips.some((chip) => !chip.file && chip.kept === undefined);
+    const reading = chips.some((chip) => !chip.id && chip.kept === undefined);
     if (store.gone || sent || reading || (!box.value.trim() && !chips.length)) return;
     sent = { submission: randomId(), text: box.value, chips, edited };
     const heard = store.send({
       type: "say",
       submission: sent.submission,
       text: sent.text,
-      files: chips.flatMap((chip) => chip.file ?? []),
+      files: chips.flatMap((chip) => chip.id ?? []),
       instead: edited?.key ?? null,
       keep: chips.flatMap((chip) => chip.kept ?? []),
     });
@@ -191,6 +201,10 @@ export function drawComposer(card, said, leave) {
     edited = recalled = null;
     write("");
     drawChips();
+  };
+  const cancelEdit = () => {
+    chips.forEach(leaveOut);
+    reset();
   };
   /** Puts back what the kernel did not take, unless something else stands there now. */
   const restore = () => {
@@ -232,7 +246,7 @@ export function drawComposer(card, said, leave) {
       prevent(event);
       submit();
     } else if (event.key === "Escape") {
-      if (edited) reset();
+      if (edited) cancelEdit();
       else leave();
     } else {
       const step = stepOf(event);
@@ -268,7 +282,7 @@ export function drawComposer(card, said, leave) {
   onClick(signal, attach, () => store.gone || pick.click());
   onClick(signal, send, submit);
   onClick(signal, cancel, () => {
-    reset();
+    cancelEdit();
     box.focus();
   });
   store.listen((event) => {
@@ -293,11 +307,12 @@ export function drawComposer(card, said, leave) {
     },
     /** @param {MessageItem} item */
     edit(item) {
+      chips.forEach(leaveOut);
       edited = item;
       // Variables are looked at anew, as the text names them.
       chips = item.files.flatMap((file, kept) => {
         const about = file.kind === "image" ? file.alt : file.data;
-        return /^\w+ @/.test(about) ? [] : [{ name: about, about: "", size: 0, kept }];
+        return /^\w+ @/.test(about) ? [] : [{ name: about, size: 0, kept }];
       });
       write(item.text);
       drawChips();

@@ -100,7 +100,15 @@ test("what is not sent yet goes up, and is back after a reload", async () => {
   const again = opened(); // the trait, in which nothing typed stands
   again.model.tell({ ...snapshot([], { head: chat, seq: 9 }), written: "too late" });
   expect(again.box.value).toBe("");
-  const reloaded = open([said("t1:m1", "first")], chat, "half a thought");
+  const files = ["a.txt", "b.txt"].map((name, at) => ({ id: `f${at}`, name, size: 2 }));
+  const reloaded = open([said("t1:m1", "first")], chat, "half a thought", files);
   const kept = /** @type {HTMLTextAreaElement} */ (reloaded.$(".nba-write"));
   expect(kept.value).toBe("half a thought");
+  const chips = () => [...reloaded.el.querySelectorAll(".nba-chip")].map((el) => el.textContent);
+  expect(chips()).toEqual(["a.txt2 bytes×", "b.txt2 bytes×"]);
+  reloaded.$(".nba-chip button").click();
+  expect(reloaded.model.said("attach")).toEqual([{ type: "attach", id: "f0", file: null }]);
+  press(kept, "Enter");
+  expect(reloaded.model.said("say")[0]).toMatchObject({ text: "half a thought", files: ["f1"] });
+  expect(chips()).toEqual([]);
 });

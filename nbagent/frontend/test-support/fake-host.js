@@ -159,8 +159,9 @@ afterEach(() => {
  * @param {object[]} items
  * @param {object} [head]
  * @param {string} [written] what the kernel kept of the box of a chat
+ * @param {object[]} [attached] and of the files there
  */
-export function open(items, head = HEAD, written = "") {
+export function open(items, head = HEAD, written = "", attached = []) {
   const model = new FakeModel();
   const controller = new AbortController();
   opened.push(controller);
@@ -170,7 +171,7 @@ export function open(items, head = HEAD, written = "") {
   const el = document.createElement("div");
   document.body.replaceChildren(el);
   widget.render({ model, el, signal });
-  model.tell({ ...snapshot(items, { head }), written });
+  model.tell({ ...snapshot(items, { head }), written, attached });
   let seq = 1;
   return {
     model,

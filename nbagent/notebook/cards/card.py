@@ -29,6 +29,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
     Answer,
+    Attach,
     Complete,
     Drafts,
     FieldError,
@@ -217,9 +218,12 @@ class Card(anywidget.AnyWidget):
         """Take a message; a card without a box for it has none."""
         self._receipt(message.submission, "", [FieldError(field=None, message=TEXTS["no_chat"])])
 
-    def _written(self) -> str:
-        """What stands unsent in the box to write in; a card without one has nothing."""
-        return ""
+    def _attach(self, message: Attach) -> None:
+        """Keep a file for the next message; a card without a box for it has none."""
+
+    def _unsent_box(self) -> dict[str, Any]:
+        """What stands unsent in the box to write in, as a snapshot has it; a card without one has nothing."""
+        return {}
 
     def _complete(self, message: Complete) -> None:
         """Tell the names that are asked for; a card without a box to write in has none."""
@@ -243,7 +247,7 @@ class Card(anywidget.AnyWidget):
     def _show(self, **more: Any) -> None:
         """Send the snapshot, and what only a page gets."""
         if self.comm is not None:
-            whole = self._snapshot().model_copy(update={"written": self._written(), **more})
+            whole = self._snapshot().model_copy(update=self._unsent_box() | more)
             self.send(whole.model_dump(mode="json"))
 
     def _snapshot(self) -> Snapshot:
@@ -290,10 +294,8 @@ class Card(anywidget.AnyWidget):
 
     def _take(self, message: FromFrontEnd) -> None:
         match message:
-            case Hello(again=True):
-                self._show()
-            case Hello(keeps=keeps):
-                self._greeted(keeps=keeps)
+            case Hello():
+                self._greeted(message)
             case Answer():
                 self._taken(message, self._take_answer(message))
             case Drafts():
@@ -309,6 +311,8 @@ class Card(anywidget.AnyWidget):
             case Focus(busy=busy, opened=opened):
                 self.busy = busy
                 self.opened = [key for key in opened[:MAX_OPENED] if len(key) <= MAX_KEY]
+            case Attach():
+                self._attach(message)
             case Say():
                 self._said(message)
             case Complete():
@@ -316,16 +320,19 @@ class Card(anywidget.AnyWidget):
             case never:
                 assert_never(never)
 
-    def _greeted(self, *, keeps: bool) -> None:
-        """Another page is there; what it gets is no news to those that were."""
-        if keeps:
+    def _greeted(self, hello: Hello) -> None:
+        """A page wants all of it; what a new one gets is no news to those that were there."""
+        if hello.again:
+            self._show()
+            return
+        if hello.keeps:
             self.stays()
         self._flush_all()
         self.greetings += 1
-        self.keepers += keeps
+        self.keepers += hello.keeps
         self.busy, self.opened = False, []
         self._show()
-        if keeps:
+        if hello.keeps:
             self._take(Keeps())
 
     def _taken(self, message: Answer, taken: list[FieldError] | Future[Any]) -> None:

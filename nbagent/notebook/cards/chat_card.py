@@ -3,7 +3,7 @@
 A run's own card is one too, of a thread that begins with that run: once it has ended, the page offers the box, and
 what is written there makes it a chat.
 
-What is written comes with a message of its own and goes into a run; what is not sent yet is kept for a reload. It is in no trait.
+What is written comes with a message of its own and goes into a run; what is not sent yet, files too, is kept for a reload. It is in no trait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import binascii
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -34,10 +34,21 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import RunView
-from nbagent.notebook.wire import Complete, Drafts, FieldError, Name, Names, SaidFile, Say
+from nbagent.notebook.wire import (
+    Attach,
+    Attached,
+    Complete,
+    Drafts,
+    FieldError,
+    Name,
+    Names,
+    SaidFile,
+    Say,
+)
 
 from .card import Card
 from .charts import Charts
+from .driver_line import DriverLine
 from .preview import Preview
 from .run_card import RunCard, gone_of, types_of
 
@@ -46,6 +57,8 @@ MAX_SAID = 100_000
 MAX_FILES = 10
 MAX_BYTES = 6 * 2**20
 """Of all files of one message: a server closes the channel on messages of 10 MiB, and base64 takes a third more."""
+MAX_KEPT = 2 * MAX_BYTES
+"""Of all files that are not sent yet, which several pages may have attached; the oldest go."""
 MAX_NAME = 200
 MAX_PREFIX = 100
 
@@ -75,6 +88,7 @@ class ChatCard(RunCard):
         self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
+        self._drivers: dict[str, DriverLine] = {}
         self.pressed = lambda _key, _action: None
         self.moved: Callable[[Event | None], None] = lambda _event: None
         """Told of each stored event, and with None that other runs are shown."""
@@ -85,6 +99,8 @@ class ChatCard(RunCard):
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent = ""
         """What stands in the box; on the loop only."""
+        self._attached: dict[str, SaidFile] = {}
+        """The files in the box, by their ids; on the loop only."""
         self._heard_says: deque[str] = deque(maxlen=MAX_HEARD)
         """The submissions of messages that came."""
         self._follow_runs()
@@ -154,6 +170,8 @@ class ChatCard(RunCard):
         self._followed.append((run, heard))
         for event in events if goes_on(run) else ():
             self._follow_question(session, event)
+        if goes_on(run):
+            self._later(partial(self._follow_driver, session, view))
 
     def _hear_and_tell(self, session: Session, view: RunView, heard: RunEvent) -> None:
         self._hear(session, view, heard)
@@ -192,6 +210,11 @@ class ChatCard(RunCard):
             place = self.threads.asker(interrupt)
             return session_of(self._followed[-1 if place is None else place][0])
 
+    def _run_of(self, key: str) -> str:
+        with self._lock:
+            place = self.threads.place(key)
+            return self._followed[-1 if place is None else place][0].id
+
     def _stop(self) -> None:
         run = self._thread.open_run
         if run is not None:
@@ -217,8 +240,19 @@ class ChatCard(RunCard):
         else:
             self._unsent = str(message.drafts or "")[:MAX_SAID]
 
-    def _written(self) -> str:
-        return self._unsent
+    def _attach(self, message: Attach) -> None:
+        self._attached.pop(message.id, None)
+        if message.file is not None:
+            self._attached[message.id] = message.file
+        while len(self._attached) > 2 * MAX_FILES or _size(self._attached.values()) > MAX_KEPT:
+            self._attached.pop(next(iter(self._attached)))
+
+    def _unsent_box(self) -> dict[str, Any]:
+        attached = [
+            Attached(id=each, name=file.name, size=_size([file]))
+            for each, file in self._attached.items()
+        ]
+        return {"written": self._unsent, "attached": attached}
 
     def _said(self, message: Say) -> None:
         if message.submission in self._heard_says:
@@ -233,11 +267,14 @@ class ChatCard(RunCard):
         errors: list[FieldError] = []
         try:
             replaced = self._replaced(message)
-            prompt = await run_in_thread(partial(self._prompt, message, replaced))
+            files = self._files(message)
+            prompt = await run_in_thread(partial(self._prompt, message, files, replaced))
             if replaced is None:
                 self._thread.send(prompt)
             else:
                 self._thread.edit(replaced, prompt)
+            for each in message.files:
+                self._attached.pop(each, None)
         except NbagentError as error:
             errors = [FieldError(field=None, message=reveal(str(error)))]
         self._receipt(message.submission, "", errors)
@@ -252,24 +289,30 @@ class ChatCard(RunCard):
                 raise UsageError(TEXTS["say_other"])
             return self._followed[place][0]
 
-    def _prompt(self, message: Say, replaced: Run | None) -> list[Any]:
+    def _files(self, message: Say) -> list[SaidFile]:
+        """Those that were attached for the message."""
+        if any(each not in self._attached for each in message.files):
+            raise UsageError(TEXTS["say_no_file"])
+        return [self._attached[each] for each in message.files]
+
+    def _prompt(self, message: Say, files: list[SaidFile], replaced: Run | None) -> list[Any]:
         """What the message says: its text, its files, the variables it names.
 
         Raises:
             UsageError: it says nothing, or too much.
         """
         kept = [] if replaced is None else _kept_files(replaced, message.keep)
-        if not message.text.strip() and not message.files and not kept:
+        if not message.text.strip() and not files and not kept:
             raise UsageError(TEXTS["say_nothing"])
         if len(message.text) > MAX_SAID:
             raise UsageError(TEXTS["say_too_long"].format(n=f"{MAX_SAID:,}"))
-        if len(message.files) + len(kept) > MAX_FILES:
+        if len(files) + len(kept) > MAX_FILES:
             raise UsageError(TEXTS["say_too_many"].format(n=MAX_FILES))
-        if sum(len(file.data) for file in message.files) * 3 // 4 > MAX_BYTES + 2 * MAX_FILES:
+        if _size(files) > MAX_BYTES:
             raise UsageError(TEXTS["say_too_big"].format(n=MAX_BYTES // 2**20))
         text = self._with_tool(message.text)
         named = variables.mentioned(message.text)
-        return [*([text] if text.strip() else []), *kept, *map(_file, message.files), *named]
+        return [*([text] if text.strip() else []), *kept, *map(_file, files), *named]
 
     def _with_tool(self, text: str) -> str:
         """With ``/name`` at the beginning, what that means in words that the model is told."""
@@ -286,6 +329,11 @@ def _own_loop() -> asyncio.AbstractEventLoop:
 def _can_go_on(session: Session | None) -> bool:
     """Whether there is a conversation to go on with; a flow, or a run that never began, has none."""
     return session is not None and session.spec.model is not None and session.state.behind is None
+
+
+def _size(files: Iterable[SaidFile]) -> int:
+    """Their bytes, as far as they are base64."""
+    return sum(len(file.data) * 3 // 4 - file.data[-2:].count("=") for file in files)
 
 
 def _file(said: SaidFile) -> File:

@@ -95,6 +95,8 @@ class InboxCard(AskingCard):
         choices = self._choices()
         if choices != self.bar.choices:
             self.bar.choices = choices
+        if any(self.bar.chosen.values()) or self.bar.said:
+            self.bar.said = self.view.snapshot().head.status_text
         if changed:
             self._follow_questions()
             self.moved()

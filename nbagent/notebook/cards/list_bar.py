@@ -35,6 +35,8 @@ class ListBar(anywidget.AnyWidget):
     """By name: what may be chosen, as value and label."""
     chosen = traitlets.Dict().tag(sync=True)
     """By name: what is chosen; empty for all."""
+    said = traitlets.Unicode().tag(sync=True)
+    """How many are left of what was chosen, for who hears the page."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

@@ -21,8 +21,11 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunRetried,
     RunStarted,
+    RunTaken,
     ToolFinished,
+    ToolStarted,
 )
 from nbagent.core.journal.default import is_default
 from nbagent.core.journal.journal import RunEvent
@@ -40,8 +43,21 @@ from nbagent.notebook.wire import Answer, FieldError, NoticeItem, Op, Press, Vie
 
 from .asking import AskingCard, Asks
 from .charts import Charts
+from .driver_line import KEY as DRIVER
+from .driver_line import DriverLine
 from .preview import Preview
 
+_DRIVES = (
+    RunStarted
+    | Resolved
+    | ToolStarted
+    | RunRetried
+    | RunTaken
+    | RunCompleted
+    | RunFailed
+    | RunCancelled
+)
+"""After these another process may drive a run, or none."""
 PACE = 0.05
 """Seconds between two patches of one run."""
 SHARED_PACE = 1 / 30
@@ -97,6 +113,8 @@ class RunCard(AskingCard):
         """The page's last drafts, where a preview follows them, by interrupt id; on the loop only."""
         self._charts = Charts()
         """Touched on the run's loop only, from its first event on."""
+        self._drivers: dict[str, DriverLine] = {}
+        """By run: the line that says who else drives it; on the loop only."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Told the key of a notice and which of its buttons was pressed."""
         say_where_kept(view, run)
@@ -114,6 +132,7 @@ class RunCard(AskingCard):
             self._push()
         for event in events:
             self._follow_question(self._session, event)
+        self._later(partial(self._follow_driver, self._session, view))
 
     def detach(self) -> None:
         """Follow the run no more."""
@@ -180,6 +199,8 @@ class RunCard(AskingCard):
         with self._lock:
             view.apply(heard)
             self._follow_question(session, heard)
+            if isinstance(heard, _DRIVES):
+                self._later(partial(self._follow_driver, session, view))
             if isinstance(heard, Displayed | ToolFinished):
                 self._later(partial(self._chart_shown, heard))
             if isinstance(heard, RunCompleted | RunFailed | RunCancelled):
@@ -250,8 +271,30 @@ class RunCard(AskingCard):
         self._session.stop(by="form")
 
     def _pressed(self, message: Press) -> None:
-        if self.view.offers(message.notice, message.action):
+        if not self.view.offers(message.notice, message.action):
+            return
+        line = self._drivers.get(self._run_of(message.notice))
+        if line is not None and message.notice.endswith(DRIVER):
+            line.pressed(message.action)
+        else:
             self.pressed(message.notice, message.action)
+
+    def _run_of(self, _key: str) -> str:
+        """The run that an item is of."""
+        return self.run.id
+
+    def _follow_driver(self, session: Session, view: RunView) -> None:
+        """Say who else drives the run now."""
+        if session.run_id not in self._drivers:
+            if not session.is_stored:
+                return
+            self._drivers[session.run_id] = DriverLine(session, view, self._changed_driver)
+        self._drivers[session.run_id].follow()
+
+    def _changed_driver(self) -> None:
+        with self._lock:
+            if self._flush_at is None:
+                self._plan()
 
     def _retry(self) -> None:
         """Go on after the failure, or say why that cannot be."""

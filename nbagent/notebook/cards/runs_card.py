@@ -25,7 +25,7 @@ from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.outline import form_facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.runs import RunsView, choices
+from nbagent.notebook.view.runs import RunsView
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Answer, Drafts, FieldError, Item, NoticeItem, Op, Put, View
 
@@ -166,7 +166,7 @@ class RunsCard(Card):
         self._looking = Looking(self._loop, self._read, self._read_so_far)
         self.view.look(listing)
         chosen = {"text": "", "agent": "", "status": ""}
-        self.table = RunsTable(choices=choices(listing), chosen=chosen, table=self.view.table)
+        self.table = RunsTable(choices=self.view.choices, chosen=chosen, table=self.view.table)
         self.table.observe(lambda _change: self._later(self._chosen), names="chosen")
         self.table.on_msg(self._heard)
         super().__init__()
@@ -210,9 +210,8 @@ class RunsCard(Card):
         changed = table != self.table.table
         if changed:
             self.table.table = table
-        found = choices(self.listing)
-        if found != self.table.choices:
-            self.table.choices = found
+        if self.view.choices != self.table.choices:
+            self.table.choices = self.view.choices
         if isinstance(self.below, StoredCard):
             self.below.show_news()
             if self.below.can_go_on:

@@ -6,6 +6,7 @@ here is only what is seen: items, their places, and how long things took.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, assert_never
@@ -33,6 +34,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.files import files_of
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.base.messages import text_of, user
+from nbagent.core.base.process import describe_process
 from nbagent.core.base.user import is_somebody_else
 from nbagent.core.state.fold import apply
 from nbagent.core.state.next_step import CallModel, next_step
@@ -121,7 +123,9 @@ class Fold:
                 self._resolved(event)
             case RunRetried():
                 self._retried(event)
-            case RunImported() | RunTaken():
+            case RunTaken():
+                self._taken(event)
+            case RunImported():
                 pass  # what it asks anew follows
             case RunCompleted() | RunFailed() | RunCancelled():
                 self._ended(event)
@@ -310,6 +314,19 @@ class Fold:
                 call.stopped(event.at, "preparing")
             self._board.drop_steps(call)
             self._touch(call)
+
+    def _taken(self, event: RunTaken) -> None:
+        """Who drives the run from here on, where somebody did before; what it asks anew follows."""
+        if event.by == "vacancy":
+            return
+        other = event.user if is_somebody_else(event.user) else ""
+        who = describe_process(event.owner) + (f" ({other})" if other else "")
+        gone = describe_process(event.gone) if event.gone else ""
+        text = TEXTS["taken_from_gone" if gone else "taken_by"].format(
+            who=reveal(who), gone=reveal(gone), moment=_moment(event.at)
+        )
+        item = NoticeItem(key=f"taken{self.state.position}", text=text[:1].upper() + text[1:])
+        self._board.add(self._board.root.entries, FixedNode(item))
 
     def _retried(self, event: RunRetried) -> None:
         """Take the end back: what the run waited for is asked again."""
@@ -626,6 +643,11 @@ def _last_item(
             return answer
         case never:
             assert_never(never)
+
+
+def _moment(at: float) -> str:
+    """A Unix time as the clock here has it."""
+    return dt.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _stopped(event: RunCancelled, name_of: Callable[[str], str]) -> str:

@@ -32,6 +32,8 @@ class RunsView:
         self._room = PAGE
         self.opened = ""
         """The run whose card stands below."""
+        self.choices: dict[str, Any] = {}
+        """By name what may be chosen, as value and label; see ``_choices``."""
         self._table: dict[str, Any] = _drawn(self.wanted, [], 0, TEXTS["inbox_reads"])
         self._count: int | None = None
         """How many runs there are; None before the first look."""
@@ -71,6 +73,7 @@ class RunsView:
     def look(self, listing: Listing) -> None:
         """Draw the runs as they were read last; not for an event loop, as there may be many."""
         every, count, left = listing.all, listing.count, listing.left
+        choices = _choices(listing)
         waiting = sum(run.status == "interrupted" for run in every)
         while True:
             with self._lock:
@@ -84,6 +87,7 @@ class RunsView:
                     self._room,
                 ):  # else somebody wants something else by now
                     self._table, self._count, self._waiting = table, count, waiting
+                    self.choices = choices
                     return
 
     def tell(self, about: str, text: str) -> None:
@@ -171,7 +175,7 @@ def _drawn(wanted: Wanted, chosen: Sequence[StoredRun], room: int, said: str) ->
     }
 
 
-def choices(listing: Listing) -> dict[str, Any]:
+def _choices(listing: Listing) -> dict[str, Any]:
     """What there is to choose from, beside what code has chosen: as value and label."""
     agents = sorted({run.agent for run in listing.all if run.agent})
     there = {run.status for run in listing.all}

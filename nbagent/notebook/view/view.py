@@ -130,8 +130,8 @@ class RunView:
             if self.status in ("queued", "running", "interrupted"):
                 self._fold.frame.stopping = self._board.head_dirty = True
 
-    def notice(self, key: str, item: NoticeItem | None) -> None:
-        """Show a line of the notebook layer's own at the end, replace it, or (None) take it away."""
+    def notice(self, key: str, item: NoticeItem | None, *, first: bool = False) -> None:
+        """Show a line of the notebook layer's own at the end (or ``first``), replace it, or (None) take it away."""
         with self._lock:
             entries, known = self._board.root.entries, self._noticed(key)
             if known is not None and item is not None:
@@ -139,6 +139,8 @@ class RunView:
                 self._board.touch(known)
             elif known is not None:
                 self._board.drop(entries, known)
+            elif item is not None and first:
+                self._board.add_first(FixedNode(item.model_copy(update={"key": key})))
             elif item is not None:
                 self._board.add(entries, FixedNode(item.model_copy(update={"key": key})))
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, SecretStr
 import nbagent as nb
 from nbagent.core.base.events import RunTaken
 from nbagent.core.base.process import this_process
-from nbagent.core.run import follow
+from nbagent.core.run import follow, heartbeat
 from nbagent.core.stored.inbox import Waiting
 from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
@@ -146,6 +146,33 @@ async def test_c282_where_a_living_process_let_go_of_a_run_it_goes_on_here(
     await until(lambda: other.read(run_id)[-1].type == "run_completed")
     [taken] = [event for event in other.read(run_id) if isinstance(event, RunTaken)]
     assert (taken.by, taken.owner, taken.gone) == ("vacancy", this_process(), lives)
+
+
+async def test_who_only_looks_at_runs_leaves_no_beats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list, an inbox, an open handle that follows: nothing is written. Who drives beats."""
+    begun: list[object] = []
+
+    def begin(store: object) -> Any:
+        begun.append(store)
+        return lambda: None
+
+    store = nb.SQLiteStore(tmp_path / "begun.db")
+    run = await asker(store, "looked at").run("Ask", attended=True).settled()
+    machine, _, _, host = this_process().split(":", 3)
+    run_id, other = await moved(store, tmp_path / "moved.db", f"{machine}:1:{_start_of(1)}:{host}")
+    await run.cancel()
+    monkeypatch.setattr(heartbeat, "begin", begin)
+    before = len(other.read(run_id))
+    agent = asker(other, "looked at", has_asked=True)
+    opened = await nb.open_run(run_id, agent=agent, store=other, show=False)
+    await opened.settled()
+    assert len(Waiting(other).look()) == 2
+    assert nb.runs(other)[0].status == "interrupted"
+    assert (begun, len(other.read(run_id))) == ([], before)
+    await opened.take_over()
+    await until(lambda: begun == [other])
 
 
 def _start_of(pid: int) -> str:

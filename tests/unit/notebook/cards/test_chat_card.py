@@ -28,7 +28,10 @@ class Box:
     async def say(self, text="", *, files=(), **more):
         """What is wrong with the message, or nothing once it is in a run that has settled."""
         name = f"s{len(self.sent)}"
-        message = {"type": "say", "submission": name, "text": text, "files": list(files), **more}
+        ids = [f"{name}f{number}" for number in range(len(files))]
+        for each, one in zip(ids, files, strict=True):
+            self.card._handle({"type": "attach", "id": each, "file": one})
+        message = {"type": "say", "submission": name, "text": text, "files": ids, **more}
         self.card._handle(message)
         await until(lambda: any(one.get("submission") == name for one in self.sent))
         (receipt,) = [one for one in self.sent if one.get("submission") == name]

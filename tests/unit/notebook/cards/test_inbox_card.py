@@ -146,6 +146,7 @@ async def test_c281_new_ones_are_appended_and_what_is_typed_stays(store):
     card.bar.chosen = {"agent": "", "tool": "pay", "age": ""}
     await until(lambda: len(card.forms) == 1)
     assert card.forms[0].tool == "pay"
+    await until(lambda: card.bar.said.startswith("1 waiting"))
     static = card.bundle()
     assert "Waits for an answer" in static["text/html"]
     assert "<button" not in static["text/html"]

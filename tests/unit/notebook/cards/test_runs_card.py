@@ -53,7 +53,7 @@ def banker(store: Any, name: str, *script: Any) -> nb.Agent:
     return nb.Agent(nb.ScriptedModel(script), name=name, store=store, tools=tools)
 
 
-async def test_c275_a_list_of_thousands_is_read_in_parts_while_the_loop_goes_on(store):
+async def test_c375_a_list_of_thousands_is_read_in_parts_while_the_loop_goes_on(store):
     """The first rows are there at once; choosing and sorting act on all, and what is new appears by itself."""
     says = nb.Agent(nb.ScriptedModel(lambda _messages: "hello"), name="talker", store=store)
     await says.run("Say <b>hello</b>.", id="first")
@@ -81,7 +81,7 @@ async def test_c275_a_list_of_thousands_is_read_in_parts_while_the_loop_goes_on(
     assert card.view.snapshot().head.status_text == "1,202 runs"
 
 
-async def test_c275_a_run_is_opened_below_with_its_forms_once_its_agent_is_known(store):
+async def test_c375_a_run_is_opened_below_with_its_forms_once_its_agent_is_known(store):
     """Without one it is to read, and follows its store; what executes nothing new stays as it was."""
     name = f"banker-{time.time_ns()}"
     await banker(store, name, call("pay", to="Ada")).run("Pay Ada", id="may").settled()

@@ -108,7 +108,7 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
     RunTaken: (
         [STARTED, RESPONDED, ASKED, RunTaken(at=105.0, by="take over", owner="m:7:1:host")],
         "interrupted",
-        ["form"],
+        ["form", "notice"],
     ),
     RunCancelled: (
         [STARTED, RESPONDED, RunCancelled(at=104.0, by="form")],

@@ -1,0 +1,95 @@
+"""One look at a store for all its runs that wait for what others write: where nothing is written, none is read."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+from nbagent.core.base.errors import StoreError
+from nbagent.core.journal.journal import Prompt, Store
+from nbagent.core.journal.rows import Archive
+
+from .follow import POLL
+
+
+class Planned(Protocol):
+    """Something that is called later, unless it is cancelled."""
+
+    def cancel(self) -> None:
+        """Don't call it."""
+
+
+class Round:
+    """The looks of one loop at one store.
+
+    Args:
+        store: one that tells by its stamp, at once, whether anybody has written.
+    """
+
+    def __init__(self, store: Archive) -> None:
+        self._store = store
+        self._stamp: object = None
+        """As of before the last looks; None is no stamp."""
+        self._waiting: list[_Waiting] = []
+        self.is_used = False
+        """Whether somebody waits, or waited until now."""
+
+    def wait(self, look: Callable[[], None], loop: asyncio.AbstractEventLoop) -> Planned:
+        """Call this once somebody has written since the looks of before, or soon where that is not known."""
+        self._waiting.append(waiting := _Waiting(look))
+        if not self.is_used:
+            self.is_used = True
+            self._stamp = None
+            loop.call_later(POLL, self._look, loop)
+        return waiting
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            stamp = self._store.stamp()
+        except StoreError:  # whoever reads a run tells
+            stamp = None
+        has_changed = stamp is None or stamp != self._stamp
+        self._stamp = stamp
+        due = self._waiting if has_changed else []
+        for one in due:  # each by itself, and waits again then
+            loop.call_soon(one.look)
+        self._waiting = [one for one in self._waiting if not (has_changed or one.is_cancelled)]
+        self.is_used = bool(due or self._waiting)
+        if self.is_used:
+            loop.call_later(POLL, self._look, loop)
+
+
+class _Waiting:
+    __slots__ = ("_look", "is_cancelled")
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look: Callable[[], None] = look
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def look(self) -> None:
+        if not self.is_cancelled:
+            self._look()
+
+
+def when_written(
+    store: Store | None, look: Callable[[], None], loop: asyncio.AbstractEventLoop
+) -> Planned:
+    """Look again once others may have written to a store; called on this loop."""
+    known: object = store
+    if not (isinstance(known, Prompt) and isinstance(known, Archive)):
+        return loop.call_later(POLL, look)
+    rounds = _rounds.setdefault(loop, {})
+    for other in [each for each in rounds if each != id(store) and not rounds[each].is_used]:
+        del rounds[other]
+    return rounds.setdefault(id(store), Round(known)).wait(look, loop)
+
+
+_rounds: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Round]] = (
+    weakref.WeakKeyDictionary()
+)
+"""By loop, and by the id of a store that the round holds."""

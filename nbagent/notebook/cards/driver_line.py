@@ -1,0 +1,72 @@
+"""The line of a card that says which other process goes on with its run, and takes it over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nbagent.core.base.errors import NbagentError
+from nbagent.core.base.process import describe_process
+from nbagent.core.run.session import Session
+from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.view import RunView
+from nbagent.notebook.wire import NoticeAction, NoticeItem
+
+KEY = "driver"
+"""The line's key among the items of its run."""
+
+
+class DriverLine:
+    """The line of one run; used on the run's loop.
+
+    Args:
+        session: the run's.
+        view: where it stands, first of all items.
+        changed: called when the view has changed.
+    """
+
+    def __init__(self, session: Session, view: RunView, changed: Callable[[], None]) -> None:
+        self._session = session
+        self._view = view
+        self._changed = changed
+        self._is_sure = False
+        """Whether the button was pressed once, and the line asks whether to do it."""
+        self._shown: NoticeItem | None = None
+
+    def follow(self) -> None:
+        """Say who goes on with the run now; nothing where that is this process, or nobody."""
+        process = self._session.driven_elsewhere
+        self._is_sure &= bool(process)
+        self._show(self._item(reveal(describe_process(process))) if process else None)
+
+    def pressed(self, action: str) -> None:
+        """A button of the line was pressed."""
+        if action != "take" or not self._is_sure:
+            self._is_sure = action == "take"
+            self.follow()
+            return
+        self._is_sure = False
+        try:
+            self._session.take_over()
+        except NbagentError as error:
+            text = TEXTS["not_taken"].format(error=reveal(str(error)))
+            self._show(NoticeItem(key=KEY, tone="bad", text=text))
+
+    def _item(self, process: str) -> NoticeItem:
+        if not self._is_sure:
+            ask = NoticeAction(name="take", label=TEXTS["take_over"])
+            return NoticeItem(
+                key=KEY, text=TEXTS["driven_by"].format(process=process), actions=[ask]
+            )
+        actions = [
+            NoticeAction(name="take", label=TEXTS["take_over_now"]),
+            NoticeAction(name="leave", label=TEXTS["leave_there"]),
+        ]
+        text = TEXTS["take_over_from"].format(process=process)
+        return NoticeItem(key=KEY, tone="warn", text=text, actions=actions)
+
+    def _show(self, item: NoticeItem | None) -> None:
+        if item != self._shown:
+            self._shown = item
+            self._view.notice(KEY, item, first=True)
+            self._changed()

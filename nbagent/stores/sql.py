@@ -494,20 +494,21 @@ class SQLStore:
         if self._closed:
             raise StoreError(f"{self!r} is closed")
         self._check_process()
+        pool = self._engine.pool
         try:
             with self._engine.begin() as connection:
-                try:
-                    self._limit(connection)
-                    yield connection
-                finally:
-                    if self._was_closed():  # its pool is gone: it is closed, and goes back to none
-                        connection.detach()
+                self._limit(connection)
+                yield connection
         except (
             sa.exc.IntegrityError
         ) as error:  # what is there already, another process has put there
             raise _Faster from error
         except sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
+        finally:
+            if self._was_closed() and self._is_own:  # nobody else closes what went back to it since
+                pool.dispose()
+                self._engine.pool.dispose()  # where it was closed before this one began
 
     def _was_closed(self) -> bool:
         """Whether somebody closed the store meanwhile."""

@@ -11,6 +11,7 @@ import asyncio
 import statistics
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
+from nbagent.core.base.model import Finished, ModelDelta, Request, TextDelta
 from nbagent.core.base.process import this_process
 from nbagent.core.stored.inbox import Waiting
 from nbagent.stores.sqlite import SQLiteStore
@@ -93,9 +95,20 @@ async def opening(store: Any) -> None:
     print(f"  opening {len(events)} events: {min(times) * 1e3:.0f} ms (goal 300)")
 
 
+class Says:
+    """A model that does not look at what it is asked: the scripted one checks all of it."""
+
+    name = "says"
+
+    async def stream(self, _request: Request) -> AsyncIterator[ModelDelta]:
+        """Always the same."""
+        yield TextDelta("It is so. " * 100)
+        yield Finished("stop")
+
+
 async def chat(store: Any) -> None:
     """Bytes and time of a turn of a chat, early and late."""
-    agent = nb.Agent(nb.ScriptedModel(lambda _messages: "It is so. " * 100), store=store)
+    agent = nb.Agent(Says(), store=store)
     thread, times = agent.chat(show=False), []
     for number in range(100):
         start = time.perf_counter()

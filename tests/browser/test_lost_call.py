@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from playwright.sync_api import expect
 
-from nbagent.cli.parser import main
 from tests.browser.card import Card
 from tests.browser.form_page import axe_finds, need_axe
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
 
 from playwright.sync_api import expect
 
@@ -103,9 +104,9 @@ def test_a_person_says_what_became_of_each_call_of_a_killed_kernel(server, open_
     inbox.press_still(inbox.forms.nth(0).get_by_role("button", name="Give its result"))
     expect(inbox.forms).to_have_count(1)
     assert axe_finds(notebook.page, "[aria-label^=Inbox]") == []
-    given_here = ["answer", "Eve", "--text", "sent to Eve", "--store", str(server.root / "lost.db")]
-    with ThreadPoolExecutor(1) as thread:  # Playwright has a loop in this one
-        assert thread.submit(main, given_here).result() == 0
+    answer = ["answer", "Eve", "--text", "sent to Eve", "--store", str(server.root / "lost.db")]
+    shell = [sys.executable, "-m", "nbagent", *answer]
+    subprocess.run(shell, check=True, timeout=60)
     expect(inbox.forms).to_have_count(0)
     expect(inbox.root).to_contain_text("by command line")
     assert len(done.read_text().splitlines()) == len(CALLS) + 2

@@ -33,15 +33,13 @@ class Round:
         self._stamp: object = None
         """As of before the last looks; None is no stamp."""
         self._waiting: list[_Waiting] = []
-        self.is_used = False
-        """Whether somebody waits, or waited until now."""
+        self._goes_on = False
 
     def wait(self, look: Callable[[], None], loop: asyncio.AbstractEventLoop) -> Planned:
         """Call this once somebody has written since the looks of before, or soon where that is not known."""
         self._waiting.append(waiting := _Waiting(look))
-        if not self.is_used:
-            self.is_used = True
-            self._stamp = None
+        if not self._goes_on:
+            self._goes_on = True
             loop.call_later(POLL, self._look, loop)
         return waiting
 
@@ -56,9 +54,10 @@ class Round:
         for one in due:  # each by itself, and waits again then
             loop.call_soon(one.look)
         self._waiting = [one for one in self._waiting if not (has_changed or one.is_cancelled)]
-        self.is_used = bool(due or self._waiting)
-        if self.is_used:
+        if due or self._waiting:
             loop.call_later(POLL, self._look, loop)
+        else:  # and so the store is let go of
+            del _rounds[loop][id(self._store)]
 
 
 class _Waiting:
@@ -84,12 +83,10 @@ def when_written(
     if not (isinstance(known, Prompt) and isinstance(known, Archive)):
         return loop.call_later(POLL, look)
     rounds = _rounds.setdefault(loop, {})
-    for other in [each for each in rounds if each != id(store) and not rounds[each].is_used]:
-        del rounds[other]
     return rounds.setdefault(id(store), Round(known)).wait(look, loop)
 
 
 _rounds: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Round]] = (
     weakref.WeakKeyDictionary()
 )
-"""By loop, and by the id of a store that the round holds."""
+"""By loop, and by the id of a store that the round holds; those that somebody waits for."""

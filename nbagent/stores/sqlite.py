@@ -100,6 +100,8 @@ class _Handle:
     pid: int
     logged: int
     """Bytes in the write-ahead log, about."""
+    is_private: bool = False
+    """Whether others have no rights on the file, as nothing is written before that."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -432,12 +434,21 @@ class SQLiteStore:
         if self._handle is None and not self._closed and self._nothing_there() is not None:
             yield None
             return
-        with self._made() as handle:
+        with self._held() as handle:
             yield handle
 
     @contextmanager
     def _made(self) -> Iterator[_Handle]:
-        """This process's connection, for this thread alone, to a file that is made if it is missing."""
+        """This process's connection, to write: to a file that is made if it is missing, and private."""
+        with self._held() as handle:
+            if not handle.is_private:
+                _make_private(self.path)
+                handle.is_private = True
+            yield handle
+
+    @contextmanager
+    def _held(self) -> Iterator[_Handle]:
+        """This process's connection, for this thread alone; a file that is missing is made."""
         handle = self._handle
         if self._closed:
             raise StoreError(f"{self!r} is closed")
@@ -470,7 +481,7 @@ class SQLiteStore:
             StoreError: it is no file, or could not be made.
         """
         try:
-            _tighten(self.path)
+            _check_file(self.path)
             if self.path.exists():
                 return None if self.path.stat().st_size else "the file is empty"
             _check_folder(self.path)
@@ -486,7 +497,7 @@ class SQLiteStore:
 
     def _opened(self) -> _Handle:
         try:
-            _make_private(self.path)
+            _make_file(self.path)
         except OSError as error:
             raise self._unusable(error) from error
         found = self.path.stat()
@@ -604,14 +615,12 @@ def _check_folder(path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
-def _make_private(path: Path) -> None:
-    """Make the file, and folders that are missing, for their owner alone.
-
-    What is there is made private with what SQLite keeps beside it; folders stay as they are.
+def _make_file(path: Path) -> None:
+    """Make the file, and folders that are missing, for their owner alone; what is there stays as it is.
 
     Raises:
         OSError: it cannot be made, or looked at.
-        StoreError: it is no file, or others may read it and it is not yours to change.
+        StoreError: as ``_check_file``.
     """
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
@@ -619,31 +628,49 @@ def _make_private(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        for suffix in ("", "-wal", "-shm"):
-            _tighten(path.with_name(path.name + suffix))
+        _check_file(path)
 
 
-def _tighten(path: Path) -> None:
-    """Take the rights of others from a file. It is not opened: closing it would drop SQLite's locks."""
+def _check_file(path: Path) -> None:
+    """Refuse what is no file, or what others may read and is not yours to change. Nothing is changed.
+
+    It is not opened: closing it would drop SQLite's locks.
+
+    Raises:
+        OSError: it cannot be looked at.
+        StoreError: saying why.
+    """
     try:
         status = path.lstat()
     except FileNotFoundError:
         return
     if not stat.S_ISREG(status.st_mode):
         raise StoreError(f"the store at {str(path)!r} is no file: give a path of its own")
-    if os.name == "nt" or not status.st_mode & 0o077:
-        return
-    is_mine = status.st_uid == os.geteuid()
-    try:
-        path.chmod(status.st_mode & 0o700)
-    except OSError as error:
-        if is_mine:  # a disk that keeps no rights
-            return
+    if _is_open_to_others(status) and os.geteuid() not in (0, status.st_uid):
         raise StoreError(
             f"the store at {str(path)!r} may be read by others and belongs to another user: give the "
             "store a file of your own"
-        ) from error
-    logger.warning("the store at %r could be read by others; it is private to you now", str(path))
+        )
+
+
+def _is_open_to_others(status: os.stat_result) -> bool:
+    return os.name != "nt" and bool(status.st_mode & 0o077)
+
+
+def _make_private(path: Path) -> None:
+    """Take the rights of others from a store's file, and from what SQLite keeps beside it."""
+    changed = False
+    for suffix in ("", "-wal", "-shm"):
+        each = path.with_name(path.name + suffix)
+        with suppress(OSError):  # it is not there, or is on a disk that keeps no rights
+            status = each.lstat()
+            if _is_open_to_others(status):
+                each.chmod(status.st_mode & 0o700)
+                changed = True
+    if changed:
+        logger.warning(
+            "the store at %r could be read by others; it is private to you now", str(path)
+        )
 
 
 def _size_of_log(path: Path) -> int:

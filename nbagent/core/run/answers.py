@@ -297,20 +297,20 @@ def _checked(
         return _checked_budget(event, resolution)
     if event.kind == "later":
         return _checked_later(event, resolution)
-    if event.kind == "ask":
-        return _checked_reply(event, resolution)
     if event.kind == "lost" and isinstance(resolution, Restart) and resolution != Restart():
         raise InvalidAnswer(
             f"a lost call of {event.tool_name!r} runs again as it was: restart it without new input or data"
         )
     tool = tool_at(state, event.scope, event, tools)
-    if tool is None and (by_record or is_unseen(state, event.scope)):
-        return _checked_unseen(event, resolution)
-    if tool is None:
+    if tool is None and not (by_record or is_unseen(state, event.scope)):
         raise ToolError(
             f"the tool {event.tool_name!r} of this interrupt is not registered: add it to the agent, "
             "or give it in tools=, and answer again"
         )
+    if event.kind == "ask":
+        return _checked_reply(event, resolution)
+    if tool is None:
+        return _checked_unseen(event, resolution)
     checked = tool.check(pending_of(event, {tool.name: tool}, ()), resolution)
     if isinstance(checked, Restart) and checked.remember is not None:
         _check_memorable(event, checked)

@@ -254,6 +254,13 @@ def take_up(spec: RunSpec, journal: Journal, options: Options) -> Run:
             f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}: open it with that "
             f"as agent=, not with {spec.agent!r}"
         )
+    state = journal.state
+    name = state.agent or ("" if state.behind is None else state.behind.agent)
+    if name and name != spec.agent:
+        raise UsageError(
+            f"{journal.run_id!r} is a run of {name!r}, not of {spec.agent!r}: open it with an agent of that name, "
+            f"or without agent= where this process has one, or name this one so: nb.Agent(…, name={name!r})"
+        )
     for call in journal.state.calls.values():
         known = call.name in spec.tools or not is_whole(spec.tools)
         if call.status == "ready" and call.resumed is not None and not known:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from nbagent.core.agent import Agent
@@ -107,7 +108,10 @@ class Runs(list[StoredRun]):
 
     def __repr__(self) -> str:
         if not self:
-            return f"no runs in {escaped(self.place)}"
+            path = getattr(self.listing.catalog.store, "path", None)
+            is_missing = isinstance(path, Path) and not path.exists()
+            missing = ": there is no such file yet; is the path right?" if is_missing else ""
+            return f"no runs in {escaped(self.place)}{missing}"
         rows = [COLUMNS, *([_short(cell) for cell in row] for row in self.rows())]
         widths = [max(len(row[n]) for row in rows) for n in range(len(COLUMNS))]
         lines = (

@@ -18,6 +18,7 @@ from nbagent.core.base.errors import (
     NotPending,
     StoreError,
     UsageError,
+    suggest,
 )
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.interrupts import Respond, token_digest
@@ -216,6 +217,13 @@ def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
     return found
 
 
+def _near(run_id: str, kept: Store) -> str:
+    """Which runs may have been meant by an id that the store does not have."""
+    there = kept.run_ids()
+    begun = [repr(one) for one in there if run_id and one.startswith(run_id)]
+    return f"; did you mean {' or '.join(begun[:3])}?" if begun else suggest(run_id, there)
+
+
 @tells("nb.open_run")
 async def open_run(
     run_id: str,
@@ -255,7 +263,10 @@ async def open_run(
     if kept is None:
         kept = kept_in() if agent is None else agent.store
     journal = Journal(run_id, kept)
-    await run_in_thread(journal.catch_up)
+    try:
+        await run_in_thread(journal.catch_up)
+    except UsageError as error:
+        raise UsageError(f"{error}{await run_in_thread(lambda: _near(run_id, kept))}") from None
     agent = _named_by(journal) if agent is None else agent
     if isinstance(agent, Agent):
         try:

@@ -252,7 +252,7 @@ def test_a_file_that_others_may_read_is_made_private_and_that_is_told(
     with nb.SQLiteStore(path) as store:
         store.append("new", [said(1)], 0)
         assert {mode(path), mode(log)} == {0o600}
-    assert [str(path) in r.getMessage() for r in caplog.records] == [True, True]
+    assert [str(path) in r.getMessage() for r in caplog.records] == [True]
     caplog.clear()
     nb.SQLiteStore(path).close()
     assert caplog.records == []

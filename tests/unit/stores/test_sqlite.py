@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,26 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(nb.errors.StoreError, match=r"notes\.txt.*no SQLite database"):
         nb.SQLiteStore(path)
     assert path.read_text() == "not a database, but " * 100
+
+
+def test_looking_at_a_file_does_not_change_who_may_read_it(tmp_path: Path) -> None:
+    """A slip in the path takes no rights from a stranger's file; a store is made private when it is written."""
+    table, theirs, ours = (tmp_path / name for name in ("orders.csv", "theirs.db", "runs.db"))
+    table.write_text("item,bottles\n" * 20)
+    with closing(sqlite3.connect(theirs)) as other:
+        other.execute("create table theirs (x)")
+    with nb.SQLiteStore(ours) as store:
+        store.append("run", [said("1")], 0)
+    for path in (table, theirs, ours):
+        path.chmod(0o644)
+    for path in (table, theirs):
+        with pytest.raises(nb.errors.StoreError, match=path.name):
+            nb.SQLiteStore(path)
+    with nb.SQLiteStore(ours) as store:
+        assert [e.text for e in store.read("run")] == ["1"]
+        assert [mode(path) for path in (table, theirs, ours)] == [0o644] * 3
+        store.append("run", [said("2")], 1)
+        assert mode(ours) == 0o600
 
 
 def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:

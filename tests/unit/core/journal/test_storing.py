@@ -162,6 +162,31 @@ async def test_c122_opening_an_unknown_run_names_the_store() -> None:
         await nb.open_run("nope", agent=make_agent([]), store=nb.MemoryStore())
 
 
+async def test_what_a_body_asked_is_not_answered_without_its_tool() -> None:
+    """The answer would be spent on a body that cannot go on: it is refused, and serves once the tool is there."""
+    store = nb.MemoryStore()
+    agent = nb.Agent(nb.ScriptedModel([call("plan"), "Done."]), name="planner", store=store)
+
+    @agent.tool
+    async def plan(ctx: nb.ToolContext) -> str:
+        nights = await ctx.ask("How many nights?", reply=int)
+        return f"{nights} nights"
+
+    first = agent.run("Rome", id="rome", attended=True)
+    await first.settled()
+    assert first.interrupts, first.status
+    moved = nb.MemoryStore()  # as another process finds it
+    moved.append("rome", store.read("rome"), 0)
+    bare = nb.Agent(nb.ScriptedModel(["Hi."]), name="planner", store=moved)
+    run = await nb.open_run("rome", agent=bare)
+    with pytest.raises(nb.errors.ToolError, match=r"'plan' .*not registered: add it to the agent"):
+        run.respond(run.interrupts[0], 3)
+    assert (run.status, len(run.interrupts)) == ("interrupted", 1)
+    other = nb.Agent(nb.ScriptedModel([]), name="other", store=moved)
+    with pytest.raises(nb.errors.UsageError, match="a run of 'planner', not of 'other': open it"):
+        await nb.open_run("rome", agent=other)
+
+
 async def test_c59_opening_a_run_whose_answered_tool_is_gone_names_the_tool() -> None:
     """The model is not asked, the call is not failed: add the tool and open again."""
     store = nb.MemoryStore()

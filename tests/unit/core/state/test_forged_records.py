@@ -142,7 +142,7 @@ async def test_p1_no_history_runs_what_a_rule_denies(kind, record):
     response = await world.agent.generate(messages=messages)
     assert "A rule refuses this call" in response.messages[2]["content"][0]["output"]
     store = nb.MemoryStore()
-    began = RunStarted(at=1.0, agent="a", model="m", messages=messages, max_turns=5)
+    began = RunStarted(at=1.0, agent=world.agent.name, model="m", messages=messages, max_turns=5)
     store.append("r", [began], 0)
     run = await nb.open_run("r", agent=world.agent, store=store)
     assert (await run).text == "done"

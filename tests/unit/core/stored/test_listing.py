@@ -52,7 +52,11 @@ async def test_c275_runs_are_listed_with_what_they_ask_and_opened_from_the_list(
     run = await listed[2].open()
     assert run.interrupts[0].tool_name == "ask"
     assert "and 2 more" in repr(nb.runs(store, limit=1))
-    assert repr(nb.runs(nb.SQLiteStore(tmp_path / "none.db"))).startswith("no runs in ")
+    nothing = repr(nb.runs(nb.SQLiteStore(tmp_path / "none.db")))
+    assert nothing.startswith("no runs in ")
+    assert nothing.endswith("none.db: there is no such file yet; is the path right?")
+    with pytest.raises(nb.errors.UsageError, match=f"did you mean {nb.runs(store)[0].id!r}"):
+        await nb.open_run(nb.runs(store)[0].id[:-1], store=store)
     with pytest.raises(nb.errors.UsageError, match="a status is one of"):
         nb.runs(store, status="open")
 

@@ -65,11 +65,11 @@ ${ROOT} {
   & td[data-of="id"] { font: 12px/20px var(--nba-mono); }
   & :is([data-of="agent"], [data-of="asks"]) { width: 10%; }
   & [data-of="status"] { width: 19%; }
-  & [data-of="age"] { width: 64px; }
+  & [data-of="moved"] { width: 92px; }
   & [data-of="deadline"] { width: 78px; }
   & [data-of="cost"] { width: 72px; }
   & [data-of="open"] { width: 72px; text-align: end; }
-  & td:is([data-of="age"], [data-of="deadline"], [data-of="cost"]) { font-variant-numeric: tabular-nums; }
+  & td:is([data-of="moved"], [data-of="deadline"], [data-of="cost"]) { font-variant-numeric: tabular-nums; }
   & td[data-of="cost"] { text-align: end; }
   & th[data-of="cost"] .nba-sort { justify-content: flex-end; }
   & tr[data-status="interrupted"] [data-of="status"] { color: var(--nba-warn-ink); font-weight: 600; }

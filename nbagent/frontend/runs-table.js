@@ -62,11 +62,11 @@ ${ROOT} {
   & .nba-sort { display: flex; gap: 4px; width: 100%; min-height: 0; margin: 0; padding: 5px 8px; border: 0; background: none; color: inherit; font: inherit; text-align: start; cursor: pointer; }
   & .nba-sort:hover { text-decoration: underline; }
   & :is(.nba-sort, .nba-button, input, select):focus-visible { outline: 2px solid var(--nba-accent); outline-offset: -2px; }
-  & [data-of="id"] { width: 11%; }
+  & [data-of="id"] { width: 10%; }
   & td[data-of="id"] { font: 12px/20px var(--nba-mono); }
   & :is([data-of="agent"], [data-of="asks"]) { width: 12%; }
-  & [data-of="status"] { width: 21%; }
-  & [data-of="moved"] { width: 88px; }
+  & [data-of="status"] { width: 25%; }
+  & [data-of="moved"] { width: 82px; }
   & [data-of="deadline"] { width: 78px; }
   & [data-of="cost"] { width: 72px; }
   & [data-of="open"] { width: 72px; text-align: end; }

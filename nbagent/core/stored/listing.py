@@ -153,7 +153,7 @@ def row_of(run: StoredRun, now: float) -> tuple[str, ...]:
         run.agent,
         " ".join(run.prompt.split()),
         run.says,
-        ", ".join(run.asks),
+        ", ".join(dict.fromkeys(run.asks)),
         "" if run.moved is None else f"{_span(now - run.moved)} ago",
         "" if run.deadline is None else _deadline(run.deadline - now),
         "" if not cost else f"${cost:.4f}",

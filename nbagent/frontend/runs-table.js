@@ -34,13 +34,14 @@ const narrow = (/** @type {string} */ root, /** @type {number} */ width) => `
     & thead tr { display: flex; flex-wrap: wrap; padding: 0 2px; }
     & thead :is(th, td)[data-of] { position: static; width: auto; border: 0; background: none; }
     & thead [data-of="open"] { display: none; }
-    & .nba-sort { padding: 3px 8px; }
+    & .nba-sort { padding: 3px 5px; }
     & tbody tr { display: flex; flex-wrap: wrap; column-gap: 10px; align-items: baseline; position: relative; padding: 8px 76px 8px 10px; border-bottom: 1px solid var(--nba-line); }
     & tbody tr:last-child { border-bottom: 0; }
     & tbody td[data-of] { display: block; width: auto; max-width: 100%; padding: 0; border: 0; text-align: start; font-size: 12px; line-height: 18px; }
     & tbody td[data-of]:not([data-of="status"], [data-of="prompt"]) { color: var(--nba-soft); }
     & tbody tr td[data-of]:is([data-of="prompt"], [data-of="status"]) { width: 100%; order: -1; }
     & tbody tr td[data-of][data-of="prompt"] { order: -2; font-size: 13px; line-height: 20px; }
+    & tbody tr:has([data-of="prompt"]:empty) td[data-of][data-of="agent"] { width: 100%; order: -2; color: inherit; font-size: 13px; line-height: 20px; }
     & tbody td[data-of]:is(:empty, [hidden]) { display: none; }
     & tbody tr td[data-of][data-of="open"] { position: absolute; top: 8px; right: 10px; }
   }
@@ -61,15 +62,15 @@ ${ROOT} {
   & .nba-sort { display: flex; gap: 4px; width: 100%; min-height: 0; margin: 0; padding: 5px 8px; border: 0; background: none; color: inherit; font: inherit; text-align: start; cursor: pointer; }
   & .nba-sort:hover { text-decoration: underline; }
   & :is(.nba-sort, .nba-button, input, select):focus-visible { outline: 2px solid var(--nba-accent); outline-offset: -2px; }
-  & [data-of="id"] { width: 13%; }
+  & [data-of="id"] { width: 10%; }
   & td[data-of="id"] { font: 12px/20px var(--nba-mono); }
-  & :is([data-of="agent"], [data-of="asks"]) { width: 10%; }
-  & [data-of="status"] { width: 19%; }
-  & [data-of="age"] { width: 64px; }
+  & :is([data-of="agent"], [data-of="asks"]) { width: 12%; }
+  & [data-of="status"] { width: 25%; }
+  & [data-of="moved"] { width: 82px; }
   & [data-of="deadline"] { width: 78px; }
   & [data-of="cost"] { width: 72px; }
   & [data-of="open"] { width: 72px; text-align: end; }
-  & td:is([data-of="age"], [data-of="deadline"], [data-of="cost"]) { font-variant-numeric: tabular-nums; }
+  & td:is([data-of="moved"], [data-of="deadline"], [data-of="cost"]) { font-variant-numeric: tabular-nums; }
   & td[data-of="cost"] { text-align: end; }
   & th[data-of="cost"] .nba-sort { justify-content: flex-end; }
   & tr[data-status="interrupted"] [data-of="status"] { color: var(--nba-warn-ink); font-weight: 600; }

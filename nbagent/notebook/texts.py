@@ -223,7 +223,7 @@ TEXTS: dict[str, str] = {
     "column_prompt": "prompt",
     "column_status": "status",
     "column_asks": "asks",
-    "column_age": "age",
+    "column_moved": "moved",
     "column_deadline": "deadline",
     "column_cost": "cost",
     "runs_unknown": "This is the run as its store has it. To go on with it, define the agent {agent} in this notebook: its forms then appear here.",

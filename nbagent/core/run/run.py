@@ -408,9 +408,33 @@ def session_of(run: Run) -> Session:
     return run._session  # noqa: SLF001 - the one door to it, so that `dir(run)` is for people
 
 
-def document(shown: Any, form: str, path: str | Path | None) -> str:
-    """A run, or a chat of runs, as one document: its text, also written to ``path``."""
-    text = hooks.exported(shown, form)
+class Document(str):
+    """The text of a document, which as a value of a cell is one line: what it is, and how large."""
+
+    def __new__(cls, text: str, name: str = "") -> Document:
+        """Of this text, and the name of its file or its form."""
+        made = super().__new__(cls, text)
+        made._name = name
+        return made
+
+    _name: str
+
+    def __repr__(self) -> str:
+        size = len(self.encode("utf-8", "replace"))
+        return escaped(f"<{self._name}, {max(1, round(size / 1000)):,} kB>")
+
+
+def document(shown: Any, form: str, path: str | Path | None) -> Document:
+    """A run, or a chat of runs, as one document: its text, also written to ``path``.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if path is not None and not Path(path).parent.is_dir():
+        raise UsageError(
+            f"there is no folder {str(Path(path).parent)!r} to write the document to: make it first"
+        )
+    text = Document(hooks.exported(shown, form), form if path is None else str(path))
     if path is not None:
         Path(path).write_text(text, encoding="utf-8")
     return text

@@ -26,7 +26,7 @@ from nbagent.core.state.state import Status
 from .catalog import ENDED, Catalog, Entry
 from .opening import open_run
 
-COLUMNS = ("id", "agent", "prompt", "status", "asks", "age", "deadline", "cost")
+COLUMNS = ("id", "agent", "prompt", "status", "asks", "moved", "deadline", "cost")
 STATUSES = ("interrupted", "running", "queued", *ENDED, "unreadable")
 """What a run of a list may be, what waits for a person first."""
 _JOURNALS = 50
@@ -157,8 +157,8 @@ def row_of(run: StoredRun, now: float) -> tuple[str, ...]:
         run.agent,
         " ".join(run.prompt.split()),
         run.says,
-        ", ".join(run.asks),
-        "" if run.begun is None else _span(now - run.begun),
+        ", ".join(dict.fromkeys(run.asks)),
+        "" if run.moved is None else f"{_span(now - run.moved)} ago",
         "" if run.deadline is None else _deadline(run.deadline - now),
         "" if not cost else f"${cost:.4f}",
     )
@@ -323,7 +323,7 @@ _ORDERS: dict[str, Callable[[StoredRun], Any]] = {
     "prompt": lambda run: " ".join(run.prompt.split()).casefold(),
     "status": lambda run: (STATUSES.index(run.status), run.says),
     "asks": lambda run: ", ".join(run.asks).casefold(),
-    "age": lambda run: None if run.begun is None else -run.begun,
+    "moved": lambda run: None if run.moved is None else -run.moved,
     "deadline": lambda run: run.deadline,
     "cost": lambda run: run.usage.cost or None,
 }

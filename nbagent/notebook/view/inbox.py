@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -335,7 +336,7 @@ def _made(asked: Asked, source: Source) -> _Drawn:
     key, names = _key(asked), asked.interrupt.path[:-1]
     question = replace(_question(asked, goes_on, tool), id=key)
     path = " ▸ ".join(map(reveal, names or (asked.run.agent,)))
-    item = grouped(question.item(f"q:{key}", f"{path}.", path), question)
+    item = grouped(question.item(f"q:{key}", f"{path}.", "" if _is_own(asked) else path), question)
     update: dict[str, Any] = {"facts": [*item.facts, *_about(asked, goes_on)]}
     elsewhere = source.tool_of(asked) if goes_on.place == "there" else None
     if elsewhere is not None and question.is_previewed(elsewhere):
@@ -380,11 +381,21 @@ def _said(key: str, asked: Asked) -> str:
     return TEXTS[key].format(run=reveal(asked.run.id))
 
 
+def _is_own(asked: Asked) -> bool:
+    """Whether a flow itself asks: its name stands for the tool's, and is said once."""
+    return asked.interrupt.path[:-1] == () and asked.interrupt.tool_name == asked.run.agent
+
+
+def _brief_id(run_id: str) -> str:
+    """The beginning of an id that was made, which tells it from others; whole where a person gave it."""
+    return run_id[:8] if re.fullmatch("[0-9a-f]{32}", run_id) else run_id
+
+
 def _about(asked: Asked, goes_on: GoesOn) -> list[Fact]:
     """Whose question it is, since when it waits, and what becomes of an answer."""
     prompt = facts.bounded(" ".join(asked.run.prompt.split()), facts.MAX_BRIEF)
     told = [
-        Fact(label=TEXTS["inbox_run"], value=reveal(prompt) or asked.run.id, code=False),
+        Fact(label=TEXTS["inbox_run"], value=reveal(prompt or _brief_id(asked.run.id)), code=False),
         Fact(label=TEXTS["inbox_asked"], value=_moment(asked.at), code=False),
     ]
     if asked.by_person:
@@ -409,7 +420,8 @@ def _record(key: str, drawn: _Drawn, event: Resolved | None) -> RecordItem:
     """What became of a question that waits no more; its title tells it among those of other runs."""
     question = drawn.question
     what = facts.brief(question.public_input) or question.title
-    title = " ".join(filter(None, (reveal(drawn.asked.run.agent), "▸", question.tool, what)))
+    agent = () if _is_own(drawn.asked) else (reveal(drawn.asked.run.agent), "▸")
+    title = " ".join(filter(None, (*agent, question.tool, what)))
     if event is None:
         return RecordItem(key=f"a:{key}", title=title, decision=TEXTS["unanswered"], tone="plain")
     record = drawn.question.record(f"a:{key}", event, drawn.asked.at)

@@ -201,11 +201,12 @@ class ThreadView:
             return last.model_copy(update={"asks": asks})
         costs = [head.cost for head in heads]
         known = [cost for cost in costs if cost is not None]
+        turns = sum(head.turns for head in heads)
         whole = last.model_copy(
             update={
                 "prompt": "",
                 "chat": True,
-                "turns": sum(h.turns for h in heads) if last.status in ENDED else last.turns,
+                "turns": turns if last.status in ENDED else last.turns,
                 "tokens": sum(head.tokens for head in heads),
                 "cost": sum(known) if len(known) == len(costs) else None,
                 "known_cost": sum(head.known_cost for head in heads),
@@ -214,4 +215,4 @@ class ThreadView:
                 "decisions": sum(head.decisions for head in heads),
             }
         )
-        return counted(whole)
+        return counted(whole).model_copy(update={"turns": turns})

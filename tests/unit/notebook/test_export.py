@@ -63,6 +63,9 @@ async def test_a_run_that_waits_and_one_that_ended_are_whole_documents(tmp_path)
         path = tmp_path / "run.html"
         page = run.to_html(path)
         assert path.read_text(encoding="utf-8") == page
+        assert re.fullmatch(r"<.*run.html, \d+ kB>", repr(page))
+        with pytest.raises(nb.errors.UsageError, match=r"there is no folder .*missing"):
+            run.to_html(tmp_path / "missing" / "run.html")
         assert page.startswith("<!doctype html>")
         assert "All paid." in page
         assert "nb.open_run(" not in page
@@ -110,6 +113,7 @@ async def test_a_chat_is_one_document_with_all_that_was_said(tmp_path):
     said = "> What does \\_it\\_ cost? &lt;i&gt;now&lt;/i&gt;"
     for form in (chat.to_markdown(), chat.to_notebook()):
         assert "Waits for an answer." in form
+    assert "<span>2 turns</span>" in chat.to_html()
     waiting.approve(waiting.interrupts[0])
     await waiting
     text = chat.to_markdown(tmp_path / "chat")

@@ -42,7 +42,7 @@ async def test_c275_runs_are_listed_with_what_they_ask_and_opened_from_the_list(
         "prompt",
         "status",
         "asks",
-        "age",
+        "moved",
         "deadline",
         "cost",
     ]
@@ -105,7 +105,7 @@ async def test_c275_a_list_is_chosen_and_sorted_among_all_and_read_in_parts(
         ({"by": "id"}, ["a", "b", "c"]),
         ({"by": "prompt", "backwards": True}, ["c", "b", "a"]),
         ({"by": "status"}, ["c", "b", "a"]),
-        ({"by": "age"}, ["b", "a", "c"]),
+        ({"by": "moved"}, ["b", "a", "c"]),
         ({"by": "asks"}, ["c", "b", "a"]),
         ({"by": "asks", "backwards": True}, ["c", "b", "a"]),
         ({"by": "deadline", "backwards": True}, ["b", "a", "c"]),

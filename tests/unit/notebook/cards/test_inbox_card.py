@@ -247,3 +247,26 @@ async def test_a_thousand_questions_open_within_a_second_and_hold_no_loop(tmp_pa
     assert card.view.snapshot().head.status_text == "1,000 waiting"
     card.says(type="press", notice="more", action="show")
     await until(lambda: len(card.forms) == 100)
+
+
+async def test_what_a_flow_itself_asks_has_its_name_once_and_a_made_id_is_short() -> None:
+    """Neither "tidy ▸ tidy" nor 32 digits, in the form and in what is left of it."""
+
+    @nb.flow
+    async def tidy(ctx: nb.ToolContext) -> bool:
+        return await ctx.ask("Drop it?", reply=bool)
+
+    store = nb.MemoryStore()
+    run = tidy.with_options(store=store).run()
+    await run.settled()
+    card = Played(store)
+    await until(lambda: card.forms)
+    (form,) = card.forms
+    assert (form.path, form.tool) == ("", "tidy")
+    assert run.id[:8] in [fact.value for fact in form.facts]
+    await run.respond(run.interrupts[0], True)
+    await run
+    await until(lambda: card.records)
+    assert card.records[0].title.startswith("tidy ")
+    assert "▸" not in card.records[0].title
+    card.detach()

@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 import textwrap
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,14 @@ from nbagent.core.base.interrupts import (
 from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.run.answers import AnyResolution
+from nbagent.core.run.run import Run
 from nbagent.core.state.state import status_of
 from nbagent.core.stored.opening import answer_external, answer_stored
 
 from . import driving
 from .output import CONFLICT, NOTHING, OK, USAGE, CommandError, tell, tell_json
 from .runs import how_to_answer, question_json, text_of
-from .stored import add_options, asked_by, opened, question_of, run_of
+from .stored import add_options, asked_by, opened, question_of, run_of, to_answer
 
 BY = "command line"
 _MISSING: Any = object()
@@ -124,8 +126,9 @@ def answer(options: argparse.Namespace) -> int:
     journal = run_of(store, options.run_id)
     if _way(options) is None:
         return _ask(options, journal, agent)
-    interrupt = question_of(journal, options.interrupt)
+    interrupt = question_of(journal, options)
     _check_for_people(interrupt)
+    _check_way(options, interrupt)
     return _settle(options, journal, interrupt, _resolution(options, interrupt), agent)
 
 
@@ -142,6 +145,41 @@ def _check_for_people(interrupt: PendingInterrupt) -> None:
             f"{interrupt.tool_name!r} waits for an outside system: give its token, with --token-file",
             USAGE,
         )
+
+
+def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None:
+    """Whether the option is one for such a question, said in options; what it says is checked later.
+
+    Raises:
+        CommandError: it is for another kind of question, or names what the question does not have.
+    """
+    way, tool = _way(options), interrupt.tool_name or "the run"
+    runs = interrupt.restartable or (interrupt.expects == "confirmation" and way == "approve")
+    if way in ("approve", "input") and not runs:
+        raise CommandError(
+            f"{tool!r} asks for an answer, there is nothing to approve: give --value JSON or --text TEXT, or "
+            "refuse with --reject",
+            USAGE,
+        )
+    for given, schema in (
+        (options.input, interrupt.input_schema),
+        (options.value, interrupt.reply_schema),
+    ):
+        unknown, known = _unexpected(given, schema)
+        if unknown:
+            raise CommandError(
+                f"{tool!r} has no {', '.join(map(repr, unknown))}: the names are {', '.join(known)}",
+                USAGE,
+            )
+
+
+def _unexpected(given: Any, schema: Any) -> tuple[list[str], list[str]]:
+    """The names in an object that its schema does not take, and those that it does."""
+    if not isinstance(given, dict) or not isinstance(schema, Mapping):
+        return [], []
+    known = list(schema.get("properties", ()))
+    is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    return [name for name in given if is_closed and name not in known], known
 
 
 # --- by options
@@ -186,8 +224,12 @@ def _changed(given: Any, interrupt: PendingInterrupt) -> Restart:
         raise CommandError(f"--input is a JSON object, not {json.dumps(given)[:80]}", USAGE)
     fixed = _fixed(given, interrupt)
     if fixed:
+        names = () if interrupt.editable is True else interrupt.editable or ()
+        offered = ", ".join(names) or "nothing of it"
         raise CommandError(
-            f"the input of {interrupt.tool_name!r} cannot be changed in {', '.join(fixed)}", USAGE
+            f"the input of {interrupt.tool_name!r} cannot be changed in {', '.join(fixed)}: the question "
+            f"offers {offered}",
+            USAGE,
         )
     return restart_of({**interrupt.input, **given}, None)
 
@@ -217,7 +259,7 @@ def _answer_outside(options: argparse.Namespace) -> int:
     assert isinstance(event, Resolved)  # what an answer is stored as
     journal = _journal_of(store, event)
     if agent is not None:
-        asyncio.run(driving.go_on(journal.run_id, agent, store, None, BY))
+        _drive(journal, agent, None)
     return _tell(options, journal, event, here=agent is not None)
 
 
@@ -248,22 +290,19 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
     from .asking import asked, no_refusal, refusal, view_of  # noqa: PLC0415  (by options nothing is drawn)
     from .terminal import Left, Terminal  # noqa: PLC0415
 
-    terminal, store = Terminal(), journal.store
-    assert store is not None  # it was read from one
+    terminal = Terminal()
     if options.interrupt is not None or not asked_by(journal):
-        waiting = (
-            [] if _goes_on(options, journal, agent) else [question_of(journal, options.interrupt)]
-        )
+        waiting = [] if _goes_on(options, journal, agent) else [question_of(journal, options)]
     else:
         waiting = asked_by(journal)
     if not waiting:  # all is answered, and nobody has gone on with it
-        asyncio.run(driving.go_on(journal.run_id, agent, store, None, BY))
+        _drive(journal, agent, None)
         return _tell(options, journal, None, here=True)
     if all(each.expects == "external" for each in waiting):
         _check_for_people(waiting[0])
     waiting = [each for each in waiting if each.expects != "external"]
     if not terminal.is_there:
-        lines = [how_to_answer(journal.run_id, each, several=len(waiting) > 1) for each in waiting]
+        lines = how_to_answer(journal, options)
         text = "\n".join("\n".join(each) for each in lines)
         raise CommandError(f"there is no terminal to ask in: say what the answer is\n{text}", USAGE)
     code = OK
@@ -300,11 +339,9 @@ def _settle(
     agent: Any,
 ) -> int:
     """Give the answer, go on with the run where the agent is known, and tell what came of it."""
-    store = journal.store
-    assert store is not None  # it was read from one
     driver = journal.driver
     if agent is not None:
-        run = asyncio.run(driving.go_on(journal.run_id, agent, store, (interrupt, resolution), BY))
+        run = _drive(journal, agent, (interrupt, resolution))
         journal.catch_up()
         event = next(
             (e for e in run.journal if isinstance(e, Resolved) and e.id == interrupt.id), None
@@ -312,6 +349,29 @@ def _settle(
         return _tell(options, journal, event, here=True)
     event = asyncio.run(answer_stored(journal, interrupt.id, resolution, by=BY))
     return _tell(options, journal, event, here=False, driver=event.owner or driver)
+
+
+def _drive(
+    journal: Journal, agent: Any, answer: tuple[PendingInterrupt, AnyResolution] | None
+) -> Run:
+    """The run going on here; what Ctrl+C made of it is said on standard error."""
+    store = journal.store
+    assert store is not None  # it was read from one
+    try:
+        return asyncio.run(driving.go_on(journal.run_id, agent, store, answer, BY))
+    except KeyboardInterrupt:
+        journal.catch_up()
+        done = _STOPPED.get(status_of(journal.state), "it goes on when it is opened")
+        print(f"\nnbagent: stopped the run {journal.run_id}: {done}", file=sys.stderr)
+        raise
+
+
+_STOPPED = {
+    "cancelled": "it is cancelled, and what was done stays in its record",
+    "interrupted": "it waits for an answer",
+    "completed": "it had ended",
+    "failed": "it had failed",
+}
 
 
 def _tell(
@@ -342,13 +402,13 @@ def _tell(
     if here:
         tell(text_of(journal))
     else:
-        tell(f"Answered. {_who_goes_on(where, driver, journal.run_id)}")
-    for each in waiting:
-        tell("\n" + "\n".join(how_to_answer(journal.run_id, each, several=len(waiting) > 1)))
+        tell(f"Answered. {_who_goes_on(where, driver, journal, options)}")
+    for lines in how_to_answer(journal, options):
+        tell("\n" + "\n".join(lines))
     return OK
 
 
-def _who_goes_on(where: str, driver: str, run_id: str) -> str:
+def _who_goes_on(where: str, driver: str, journal: Journal, options: argparse.Namespace) -> str:
     match where:
         case "elsewhere":
             return (
@@ -361,8 +421,9 @@ def _who_goes_on(where: str, driver: str, run_id: str) -> str:
             )
         case _:
             return (
-                f"Nobody drives this run: open it with nb.open_run({run_id!r}, agent=agent, store=store), "
-                "or give --agent here."
+                "Nobody drives this run yet: open it in Python with "
+                f"await nb.open_run({journal.run_id!r}, agent=agent, store={options.store!r}), "
+                f"or go on with `{to_answer(journal, options)} --agent module:name`."
             )
 
 

@@ -11,13 +11,14 @@ from nbagent.core.base.errors import InvalidAnswer
 from nbagent.core.base.interrupts import PendingInterrupt, Restart
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import AnyResolution, resolved
+from nbagent.forms.nodes import Choice
 from nbagent.forms.schema.fields import escaped as step_of
 from nbagent.notebook.render import plain
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import FieldError
 
-from .terminal import Filling, Terminal
+from .terminal import Filling, Terminal, tell_choices
 
 Check: TypeAlias = Callable[[AnyResolution], list[FieldError]]
 """What is wrong with an answer, before it is given."""
@@ -36,6 +37,8 @@ def asked(
     if interrupt.restartable:
         whole = json.dumps(interrupt.input, ensure_ascii=False, indent=2, default=str)
         terminal.say(textwrap.indent(f"exactly:\n{whole}", "    "))
+    if question.form is not None and isinstance(question.form.fields, Choice):
+        tell_choices(terminal, question.form.fields)
     ways: dict[str, str] = {_LETTERS[each.name]: each.name for each in question.actions}
     if question.form is not None and question.expects == "edit":
         ways["c"] = "change"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.base.process import has_ended
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.describe import asks
 from nbagent.core.state.state import Status, status_of
@@ -18,10 +21,15 @@ from nbagent.core.stored.catalog import Catalog, Entry
 from nbagent.core.stored.listing import driven_by
 
 from .output import OK, tell, tell_json
-from .stored import add_options, asked_by, opened, run_of, shortened
+from .stored import add_options, asked_by, opened, run_of, shortened, to_answer
 
 _COLORS = {"interrupted": 33, "running": 36, "completed": 32, "failed": 31}
-_WORDS = {"interrupted": "waiting"}
+_WORDS = ("waiting", "idle")
+"""What a list says of a run where that is not its status: it waits for an answer; nobody goes on with it."""
+_SINCE = 2
+"""The column that is aligned to the right."""
+_MANY = 20
+"""Choices that are listed in a line at most."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -30,13 +38,19 @@ def add(commands: Any) -> None:
     command = commands.add_parser(
         "runs",
         help="list the runs of a store",
-        description="List the runs of a store, the newest last, each with what it asks.",
+        description="List the runs of a store, what moved last first, each with what it asks.",
     )
     command.add_argument("--agent", metavar="NAME", help="only runs of this agent")
-    command.add_argument("--status", choices=get_args(Status), help="only runs that stand so")
+    command.add_argument(
+        "--status", choices=(*get_args(Status), *_WORDS), help="only runs that stand so"
+    )
     command.add_argument("--waiting", action="store_true", help="only runs that ask something")
     command.add_argument(
-        "--limit", type=_count, default=20, metavar="N", help="default 20, the newest; 0: all"
+        "--limit",
+        type=_count,
+        default=20,
+        metavar="N",
+        help="default 20, those that moved last; 0: all",
     )
     add_options(command)
     command.set_defaults(run=runs)
@@ -55,14 +69,17 @@ def runs(options: argparse.Namespace) -> int:
     catalog = Catalog(opened(options))
     every = catalog.look(only_open=options.waiting)
     found = [each for each in every if _is_wanted(each, options)]
-    listed = found[-options.limit :] if options.limit else found
+    found.sort(key=lambda each: each.moved, reverse=True)
+    listed = found[: options.limit] if options.limit else found
     if options.json:
         listing = {"store": options.store, "runs": [entry_json(each) for each in listed]}
         tell_json({**listing, "more": len(found) - len(listed), "unreadable": catalog.unreadable})
         return OK
     short = shortened(catalog.store.run_ids())
-    for entry in listed:
-        _tell_entry(entry, short[entry.id])
+    rows = [_row(entry, short[entry.id]) for entry in listed]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for entry, row in zip(listed, rows, strict=True):
+        _tell_entry(entry, row, widths)
     if len(found) > len(listed):
         tell(f"… and {len(found) - len(listed)} older ones: --limit 0 lists all")
     for run_id, why in catalog.unreadable.items():
@@ -85,8 +102,8 @@ def show(options: argparse.Namespace) -> int:
         tell_json({**said, "questions": [question_json(each) for each in waiting], "text": text})
         return OK
     tell(text)
-    for interrupt in waiting:
-        tell("\n" + "\n".join(how_to_answer(journal.run_id, interrupt, several=len(waiting) > 1)))
+    for lines in how_to_answer(journal, options):
+        tell("\n" + "\n".join(lines))
     return OK
 
 
@@ -99,10 +116,18 @@ def text_of(journal: Journal) -> str:
     return plain.render(view_of(journal).snapshot())
 
 
-def how_to_answer(run_id: str, interrupt: PendingInterrupt, *, several: bool) -> list[str]:
-    """The lines that say which commands answer a question."""
-    which = f" {interrupt.id}" if several else ""
-    command = f"nbagent answer {run_id}{which}"
+def how_to_answer(journal: Journal, options: argparse.Namespace) -> list[list[str]]:
+    """For each question the lines that say which commands answer it; they can be pasted."""
+    waiting = asked_by(journal)
+    short = shortened([each.id for each in waiting])
+    several = len(waiting) > 1
+    return [
+        _ways_of(to_answer(journal, options, *([short[each.id]] if several else [])), each)
+        for each in waiting
+    ]
+
+
+def _ways_of(command: str, interrupt: PendingInterrupt) -> list[str]:
     ways = {
         "approval": ("--approve", "--reject REASON"),
         "edit": ("--approve", "--input JSON", "--reject REASON"),
@@ -111,8 +136,8 @@ def how_to_answer(run_id: str, interrupt: PendingInterrupt, *, several: bool) ->
         "value": ("--value JSON", "--reject REASON"),
         "budget": ("--value NUMBER", "--reject REASON"),
         "outcome": (
-            "--approve   (it runs again)",
-            "--value JSON   (its result)",
+            "--approve   # it runs again",
+            "--value JSON   # its result",
             "--reject REASON",
         ),
         "external": (),
@@ -120,7 +145,17 @@ def how_to_answer(run_id: str, interrupt: PendingInterrupt, *, several: bool) ->
     head = f"{interrupt.tool_name or 'the run'} {asks(interrupt)}, question {interrupt.id}"
     if interrupt.expects == "external":
         return [head, "  nbagent answer --token-file FILE --value JSON"]
+    choices = _choices(interrupt.reply_schema)
+    head += f": {choices}" if choices else ""
     return [head, f"  {command}", *(f"  {command} {way}" for way in ways)]
+
+
+def _choices(schema: Any) -> str:
+    """What may be chosen, as JSON; empty where that is not a list of few."""
+    listed = schema.get("enum") if isinstance(schema, Mapping) else None
+    if not isinstance(listed, list | tuple) or len(listed) > _MANY:
+        return ""
+    return "one of " + ", ".join(json.dumps(each, ensure_ascii=False) for each in listed)
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
@@ -165,20 +200,36 @@ def question_json(interrupt: PendingInterrupt) -> dict[str, Any]:
 def _is_wanted(entry: Entry, options: argparse.Namespace) -> bool:
     return (
         options.agent in (None, entry.agent)
-        and options.status in (None, entry.status)
+        and options.status in (None, entry.status, _word(entry))
         and (bool(entry.asks) or not options.waiting)
     )
 
 
-def _tell_entry(entry: Entry, short: str) -> None:
+def _word(entry: Entry) -> str:
+    """How it stands, in the word that the list has for it."""
+    if entry.status == "interrupted":
+        return "waiting"
+    is_idle = entry.status == "running" and (not entry.driver or has_ended(entry.driver))
+    return "idle" if is_idle else entry.status
+
+
+def _row(entry: Entry, short: str) -> tuple[str, str, str, str]:
+    """The columns before the prompt: id, how it stands, since when, whose it is."""
+    since = f"{duration(time.time() - entry.moved)} ago"
+    return short, _word(entry), since, _line(entry.agent)
+
+
+def _tell_entry(entry: Entry, row: Sequence[str], widths: Sequence[int]) -> None:
     """A line for the run, and one for each question."""
-    status = _WORDS.get(entry.status, entry.status)
     color = _COLORS.get(entry.status) if _is_colorful() else None
-    shown = f"{status:<9}" if color is None else f"\x1b[{color}m{status:<9}\x1b[0m"
+    short, word, since, agent = (
+        each.rjust(width) if index == _SINCE else each.ljust(width)
+        for index, (each, width) in enumerate(zip(row, widths, strict=True))
+    )
+    shown = word if color is None else f"\x1b[{color}m{word}\x1b[0m"
+    room = _width() - sum(widths) - 2 * len(widths)
+    print(f"{short}  {shown}  {since}  {agent}  {_cut(_line(entry.prompt), room)}".rstrip())
     now = time.time()
-    rest = f"  {duration(now - entry.begun):>6} ago  {entry.agent}  "
-    room = _width() - len(short) - 11 - len(rest)
-    print(f"{short}  {shown}{_line(rest)}{_cut(_line(entry.prompt), room)}")
     if entry.status == "running":
         tell("    " + _cut(_line(driven_by(entry.driver)), _width() - 4))
     for interrupt in entry.asks:

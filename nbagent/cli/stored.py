@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -16,6 +17,7 @@ from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import VARIABLE
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.run.answers import check_open, interrupts_of
+from nbagent.core.state.state import running_calls
 from nbagent.core.stored.listing import driven_by
 from nbagent.stores.sqlite import SQLiteStore
 
@@ -80,14 +82,14 @@ def asked_by(journal: Journal) -> list[PendingInterrupt]:
     return [] if state.outcome is not None else interrupts_of(state, {}, state.agent)
 
 
-def question_of(journal: Journal, given: str | None) -> PendingInterrupt:
-    """The question of this id, or of the only one that begins so; without one, the only question.
+def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterrupt:
+    """The question that is named by its id, or by how that begins; where none is named, the only question.
 
     Raises:
         CommandError: there is none, or there are several.
         Conflict: it was answered already; the message says by whom and when.
     """
-    waiting = asked_by(journal)
+    waiting, given = asked_by(journal), options.interrupt
     if given is not None:
         settled = [each for each in journal.state.settled if each.startswith(given)]
         if settled and not any(each.id.startswith(given) for each in waiting):
@@ -96,7 +98,7 @@ def question_of(journal: Journal, given: str | None) -> PendingInterrupt:
         return next(each for each in waiting if each.id == found)
     if not waiting:
         ended = journal.state.outcome
-        how = _goes_on(journal) if ended is None else f"it has ended ({ended.type[4:]})"
+        how = _goes_on(journal, options) if ended is None else f"it has ended ({ended.type[4:]})"
         raise CommandError(
             f"nothing of run {journal.run_id!r} waits for an answer: {how}",
             CONFLICT if ended else NOTHING,
@@ -107,14 +109,31 @@ def question_of(journal: Journal, given: str | None) -> PendingInterrupt:
     return waiting[0]
 
 
-def _goes_on(journal: Journal) -> str:
+def to_answer(journal: Journal, options: argparse.Namespace, *question: str) -> str:
+    """The command that answers this run, or this question of it: its id short, and the store as it was given."""
+    assert journal.store is not None  # it was read from one
+    words = ["nbagent", "answer", shortened(journal.store.run_ids())[journal.run_id]]
+    return " ".join([shlex.join([*words, *question]), *_given(options)])
+
+
+def _given(options: argparse.Namespace) -> list[str]:
+    """The options that another command needs to find the same store, and to go on with the same agent."""
+    store, agent = options.store, getattr(options, "agent", None)
+    named = [] if store in (None, os.environ.get(VARIABLE)) else [f"--store {shlex.quote(store)}"]
+    return named + ([] if agent is None else [f"--agent {shlex.quote(agent)}"])
+
+
+def _goes_on(journal: Journal, options: argparse.Namespace) -> str:
     """What becomes of a run that asks nothing and has not ended."""
     driver = journal.driver
     if driver and not has_ended(driver):
         return driven_by(driver)
+    names = ", ".join(dict.fromkeys(call.name for call in running_calls(journal.state)))
+    ran = f", and may ask what became of {names}" if names else ""
+    command = to_answer(journal, options)
+    command += "" if getattr(options, "agent", None) else " --agent module:name"
     return (
-        "nobody goes on with it. It does, and asks what became of a call that ran, with "
-        f"`nbagent answer {journal.run_id} --agent module:name`, or once somebody opens it"
+        f"nobody goes on with it yet. It goes on{ran}, with `{command}`, or once somebody opens it"
     )
 
 

@@ -216,10 +216,7 @@ class Filling:
 
     def _choice(self, node: Choice, depth: int) -> Draft:
         several = node.kind == "multi"
-        self._terminal.say(f"{_indent(depth)}{node.label or 'Choose'}:")
-        for number, option in enumerate(node.options, 1):
-            help_ = f"  {option.help}" if option.help else ""
-            self._terminal.say(f"{_indent(depth)}  {number}) {option.label}{help_}")
+        tell_choices(self._terminal, node, depth)
         other = ", or another answer" if node.other else ""
         words = f"numbers with commas{other}" if several else f"a number{other}"
         while True:
@@ -332,6 +329,14 @@ class Filling:
             self._terminal.say(f"{_indent(depth)}{node.help}")
         text = f"{name} ({hints})" if hints and name else name or f"({hints})"
         return f"{_indent(depth)}{text}{shown}:"
+
+
+def tell_choices(terminal: Terminal, node: Choice, depth: int = 0) -> None:
+    """Say what may be chosen, with the numbers that stand for it."""
+    terminal.say(f"{_indent(depth)}{node.label or 'Choose'}:")
+    for number, option in enumerate(node.options, 1):
+        help_ = f"  {option.help}" if option.help else ""
+        terminal.say(f"{_indent(depth)}  {number}) {option.label}{help_}")
 
 
 def _indent(depth: int) -> str:

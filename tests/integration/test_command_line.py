@@ -10,6 +10,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import subprocess
 import sys
 import threading
@@ -70,6 +71,31 @@ async def main():
     print(*(f"{name}={id}" for name, id in ids))
 
 asyncio.run(main())
+"""
+
+SLEEPY = """
+import asyncio
+from bank import agent as clerk, nb
+call = nb.ScriptedModel.call
+agent = nb.Agent(
+    nb.ScriptedModel([[call("nap", hours=1), call("nap", hours=2)], "done"]), name="sleepy", store=clerk.store
+)
+
+@agent.tool(approval=True)
+async def nap(hours: int) -> None:
+    print("napping", flush=True)
+    await asyncio.sleep(3600)
+
+@nb.flow(store=clerk.store)
+async def tidy(ctx: nb.ToolContext, path: str) -> str:
+    return await ctx.ask(nb.Choose("What of it?", ["keep", "drop"]))
+
+async def main():
+    await agent.run("go", show=False, attended=False).settled()
+    await tidy.with_options(show=False, attended=False).run("downloads").settled()
+
+if __name__ == "__main__":
+    asyncio.run(main())
 """
 
 
@@ -163,6 +189,8 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
         (3, ["show", "nothing"], "there is no run 'nothing'"),
         (3, ["show", bank, "--store", "none.db"], "there is no store at 'none.db'"),
         (2, ["answer", bank], "there is no terminal to ask in"),
+        (2, ["answer", travel, "--approve"], "nothing to approve: give --value JSON"),
+        (2, ["answer", bank, "--input", '{"amuont": 1}'], "has no 'amuont': the names are amount"),
         (2, ["answer", bank, "--input", '{"to": "Eve"}'], "cannot be changed in to"),
         (2, ["answer", travel, "--value", '{"when": "soon", "seat": "aisle", "legs": []}'], "date"),
         (2, ["answer", vault, "--text", "hunter2"], "no secret is kept"),
@@ -179,6 +207,31 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
         assert "hunter2" not in told.stderr
     assert folder.nbagent("answer", bank, "--value", "{no").returncode == 2
     assert len(folder.json("runs", "--waiting")["runs"]) == len(folder.ids)
+
+
+def test_a_hint_can_be_pasted_and_a_stop_says_what_it_did(folder: Folder) -> None:
+    """It names the store as it was given, and ids as short as they can be; a choice is seen before it is made."""
+    (folder.path / "sleepy.py").write_text(SLEEPY, encoding="utf-8")
+    told = folder._run([sys.executable, "sleepy.py"])
+    assert told.returncode == 0, told.stderr
+    listed = folder.nbagent("runs", "--status", "waiting").stdout.splitlines()
+    assert [line.split(" ago  ")[1].split() for line in listed[:4:2]] == [
+        ["tidy", 'path="downloads"'],
+        ["sleepy", "go"],
+    ]
+    short = listed[2].split()[0]
+    shown = folder.nbagent("show", short, "--store", "./runs.db").stdout
+    hints = [shlex.split(line, comments=True) for line in shown.splitlines() if "--reject" in line]
+    assert len(hints) == 2
+    for hint in hints:
+        assert hint[:3] == ["nbagent", "answer", short]
+        assert "./runs.db" in hint
+    assert folder.nbagent(*hints[0][1:]).returncode == 0
+    place = ["--agent", "sleepy.py:agent"]
+    code, said = folder.typed(["answer", short, "--approve", *place], [("napping", "\x03")])
+    assert (code, "stopped the run" in said, "it is cancelled" in said) == (130, True, True), said
+    code, said = folder.typed(["answer", listed[0].split()[0]], [("leaves it:", "\n")])
+    assert (code, "1) keep" in said, "2) drop" in said) == (0, True, True), said
 
 
 def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> None:
@@ -217,7 +270,9 @@ def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder
     fresh = folder._run([sys.executable, "bank.py"]).stdout.split()[-1]
     kept = folder.json("answer", fresh, "--input", '{"amount": 4}')
     assert (kept["goes_on"], kept["answer"]["input"]) == ("nobody", {"amount": 4, "to": "Bob"})
-    assert "nobody drives it, goes on when opened" in folder.nbagent("runs").stdout
+    idle = folder.nbagent("runs", "--status", "idle").stdout
+    assert fresh[:8] in idle
+    assert "goes on when opened" in idle
     second = folder.nbagent("answer", fresh, kept["question"], "--approve")
     assert (second.returncode, "command line" in second.stderr) == (4, True)
     (folder.path / "rest.py").write_text(

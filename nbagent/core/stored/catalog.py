@@ -9,11 +9,12 @@ from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import Event, RunQueued, RunStarted
 from nbagent.core.base.files import in_words
 from nbagent.core.base.interrupts import PendingInterrupt
-from nbagent.core.base.messages import text_of
+from nbagent.core.base.messages import dumps, text_of
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, RunEvent, Store
 from nbagent.core.journal.rows import Archive, Head, Last
 from nbagent.core.run.answers import interrupts_of
+from nbagent.core.run.describe import bounded
 from nbagent.core.state.state import RunState, Status, status_of
 
 logger = logging.getLogger("nbagent")
@@ -202,10 +203,13 @@ def _queued_agent(state: RunState) -> str:
 
 
 def _asked(event: RunEvent) -> tuple[str, str | None]:
-    """The prompt in words, and the run before."""
+    """The prompt in words, of a flow its input, and the run before."""
     match event:
         case RunQueued(said=said, after=after):
             return in_words(said), after
+        case RunStarted(flow=True, messages=messages):
+            given = messages[-1]["content"][-1]["input"]
+            return bounded(", ".join(f"{name}={dumps(it)}" for name, it in given.items())), None
         case RunStarted(messages=messages, after=after):
             asked = next((m for m in reversed(messages) if m["role"] == "user"), None)
             return "" if asked is None else text_of(asked), after

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -96,3 +97,31 @@ async def test_c314_a_clock_that_jumps_takes_no_run_from_who_lives_and_leaves_no
         assert lost.kind == "lost"
         await run.respond(lost, "sent, as the bank says")
     assert (await run).text == "Done."
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["ahead", "behind"])
+def test_c314_a_run_that_goes_on_elsewhere_is_not_deleted_whatever_its_clock_says(
+    opened: Shared, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Beats tell that its process lives, and their end that it does not: the times of its events do not."""
+    steady, store, others = Time(), opened(), opened()
+    others.append("run", begun_by(FAR, time.time() + jump, in_a_body=True), 0)
+    others.beat(FAR)
+    silent_since, here = time.monotonic(), threading.get_ident()
+
+    def sleep(seconds: float) -> None:
+        if threading.get_ident() != here:  # the thread of this process's own beats
+            time.sleep(seconds)
+            return
+        steady.now += seconds
+        if steady.now - silent_since < BEAT * 2:
+            others.beat(FAR)
+
+    steady.now = silent_since
+    monkeypatch.setattr(steady, "sleep", sleep, raising=False)
+    monkeypatch.setattr(heartbeat, "time", steady)
+    with pytest.raises(nb.errors.UsageError, match="while it goes on in process 7 on far"):
+        nb.delete_run("run", store=store)
+    steady.now += BEAT * 2
+    assert nb.delete_run("run", store=store) == ["run"]
+    assert steady.now - silent_since >= BEAT * MISSED

@@ -124,6 +124,24 @@ class Others:
         return now - heard.at
 
 
+def still_beats(store: object, process: str) -> bool | None:
+    """Whether a process leaves beats, listened for as long as a living one may be silent; None where a store takes none.
+
+    Not for an event loop: it takes up to ``BEAT * MISSED`` seconds.
+
+    Raises:
+        StoreError: they could not be read.
+    """
+    if not isinstance(store, Beating):
+        return None
+    before, began = store.beats(process), time.monotonic()
+    while time.monotonic() - began < BEAT * MISSED:
+        if store.beats(process) != before:
+            return True
+        time.sleep(BEAT / 10)
+    return False
+
+
 class _Heard:
     """What was heard of one process, in seconds of this one's own clock: clocks of two machines differ."""
 

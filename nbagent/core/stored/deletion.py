@@ -17,7 +17,7 @@ from nbagent.core.journal.default import Kept
 from nbagent.core.journal.history import histories_of, reference_of
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.verification import FullArchive, archive_of
-from nbagent.core.run.heartbeat import UNHEARD
+from nbagent.core.run.heartbeat import UNHEARD, still_beats
 from nbagent.core.run.session import held
 from nbagent.core.state.state import running_calls, status_of
 
@@ -32,6 +32,8 @@ def delete_run(
     run_id: str, *, store: Kept | None = None, with_followers: bool = False
 ) -> list[str]:
     """Delete a run, for good: prompts, answers and results, in the file too.
+
+    Where a process of another machine had it last, half a minute may pass until it is known that it lives no more.
 
     Args:
         run_id: ``run.id`` of the run.
@@ -251,13 +253,15 @@ def _driver_of(archive: FullArchive, run_id: str) -> str:
         return ""
     driver = this_process() if journal.is_vacant else journal.driver  # who has a handle takes it
     owners = {driver, *(call.owner for call in running_calls(state))} - {""}
-    is_fresh = time.time() - state.at < UNHEARD
-    return next((one for one in owners if _may_drive(one, journal, is_fresh=is_fresh)), "")
+    return next((one for one in owners if _may_drive(one, journal)), "")
 
 
-def _may_drive(process: str, journal: Journal, *, is_fresh: bool) -> bool:
-    """Whether a process may be at a run; one that cannot be seen is where something happened lately."""
+def _may_drive(process: str, journal: Journal) -> bool:
+    """Whether a process may be at a run; one that cannot be seen is while it beats, or something happened lately."""
     if process == this_process():
         return held(journal.run_id, journal.store) is not None
     ended = has_ended(process)
-    return is_fresh if ended is None else not ended
+    if ended is not None:
+        return not ended
+    beats = still_beats(journal.store, process)
+    return time.time() - journal.state.at < UNHEARD if beats is None else beats

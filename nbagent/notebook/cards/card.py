@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, assert_never
 
 import anywidget
+import comm as comms
 import ipywidgets
 import traitlets
 from pydantic import TypeAdapter, ValidationError
@@ -65,6 +66,10 @@ over before the last change of a widget, which takes another way."""
 _messages: TypeAdapter[FromFrontEnd] = TypeAdapter(FromFrontEnd)
 
 
+GREETS = 1.0
+"""Seconds in which a page greets a new card; its greeting brings all, so that no change is told before."""
+
+
 class Card(anywidget.AnyWidget):
     """One card; ``snapshot`` is up to date whenever a page asks for the widget's state.
 
@@ -101,6 +106,7 @@ class Card(anywidget.AnyWidget):
         shared = front_end.shared()
         self._esm = front_end.CARD if shared is None else front_end.LOADER
         self._css = front_end.STYLE if shared is None else ""
+        self._opened_at = time.monotonic()
         self.on_msg(self._on_message)  # first: opening the comm, a page may greet at once
         layout = ipywidgets.Layout() if shared is None else shared.layout
         super().__init__(front_end=shared, layout=layout)
@@ -110,6 +116,19 @@ class Card(anywidget.AnyWidget):
 
     def _repr_keys(self) -> Any:
         return iter(())
+
+    def open(self) -> None:
+        """Open the comm as ipywidgets does, but hear it before a page can know of it.
+
+        Where messages come on a thread of their own a page's greeting may be here before ``open`` returns.
+        """
+        if self.comm is not None or kernel.kernel_loop() is None:
+            super().open()
+            return
+        made: Any = comms.create_comm(target_name="jupyter.widget", primary=False)
+        self.comm = made
+        state = {"state": self.get_state(), "buffer_paths": []}
+        made.open(data=state, metadata={"version": ipywidgets.__protocol_version__})
 
     # --- each kind's own
 
@@ -270,7 +289,8 @@ class Card(anywidget.AnyWidget):
         if not ops:
             return False
         self._seq = next(self._numbers)
-        if self.comm is not None and self.greetings:
+        greets = self.greetings or time.monotonic() - self._opened_at > GREETS
+        if self.comm is not None and greets:
             self.send(Patch(seq=self._seq, ops=list(ops)).model_dump(mode="json"))
         return True
 
@@ -322,7 +342,7 @@ class Card(anywidget.AnyWidget):
 
     def _greeted(self, hello: Hello) -> None:
         """A page wants all of it; what a new one gets is no news to those that were there."""
-        if hello.again:
+        if hello.again and self.greetings:
             self._show()
             return
         if hello.keeps:

@@ -83,6 +83,8 @@ class Card(anywidget.AnyWidget):
     )
     """Who has its code, styles and sentences; None where it has them itself."""
 
+    comm: Any  # ipywidgets ships no types
+
     def __init__(self) -> None:
         self.greetings = 0
         """How many pages have said hello."""

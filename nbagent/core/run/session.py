@@ -586,10 +586,8 @@ class Session:
         if self._was_taken and not over and self.journal.taken is not None:
             self.error = error = taken_from(self.run_id, self.journal.taken)
         elif error is not None and not (task.cancelled() and (self._is_stopping or over)):
-            self.error, self._seen = (
-                error,
-                self.state.position,
-            )  # a look at this end is no news of it
+            self.error = error
+            self._seen = self.state.position  # a look at this end is no news of it
         if task is not self._task:  # an answer came as it ended, and another is at work by now
             return
         was_interrupted, self._was_interrupted = self._was_interrupted, bool

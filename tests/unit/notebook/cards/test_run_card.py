@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 
+import comm
+from comm.base_comm import BaseComm
+
 import nbagent as nb
+from nbagent.notebook import kernel
 from nbagent.notebook.cards import display
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.wire import Retry
@@ -36,6 +41,27 @@ async def test_opening_a_comm_sends_the_prompt(monkeypatch):
     RunCard(run).detach()
     await run
     assert sent == ["Hello there"]
+
+
+class Prompt(BaseComm):
+    """A comm whose page greets before opening it has come to its end."""
+
+    def publish_msg(self, msg_type: str, **_):
+        if msg_type == "comm_open":
+            said = {"method": "custom", "content": {"type": "hello"}}
+            self.handle_msg({"content": {"data": said}, "buffers": []})
+
+
+async def test_a_page_that_greets_as_the_comm_is_opened_is_heard(monkeypatch):
+    """On a subshell's thread its greeting may be there before ``open`` returns."""
+    monkeypatch.setattr(comm, "create_comm", Prompt)
+    monkeypatch.setattr(kernel, "kernel_loop", asyncio.get_running_loop)
+    run = nb.Agent(nb.ScriptedModel(["hi"])).run("Hello there")
+    card = RunCard(run)
+    await until(lambda: card.greetings == 1)
+    await run
+    card.detach()
+    card.close()
 
 
 async def test_what_to_do_when_the_kernel_is_gone_depends_on_the_store(tmp_path):

@@ -31,7 +31,8 @@ KERNEL_CONNECTED = """() => {
   const kernel = window.jupyterapp?.shell.currentWidget?.context?.sessionContext?.session?.kernel;
   return kernel?.connectionStatus === "connected";
 }"""
-SHOWN = """() => !!window.jupyterapp?.shell.currentWidget?.context?.isReady"""
+SHOWN = """() => !!window.jupyterapp?.shell.currentWidget?.context?.isReady
+  && !document.querySelector(".jp-FileBrowser.jp-mod-restoring")"""  # JupyterLab opens what its address says last
 ALL_CELLS_RAN = """() => [...window.jupyterapp.shell.currentWidget.content.widgets].every(
   cell => cell.model.type !== "code" || !cell.model.sharedModel.source.trim()
     || (cell.model.executionCount !== null && cell.prompt !== "*"))"""

@@ -297,6 +297,7 @@ class Session:
             after=before.run_id,
             text=in_words(said),
             content=None if isinstance(said, str) else tuple(map(freeze, said)),
+            elsewhere=not is_same_place(before.journal.store, self.journal.store),
         )
         self._line_up(before)
         self._then(self.journal.submit(lambda _state: [event]), lambda _events: self.follow())

@@ -15,7 +15,8 @@ from nbagent.notebook.cards import display
 
 S = nb.ScriptedModel
 display.RETRY_FOR = 0.0  # a failed run gives way like any other
-display.STAY = 0  # and at once
+display.STAY = 0  # and at once,
+display.QUIET = 0.2  # as soon as nobody is at work in it
 
 class Squares:
     def __init__(self, n):

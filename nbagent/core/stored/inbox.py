@@ -13,6 +13,7 @@ from nbagent.core.base.interrupts import PendingInterrupt, Restart
 from nbagent.core.base.process import has_ended, this_process
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
+from nbagent.core.journal.default import is_missing
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, check_takes_answers, tool_at
@@ -102,6 +103,11 @@ class Waiting:
         """The runs that have not ended and ask nothing."""
         self.all: list[Asked] = []
         """Everything that waits, oldest first, whatever is looked for."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no file of them yet."""
+        return is_missing(self.catalog.store)
 
     @property
     def has_changed(self) -> bool:

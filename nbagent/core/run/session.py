@@ -119,6 +119,7 @@ class Session:
         "_stopped",
         "_task",
         "_timer",
+        "_unreadable",
         "_waiting",
         "_was_interrupted",
         "_writing",
@@ -153,6 +154,8 @@ class Session:
         """Gives the ``Run`` that a person holds of it, as long as anybody does."""
         self.error: BaseException | None = None
         """Why the run cannot go on here."""
+        self._unreadable: BaseException | None = None
+        """Why the store could not be read at the last look that failed."""
         self.values = dict(values or {})
         self._is_active = False
         """Whether a driver is at work, or on its way to the loop."""
@@ -667,15 +670,25 @@ class Session:
         try:
             looked = self.journal.look()
         except StoreError as error:
-            self._lost(error)
+            self._unread(error)
             return
         if looked.done():
             self._looked()
         else:
-            self._then(looked, lambda _: self.call_soon(self._looked))
+            self._then(looked, lambda _: self.call_soon(self._looked), self._unread)
+
+    def _unread(self, error: BaseException) -> None:
+        """Note that the store cannot be read, and look again once it may be."""
+        self._unreadable = error
+        self._lost(error)
+        if self._timer is None and not self._is_told:
+            loop = self._home()
+            self._timer = when_written(self.journal.store, self._next_look, loop)
 
     def _looked(self) -> None:
         state = self.state
+        if self.error is not None and self.error is self._unreadable:  # it can be read again
+            self._lost(None)
         moved = state.position != self._seen
         if moved:
             self._seen = state.position

@@ -13,6 +13,7 @@ from IPython.display import display
 
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_store
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
@@ -54,6 +55,7 @@ class Inbox:
     def __bool__(self) -> bool:
         return True  # an inbox with nothing in it is still one
 
+    @awaited("inbox.changed")
     async def changed(self) -> int:
         """Wait until another number of questions waits than when this was asked last; gives the number."""
         while True:
@@ -85,7 +87,9 @@ class Inbox:
     def __repr__(self) -> str:
         found = self._now()
         said = TEXTS["inbox_waiting"].format(n=len(found)) if found else TEXTS["inbox_empty"]
-        lines = [f"{TEXTS['inbox']} · {self._of} · {said}", *map(_line, found[:MAX_LINES])]
+        is_new = self._waiting.is_missing
+        of = TEXTS["no_file"].format(place=self._of) if is_new else self._of
+        lines = [f"{TEXTS['inbox']} · {of} · {said}", *map(_line, found[:MAX_LINES])]
         if len(found) > MAX_LINES:
             lines.append(TEXTS["inbox_more"].format(n=len(found) - MAX_LINES))
         return "\n".join(lines)

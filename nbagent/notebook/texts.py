@@ -168,6 +168,7 @@ TEXTS: dict[str, str] = {
     "preview_failed": "The preview failed: {error}",
     # the inbox
     "inbox": "Inbox",
+    "no_file": "{place} · there is no such file yet",
     "inbox_reads": "reading…",
     "inbox_empty": "nothing waits",
     "inbox_waiting": "{n} waiting",

@@ -89,7 +89,16 @@ class Follower:
     It is told of by the store, or looks again and again while that is needed; not once nobody has the run.
     """
 
-    __slots__ = ("__weakref__", "_follows", "_is_told", "_run", "_seen", "_timer", "others")
+    __slots__ = (
+        "__weakref__",
+        "_follows",
+        "_is_told",
+        "_run",
+        "_seen",
+        "_timer",
+        "_unreadable",
+        "others",
+    )
 
     def __init__(self, run: FollowedRun) -> None:
         self.others = Others(run.journal.store, run.journal.run_id)
@@ -101,6 +110,8 @@ class Follower:
         self._timer: Planned | None = None
         self._seen = -1
         """How long the journal was when it was last looked at."""
+        self._unreadable: BaseException | None = None
+        """Why the store could not be read at the last look that failed."""
 
     def follow(self) -> None:
         """Look now, and go on looking while it is needed; from any thread."""
@@ -127,12 +138,12 @@ class Follower:
         try:
             looked = run.journal.look()
         except StoreError as error:
-            run.lost(error)
+            self._unread(error)
             return
         if looked.done():
             self._looked()
         else:
-            run.writes.then(looked, lambda _: run.call_soon(self._looked))
+            run.writes.then(looked, lambda _: run.call_soon(self._looked), self._unread)
 
     def watch_on(self) -> None:
         """A driver is at work, and the run may be taken from it; called on the run's loop."""
@@ -199,8 +210,17 @@ class Follower:
         is_due = self._run.journal.is_vacant and self._run.status == "running"
         return self.look if is_due else partial(_look, weakref.ref(self))
 
+    def _unread(self, error: BaseException) -> None:
+        """Note that the store cannot be read, and look again once it may be."""
+        run, self._unreadable = self._run, error
+        run.lost(error)
+        if self._timer is None and not self._is_told:
+            self._timer = when_written(run.journal.store, self._next_look, run.home())
+
     def _looked(self) -> None:
         run, state = self._run, self._run.state
+        if run.error is not None and run.error is self._unreadable:  # it can be read again
+            run.lost(None)
         moved = state.position != self._seen
         if moved:
             self._seen = state.position

@@ -77,30 +77,34 @@ class Others:
         known = has_ended(process)
         if known is not None:
             return known
-        silent = self._unheard(process)
-        if silent >= 2 * BEAT and process not in self._told:
-            self._told += (process,)
-            logger.warning(
-                "run %s waits for %s, which cannot be seen from here and is silent for %.0f s; it "
-                "counts as ended after %.0f s",
-                *(self._run_id, describe_process(process), silent, self._limit),
-            )
-        return silent >= self._limit
+        return self._is_silent(process, "which cannot be seen from here and")
 
     def drives_nothing(self, process: str) -> bool:
         """Whether a process drives no run of this store: it has ended, or lives and leaves no beat any more."""
         if has_ended(process) is not False:
             return self.has_ended(process)
-        return isinstance(self._store, Beating) and self._unheard(process) >= self._limit
+        is_beating = isinstance(self._store, Beating)
+        return is_beating and self._is_silent(process, "which lives, but is stuck or asleep: it")
+
+    def _is_silent(self, process: str, known: str) -> bool:
+        """Whether nothing was heard of it for too long; a person is told before."""
+        silent = self._unheard(process)
+        if silent >= 2 * BEAT and process not in self._told:
+            self._told += (process,)
+            logger.warning(
+                "run %s waits for %s, %s is silent for %.0f s; others may go on with the run after %.0f s",
+                *(self._run_id, describe_process(process), known, silent, self._limit),
+            )
+        return silent >= self._limit
 
     @property
     def awaited(self) -> str:
-        """Which processes are waited for that cannot be seen, in words; empty where there is none."""
+        """Which processes are waited for that cannot be seen, or are silent, in words; empty where there is none."""
         now = time.monotonic()
         told = [
             f"{describe_process(p)}, silent for {now - h.at:.0f} s"
             for p, h in self._heard.items()
-            if has_ended(p) is None
+            if has_ended(p) is None or p in self._told
         ]
         return "; ".join(told)
 

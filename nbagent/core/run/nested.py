@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeAlias, cast
 
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import NotPending, RunError, UsageError
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, StoredEvent
 from nbagent.core.base.files import Said, check_room, outline
@@ -314,6 +315,7 @@ class NestedRun(Run):
         await self._until(settled=False)
         return self.nested.result
 
+    @awaited("run.settled")
     async def settled(self) -> Run:
         """Wait until nothing can go on without an answer, or until the end; gives back the run."""
         await self._until(settled=True)
@@ -333,6 +335,7 @@ class NestedRun(Run):
             runs.here_sync(lambda: runs.wait(started, slot=slot), "waiting for a run")
         return self.nested.result
 
+    @awaited("run.cancel")
     async def cancel(self, *, by: str = "code") -> None:
         """Stop this run for good; the one around it goes on."""
         runs, started = self.nested.runs, self.nested.started

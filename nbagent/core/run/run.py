@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed, StoredEvent
@@ -160,6 +161,7 @@ class Run:
                 if session.is_over():
                     return self._outcome()
 
+    @awaited("run.settled")
     async def settled(self) -> Run:
         """Wait until nothing can go on without an answer, or until the end; gives back the run."""
         with self._session.stopping.by_keyboard():
@@ -275,6 +277,7 @@ class Run:
 
     # --- stopping, and going on
 
+    @awaited("run.cancel")
     async def cancel(self, *, by: str = "code") -> None:
         """Stop for good: finished results are kept, a body that won't stop is left behind."""
         await asyncio.shield(asyncio.wrap_future(self._session.stop(by=by)))
@@ -293,6 +296,7 @@ class Run:
         self._session.retry()
         return self
 
+    @awaited("run.take_over")
     async def take_over(self) -> None:
         """Drive the run here from now on, whichever process does: for one that is stuck, or asleep.
 

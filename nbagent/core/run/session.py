@@ -257,6 +257,7 @@ class Session:
             after=before.run_id,
             text=in_words(said),
             content=None if isinstance(said, str) else tuple(map(freeze, said)),
+            elsewhere=not is_same_place(before.journal.store, self.journal.store),
         )
 
         def queued(_events: Sequence[StoredEvent]) -> None:

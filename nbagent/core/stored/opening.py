@@ -11,6 +11,7 @@ from typing import Any
 
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_store
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import (
     Conflict,
     InvalidAnswer,
@@ -18,14 +19,13 @@ from nbagent.core.base.errors import (
     NotPending,
     StoreError,
     UsageError,
-    suggest,
 )
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.interrupts import Respond, token_digest
 from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, kept_in
+from nbagent.core.journal.default import Kept, kept_in, near_runs
 from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.rows import Searching
 from nbagent.core.known import known_named
@@ -159,6 +159,7 @@ async def answer_stored(
     *,
     by: str,
     agent: Agent | Flow[..., Any] | None = None,
+    by_record: bool = False,
 ) -> Resolved:
     """Answer a question of a run that a store holds, and let it go on where it can.
 
@@ -172,6 +173,7 @@ async def answer_stored(
         resolution: the answer.
         by: who answers.
         agent: whose tools and model the run goes on with.
+        by_record: whether another process goes on with it: what this one holds of it only follows.
 
     Returns:
         The event, once it is stored.
@@ -181,7 +183,7 @@ async def answer_stored(
         NotPending, InvalidAnswer: nothing was changed.
         StoreError: it could not be stored.
     """
-    session = held(journal.run_id, journal.store)
+    session = None if by_record else held(journal.run_id, journal.store)
     if session is not None:
         answered = session.resolve(interrupt_id, resolution, by=by)
     elif agent is not None:
@@ -217,13 +219,7 @@ def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
     return found
 
 
-def _near(run_id: str, kept: Store) -> str:
-    """Which runs may have been meant by an id that the store does not have."""
-    there = kept.run_ids()
-    begun = [repr(one) for one in there if run_id and one.startswith(run_id)]
-    return f"; did you mean {' or '.join(begun[:3])}?" if begun else suggest(run_id, there)
-
-
+@awaited("nb.open_run")
 @tells("nb.open_run")
 async def open_run(
     run_id: str,
@@ -266,7 +262,7 @@ async def open_run(
     try:
         await run_in_thread(journal.catch_up)
     except UsageError as error:
-        raise UsageError(f"{error}{await run_in_thread(lambda: _near(run_id, kept))}") from None
+        raise UsageError(f"{error}{await run_in_thread(lambda: near_runs(run_id, kept))}") from None
     agent = _named_by(journal) if agent is None else agent
     if isinstance(agent, Agent):
         try:

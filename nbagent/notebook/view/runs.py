@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from nbagent.core.journal.default import is_missing
 from nbagent.core.stored.listing import COLUMNS, STATUSES, Listing, StoredRun, Wanted, row_of
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
@@ -35,6 +36,8 @@ class RunsView:
         self.choices: dict[str, Any] = {}
         """By name what may be chosen, as value and label; see ``_choices``."""
         self._table: dict[str, Any] = _drawn(self.wanted, [], 0, TEXTS["inbox_reads"])
+        self._is_missing = False
+        """Whether there is no file of them yet."""
         self._count: int | None = None
         """How many runs there are; None before the first look."""
         self._waiting = 0
@@ -73,7 +76,7 @@ class RunsView:
     def look(self, listing: Listing) -> None:
         """Draw the runs as they were read last; not for an event loop, as there may be many."""
         every, count, left = listing.all, listing.count, listing.left
-        choices = _choices(listing)
+        choices, is_new = _choices(listing), is_missing(listing.catalog.store)
         waiting = sum(run.status == "interrupted" for run in every)
         while True:
             with self._lock:
@@ -87,7 +90,7 @@ class RunsView:
                     self._room,
                 ):  # else somebody wants something else by now
                     self._table, self._count, self._waiting = table, count, waiting
-                    self.choices = choices
+                    self.choices, self._is_missing = choices, is_new
                     return
 
     def tell(self, about: str, text: str) -> None:
@@ -139,7 +142,7 @@ class RunsView:
         return Head(
             run="runs",
             agent=TEXTS["runs"],
-            prompt=self._of,
+            prompt=TEXTS["no_file"].format(place=self._of) if self._is_missing else self._of,
             status="interrupted" if self._waiting else "completed",
             status_text=said,
             started_at=0.0,

@@ -227,7 +227,7 @@ async def test_c228_a_line_of_runs_goes_on_where_both_are_opened(tmp_path: Path)
 async def test_c228_a_queued_run_whose_run_before_is_nowhere_says_so_and_can_be_cancelled():
     """It waits for nothing that can be found; nobody begins it with half a conversation."""
     agent = nb.Agent(nb.ScriptedModel(["never"]))
-    queued = RunQueued(at=1.0, agent="agent", model="m", after="nowhere", text="b")
+    queued = RunQueued(at=1.0, agent="agent", model="m", after="nowhere", text="b", elsewhere=True)
     default_store.append("waits", [queued], 0)
     run = await nb.open_run("waits", agent=agent, attended=True)
     with pytest.raises(nb.errors.UsageError, match="nowhere"):

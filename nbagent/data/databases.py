@@ -96,7 +96,11 @@ def _shared(connection: sqlite3.Connection) -> bool:
 
 def _copy(connection: sqlite3.Connection) -> sqlite3.Connection:
     copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-    connection.backup(copy)
+    try:
+        connection.backup(copy)
+    except BaseException:
+        copy.close()
+        raise
     return copy
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 from nbagent.core.base.errors import StoreError
@@ -55,13 +56,13 @@ class Others:
         self._store = store
         self._run_id = run_id
         self._moved_at = time.monotonic()
-        self._heard: dict[str, _Heard] = {}
+        self._heard: Mapping[str, _Heard] = _NOTHING
         self._told: tuple[str, ...] = ()
 
     def moved(self) -> None:
         """The journal has grown."""
         self._moved_at = time.monotonic()
-        self._heard.clear()
+        self._heard = _NOTHING
 
     @property
     def silent(self) -> float:
@@ -115,7 +116,8 @@ class Others:
         now = time.monotonic()
         heard = self._heard.get(process)
         if heard is None:
-            heard = self._heard[process] = _Heard(self._moved_at)
+            heard = _Heard(self._moved_at)
+            self._heard = {**self._heard, process: heard}
         if isinstance(self._store, Beating) and now - heard.looked >= BEAT / 2:
             heard.looked = now
             with suppress(
@@ -191,6 +193,8 @@ def _beat() -> None:
                 logger.warning("no beat could be left in %r: %s", store, error)
 
 
+_NOTHING: Mapping[str, _Heard] = MappingProxyType({})
+"""What is heard of nobody: a run that is driven here keeps no dict for it."""
 _lock = threading.Lock()
 _held: list[tuple[Beating]] = []
 """The stores of the runs that are driven here, once for each run."""

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 import nbagent as nb
 from nbagent.core.base.events import RunCompleted, ToolFinished
+from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import first_broken
 from nbagent.core.run.run import session_of
+from nbagent.core.stored.by_record import answer_by_record
 from nbagent.stores import listening
 from tests import postgres as servers
 from tests.contract import places
@@ -162,6 +164,42 @@ async def test_c248_a_server_that_is_away_for_a_while_in_a_pause_is_told_once_an
     assert ((await run).text, office.paid) == ("All paid.", [120])
     assert caplog.text.count("tells of nothing") == 1
     assert "Traceback" not in caplog.text
+
+
+class Away(nb.SQLiteStore):
+    """A file on a disk that comes and goes."""
+
+    is_away = False
+
+    def _rows(self, run_id: str, start: int) -> Any:
+        if self.is_away:
+            raise nb.errors.StoreError("the disk is away")
+        return super()._rows(run_id, start)
+
+    def stamp(self) -> object:
+        if self.is_away:
+            raise nb.errors.StoreError("the disk is away")
+        return super().stamp()
+
+
+async def test_c248_a_file_that_could_not_be_read_for_a_moment_is_followed_again(
+    tmp_path: Path,
+) -> None:
+    """Who looks at a store by itself goes on looking: an answer that another process gave is heard."""
+    office = Office(None)
+    store = Away(tmp_path / "runs.db")
+    run = await office.paused(store)
+    store.is_away = True
+    await until(lambda: session_of(run).error is not None)
+    with pytest.raises(nb.errors.StoreError, match="the disk is away"):
+        await run
+    store.is_away = False
+    await until(lambda: session_of(run).error is None)
+    journal = Journal(run.id, nb.SQLiteStore(tmp_path / "runs.db"))
+    journal.catch_up()
+    [asked] = run.interrupts
+    answer_by_record(journal, asked.id, nb.Restart(), ("elsewhere", 1.0))
+    assert ((await run).text, office.paid) == ("All paid.", [120])
 
 
 DAMAGE: dict[str, tuple[str, bytes | int | None, str]] = {

@@ -311,11 +311,13 @@ CORNERS = {
     "cut off inside a call": Corner(
         [chunk({"tool_calls": [A]})], asked(A)[:-5], fails="in the middle", fails_whole="no JSON"
     ),
-    "5,000 levels around": Corner([event(DEEP.encode())], DEEP.encode(), fails="nested too deep"),
+    "5,000 levels around": Corner(  # the JSON reader of Python 3.13 goes so deep
+        [event(DEEP.encode())], DEEP.encode(), fails="nested too deep|instead of a chat"
+    ),
     "5,000 levels in a field of its own": Corner(
         [event(b'{"choices":[{"delta":{"odd":' + DEEP.encode() + b"}}]}")],
         b'{"choices":[{"message":{"odd":' + DEEP.encode() + b"}}]}",
-        fails="nested too deep",
+        fails="nested (too deep|deeper than 100 levels)",
     ),
     "300 levels in a field of its own": Corner(
         [event(b'{"choices":[{"delta":{"odd":' + b"[" * 300 + b"]" * 300 + b"}}]}")],

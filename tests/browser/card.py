@@ -61,6 +61,7 @@ class Card:
 
     def press_still(self, button: Locator, *, clicks: int = 1) -> None:
         """Press this button with the pointer; again once it stands still, where the page says that it moved."""
+        button.page.bring_to_front()
         button.scroll_into_view_if_needed()
         if clicks > 1:
             self._wait_until_still(button)

@@ -140,15 +140,16 @@ def open_page(
         pages.append(a_tab(running, server, lab=app is App.LAB and kernel))
         return pages[-1].open(name, app, kernel=kernel)
 
-    yield open_page
-    failed = request.node.stash.get(BODY_FAILED, False)
-    for number, page in enumerate(pages):
-        if failed and not page.page.is_closed():
-            page.shot(f"failed-{re.sub(r'[^a-z0-9]+', '-', request.node.name)}-{number}")
-        leave(page, running.tabs, broken=failed)
-    server.end_sessions()
-    server.forget_settings()
-    running.profile.clear_permissions()
+    with ExitStack() as ends:  # each, even where one before it fails
+        ends.callback(running.profile.clear_permissions)
+        ends.callback(server.forget_settings)
+        ends.callback(server.end_kernels)
+        yield open_page
+        failed = request.node.stash.get(BODY_FAILED, False)
+        for number, page in enumerate(pages):
+            if failed and not page.page.is_closed():
+                page.shot(f"failed-{re.sub(r'[^a-z0-9]+', '-', request.node.name)}-{number}")
+            leave(page, running.tabs, broken=failed)
 
 
 def a_tab(running: Running, server: JupyterServer, *, lab: bool) -> NotebookPage:

@@ -39,6 +39,7 @@ ALL_CELLS_RAN = """() => [...window.jupyterapp.shell.currentWidget.content.widge
 COMMAND = """async ([name, args]) => {
   await window.jupyterapp.commands.execute(name, args); // its result is not sent: it may hold all of JupyterLab
 }"""
+DIALOG = ".jp-Dialog"
 PUT_AWAY = """async () => {
   const { shell } = window.jupyterapp;
   const light = document.body.dataset.jpThemeLight === "true";
@@ -108,7 +109,7 @@ class NotebookPage:
         self.page.set_viewport_size(VIEWPORT)
         if not kernel:
             self.page.route("**/api/kernelspecs*", no_kernels)
-        if self.waits and kernel and app is App.LAB:
+        if self.waits and kernel and app is App.LAB and not self.page.locator(DIALOG).count():
             self.command("docmanager:open", path=name)
         else:
             self.page.goto(f"{self._server.url}{app.path(name)}")
@@ -233,7 +234,7 @@ class NotebookPage:
         self.page.wait_for_function(SHOWN)
 
     def _decline_kernel(self) -> None:
-        dialog = self.page.locator(".jp-Dialog")
+        dialog = self.page.locator(DIALOG)
         dialog.locator("button.jp-mod-accept").click()
         expect(dialog).to_have_count(0)
 

@@ -80,20 +80,25 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
         nbformat.write(notebook, self.root / name)
         return name
 
-    def end_sessions(self) -> None:
+    def end_kernels(self) -> None:
         """Shut down every kernel, so that tests don't share one and none outlives its test."""
         for _ in range(20):
-            sessions = self.get("api/sessions")
-            if not sessions:
+            running = self._running()
+            if not running:
                 return
-            for session in sessions:
+            for each in running:
                 with suppress(
                     urllib.error.HTTPError
-                ):  # one that restarts now is ended the next time
-                    self._request(f"api/sessions/{session['id']}", method="DELETE")
-            if self.get("api/sessions"):
+                ):  # one that restarts now, or that went with its session, is gone the next time
+                    self._request(each, method="DELETE")
+            if self._running():
                 time.sleep(0.5)
-        raise AssertionError(f"sessions that do not end: {self.get('api/sessions')}")
+        raise AssertionError(f"kernels that do not end: {self._running()}")
+
+    def _running(self) -> list[str]:
+        """The paths of all sessions, and of all kernels: a page may have begun one without a session."""
+        kinds = ("api/sessions", "api/kernels")
+        return [f"{kind}/{each['id']}" for kind in kinds for each in self.get(kind)]
 
     def forget_settings(self) -> None:
         """Drop what a test changed in the settings, such as the theme."""

@@ -46,7 +46,7 @@ def test_the_quickstart_asks_and_each_answer_lets_its_run_go_on(app, server, ope
 
     notebook.save()
     notebook.close()
-    server.end_sessions()
+    server.end_kernels()
     read_without_a_kernel(open_page(name, app=app, kernel=False), app)
 
 

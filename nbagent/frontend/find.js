@@ -73,18 +73,19 @@ export function says(item, wanted) {
   return text.includes(wanted);
 }
 
-/** The boxes of the cards that have one, by where their items stand. @type {WeakMap<HTMLElement, () => void>} */
+/** The boxes of the cards that have one, by where their items stand. @type {WeakMap<HTMLElement, (first?: string) => void>} */
 const boxes = new WeakMap();
 
 /**
  * Opens the box that finds in a card, above its footer; what had the focus has it again when that closes.
  * @param {CardContext} card
  * @param {HTMLElement} items where its items stand
+ * @param {string} first what was typed before this was there
  */
-export default function find(card, items) {
+export default function find(card, items, first = "") {
   const open = boxes.get(items) ?? drawFinder(card, items);
   boxes.set(items, open);
-  open();
+  open(first);
 }
 
 /**
@@ -291,11 +292,14 @@ function drawFinder({ store, signal, say }, items) {
   };
   on(signal, items, "toggle", toggled, true);
   items.parentElement?.querySelector(".nba-footer")?.before(el);
-  return () => {
+  return (first = "") => {
     before = focused();
     el.hidden = false;
     box.focus();
     box.select();
+    if (!first) return;
+    box.value = first;
+    typed();
   };
 }
 

@@ -32,7 +32,7 @@ const narrow = (/** @type {string} */ root, /** @type {number} */ width) => `
     & :is(table, tbody) { display: block; }
     & thead { display: block; position: sticky; top: 0; z-index: 1; background: color-mix(in srgb, var(--nba-ink) 5%, var(--nba-page)); border-bottom: 1px solid var(--nba-line); }
     & thead tr { display: flex; padding: 0 4px; overflow-x: auto; scrollbar-width: none; }
-    & thead :is(th, td) { flex: none; }
+    & thead tr :is(th, td)[data-of] { flex: none; min-width: 0; max-width: none; }
     & thead :is(th, td)[data-of] { position: static; width: auto; border: 0; background: none; }
     & thead [data-of="open"] { display: none; }
     & .nba-sort { padding: 3px 6px; }
@@ -87,7 +87,7 @@ ${ROOT} {
   & .nba-foot [role="alert"] { color: var(--nba-bad); }
 }
 ${narrow(ROOT, 560)}
-${narrow(`${ROOT}.nba-many`, 800)}
+${narrow(`${ROOT}.nba-many`, 680)}
 `;
 
 /**

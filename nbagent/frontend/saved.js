@@ -3,6 +3,7 @@
 // static HTML of the kernel stands where the widget does; a page that is opened while the kernel still has the card
 // puts the widget back, and one that hears of the end leaves the HTML for good.
 
+import { div, sanitized } from "./dom.js";
 import { onAbort } from "./lifetime.js";
 
 /**
@@ -78,6 +79,12 @@ export function keepSaved(store, model, context, signal, css = "") {
   };
   /** Shows what was kept, in the widget's place. */
   const show = () => each((cell, index) => cell.outputs.set(index, still()));
+  /** No cell's output has it: it stands in a widget of a person's, such as an `Output`, and gives way in its own place. */
+  const showElsewhere = () => {
+    for (const el of store.views) {
+      el.replaceWith(div("", sanitized(bundle["text/html"] ?? ""))); // as a saved output has it
+    }
+  };
   const saving = (/** @type {unknown} */ _, /** @type {string} */ state) => {
     if (state === "started") write(still);
     else {
@@ -99,8 +106,13 @@ export function keepSaved(store, model, context, signal, css = "") {
     }
     kept = content;
     if (content.ended) {
+      let stands = false;
+      each(() => {
+        stands = true;
+      });
       show();
-      model.send({ type: "keeps", ended: true });
+      if (!stands && store.views.size) showElsewhere();
+      else model.send({ type: "keeps", ended: true });
       return;
     }
     each((cell, index, _, live) => live || cell.outputs.set(index, widget()));

@@ -143,3 +143,14 @@ test("another card's output, and a notebook that its server saves, are left alon
   const [hello] = open(live, {}, { collaborative: true }).model.sent;
   expect(hello).toEqual({ ...HELLO, keeps: false });
 });
+
+test("a card in an Output widget gives way in its own place, and its widget stays open for other views", () => {
+  const { model, store } = open({ [WIDGET]: { model_id: "m2" } });
+  const el = document.createElement("section");
+  const around = document.createElement("div");
+  around.append(el);
+  store.views.add(el);
+  model.tell(keep("<p>the end</p>", END));
+  expect(around.innerHTML).toBe("<div><p>the end</p></div>");
+  expect(model.sent.filter(({ type }) => type === "keeps")).toEqual([]);
+});

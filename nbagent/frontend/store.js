@@ -39,6 +39,7 @@ export class Store {
   /** @type {Record<string, string>} */ texts = {};
   /** Seconds to add to the page's clock to get the kernel's. */ skew = 0;
   /** Whether nobody hears this page any more. */ gone = false;
+  /** What its views draw, as long as they are there. @type {Set<HTMLElement>} */ views = new Set();
   /** What stands in the box of a chat, for a view that is drawn again. */ written = "";
   /** The files there. @type {import("./chat/composer.js").Chip[]} */ chips = [];
 

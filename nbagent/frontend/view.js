@@ -11,6 +11,7 @@ import {
   focused,
   focusInPlace,
   h,
+  prevent,
   setClass,
   setLabel,
   showText,
@@ -28,7 +29,7 @@ import { drawRecord } from "./items/record.js";
 import { AT_ONCE, drawStretch, foldStretches } from "./items/stretch.js";
 import { drawText } from "./items/text.js";
 import { drawUnsent } from "./items/unsent.js";
-import { every, nextFrame, on } from "./lifetime.js";
+import { every, lifeWithin, nextFrame, on, onAbort } from "./lifetime.js";
 import { holdPlace } from "./place.js";
 import { HEAD } from "./reduce.js";
 
@@ -75,6 +76,8 @@ export class RunView {
   constructor(store, signal, prefix) {
     this.#store = store;
     this.el = h("section", "nbagent", this.#items, this.#unsent, this.#gone, this.#live);
+    store.views.add(this.el);
+    onAbort(signal, () => store.views.delete(this.el));
     let ids = 0;
     this.#card = {
       store,
@@ -374,9 +377,24 @@ export class RunView {
     (open ? this.#composer?.box : this.#frame?.footer.ask)?.focus();
   }
 
-  /** Opens what finds in the run; its code comes when it is first used. */
+  /** Opens what finds in the run; its code comes when it is first used, and what is typed until then is kept. */
   async #find() {
-    (await this.#store.finder?.())?.default(this.#card, this.#items);
+    const life = lifeWithin(this.#card.signal);
+    let typed = "";
+    on(
+      life.signal,
+      this.el,
+      "keydown",
+      (event) => {
+        if (event.key?.length !== 1 || event.ctrlKey || event.metaKey || event.altKey) return;
+        typed += event.key;
+        prevent(event);
+      },
+      true,
+    );
+    const finder = await this.#store.finder?.();
+    life.abort();
+    finder?.default(this.#card, this.#items, typed);
   }
 
   /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
+from nbagent.core.base.awaited import awaited
+
 from .arguments import (
     checked_budget,
     checked_list,
@@ -418,6 +420,7 @@ class Agent:
 
     # --- step by step
 
+    @awaited("agent.generate")
     @tells("agent.generate")
     async def generate(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,

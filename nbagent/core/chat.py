@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nbagent.core.base.awaited import awaited
+
 from .base.controls import escaped
 from .base.errors import Conflict, StoreError, UsageError
 from .base.events import RunQueued, RunStarted, StoredEvent
@@ -215,6 +217,7 @@ class Chat:
         """
         return self._thread.edit(run, prompt, answers)
 
+    @awaited("chat.stop")
     async def stop(self) -> None:
         """Cancel the run that works or waits, if there is one; the chat goes on."""
         run = self._thread.open_run

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import McpError, ToolError, UsageError, suggest
 from nbagent.core.base.files import MAX_FILES, size_of_all
@@ -89,6 +90,7 @@ class McpServer(ToolSource):
         """Its tools by name, as far as they are known; all are once it was connected."""
         return dict(self._tools or {})
 
+    @awaited("server.connect")
     async def connect(self) -> McpServer:
         """Connect now, instead of when a run needs it; gives the server itself.
 
@@ -99,6 +101,7 @@ class McpServer(ToolSource):
         await self.ready()
         return self
 
+    @awaited("server.aclose")
     async def aclose(self) -> None:
         """Close its connections, and end its processes; it connects again when it is needed."""
         with self._lock:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable
 from typing import Any, Final, TypeVar, overload
 
 from IPython.display import display
 
+from nbagent.core.base.awaited import Awaited
 from nbagent.core.base.errors import HumanInputRequired, InvalidAnswer, UsageError
-from nbagent.core.base.keywords import tells
+from nbagent.core.base.keywords import caller, tells
 from nbagent.forms.form import Form, Submission
 
 from . import kernel
@@ -89,20 +90,8 @@ def form(
     async def ask() -> Any:
         return await _show_and_wait(target, value, (title, submit_label), unattended)
 
-    return _Unawaited(ask)
-
-
-class _Unawaited(Awaitable[Any]):
-    """A form that shows once it is awaited, and says so where it is not."""
-
-    def __init__(self, ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self._ask = ask
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._ask().__await__()
-
-    def __repr__(self) -> str:
-        return "This form is not shown yet: write `await nb.form(…)`"
+    frame = caller()
+    return Awaited(ask(), "nb.form(…)", (frame.f_code.co_filename, frame.f_lineno))
 
 
 async def _show_and_wait(

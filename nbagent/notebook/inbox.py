@@ -13,11 +13,13 @@ from IPython.display import display
 
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_store
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import Kept, kept_in, place_of
+from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.run.describe import asks
 from nbagent.core.stored.inbox import Asked, Owner, Waiting
 
@@ -54,6 +56,7 @@ class Inbox:
     def __bool__(self) -> bool:
         return True  # an inbox with nothing in it is still one
 
+    @awaited("inbox.changed")
     async def changed(self) -> int:
         """Wait until another number of questions waits than when this was asked last; gives the number."""
         while True:
@@ -85,7 +88,9 @@ class Inbox:
     def __repr__(self) -> str:
         found = self._now()
         said = TEXTS["inbox_waiting"].format(n=len(found)) if found else TEXTS["inbox_empty"]
-        lines = [f"{TEXTS['inbox']} · {self._of} · {said}", *map(_line, found[:MAX_LINES])]
+        is_new = self._waiting.is_missing
+        of = TEXTS["no_file"].format(place=self._of) if is_new else self._of
+        lines = [f"{TEXTS['inbox']} · {of} · {said}", *map(_line, found[:MAX_LINES])]
         if len(found) > MAX_LINES:
             lines.append(TEXTS["inbox_more"].format(n=len(found) - MAX_LINES))
         return "\n".join(lines)
@@ -168,6 +173,8 @@ def _named(store: Any, agent: str | None, tool: str | None, older_than: float | 
 
 def near(store: Any) -> str:
     """Where a store keeps its runs, as people in this folder call it."""
+    if isinstance(store, MemoryStore):
+        return TEXTS["in_memory"]
     place = place_of(store)
     near = os.path.relpath(place) if os.path.isabs(place) else place
     return place if near.startswith("..") else near

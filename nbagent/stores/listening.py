@@ -81,14 +81,14 @@ class Listener:
             try:
                 self._listen()
             except Exception as error:  # whatever it was: all look by themselves meanwhile
-                if not (is_told or self._ended):
+                is_new = self._is_listening or not is_told  # else it has not heard since
+                if is_new and not bool(self._ended):
+                    is_told = True
                     logger.warning(
-                        "%s tells of nothing, so that runs are looked at each second: %s",
-                        *(self._name, str(error).partition("\n")[0]),
+                        "%s tells of nothing that others write (%s); until it does again, runs are "
+                        "looked at each second",
+                        *(self._name, str(error).strip().partition("\n")[0]),
                     )
-                is_told = True
-            else:
-                is_told = False
             self._is_listening = False
             if not self._ended:
                 self.tell(None)
@@ -102,10 +102,8 @@ class Listener:
         Raises:
             Exception: the connection cannot be made, has broken, or tells nothing.
         """
-        pooled = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection = self._connected()
         try:
-            connection: Any = pooled.connection.driver_connection
-            pooled.detach()
             connection.execute(f"listen {CHANNEL}")
             self._probe(connection)
             self._is_listening = True
@@ -116,7 +114,20 @@ class Listener:
                 elif not self._ended:
                     self._probe(connection)
         finally:
+            connection.close()
+
+    def _connected(self) -> Any:
+        """A connection of psycopg's, which no pool gives out again, resets, or tells of as it breaks."""
+        pooled = self._engine.connect()
+        try:
+            connection: Any = pooled.connection.driver_connection
+            pooled.detach()
+            connection.rollback()
+            connection.autocommit = True
+        except BaseException:
             pooled.close()
+            raise
+        return connection
 
     def _probe(self, connection: Any) -> None:
         """Send itself a notice, and hear it: behind some proxies nobody ever would.

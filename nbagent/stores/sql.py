@@ -12,14 +12,16 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
-from nbagent.core.journal.history import LostReference, referred_by
+from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import Watcher, begun_anew, moved_on
 from nbagent.core.journal.rows import Head, Row, check_known, last_of, last_seal, sealed
 
@@ -95,6 +97,15 @@ _READ = (
     )
     .where(_runs.c.id == sa.bindparam("run_id"))
     .order_by(_events.c.position)
+)
+_READ_EACH = (
+    sa.select(
+        *(_runs.c.id, _runs.c.number),
+        *(_events.c.position, _events.c.version, _events.c.data),
+    )
+    .join_from(_runs, _events, _events.c.run == _runs.c.number)
+    .where(_runs.c.id.in_(sa.bindparam("run_ids", expanding=True)))
+    .order_by(_runs.c.number, _events.c.position)
 )
 _MOVE = (
     sa.update(_runs)
@@ -196,10 +207,7 @@ class SQLStore:
                 moved = connection.execute(_MOVE, {"run": number, "expected": expected, **values})
                 if moved.rowcount != 1:
                     raise _Faster
-            for each in before:  # held until this is done: nobody deletes it
-                kept = connection.execute(_KEEP, {"run_id": each}).scalar()
-                if kept is None or self._numbers.get(each, kept) != kept:
-                    raise LostReference(run_id, each)
+            self._keep(connection, run_id, before)
             self._insert(connection, number, expected, rows)
             self._notify(connection, run_id)
         self._numbers[run_id] = number
@@ -211,9 +219,28 @@ class SQLStore:
             UsageError: there is no such run.
             StoreError: the database cannot be read, or a newer nbagent has written these events.
         """
-        rows = self._rows(run_id, start)
+        return self._parsed(run_id, start, (row[:3] for row in self._rows(run_id, start)))
+
+    def read_each(self, run_ids: Sequence[str]) -> dict[str, list[StoredEvent] | StoreError]:
+        """All events of each run that is there, or why it cannot be read.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        wanted = [run_id for run_id in run_ids if _is_storable(run_id)]
+        found: dict[str, list[StoredEvent] | StoreError] = {}
+        rows = self._all(_READ_EACH, {"run_ids": wanted}) if wanted else []
+        for (run_id, number), own in groupby(rows, key=itemgetter(0, 1)):
+            self._numbers[run_id] = number
+            try:
+                found[run_id] = self._parsed(run_id, 0, (row[2:] for row in own))
+            except StoreError as error:
+                found[run_id] = error
+        return found
+
+    def _parsed(self, run_id: str, start: int, rows: Iterable[Any]) -> list[StoredEvent]:
         found = []
-        for expected, (position, version, data, _seal) in enumerate(rows, start):
+        for expected, (position, version, data) in enumerate(rows, start):
             if position != expected:
                 raise self._unreadable(run_id, expected, "an event is missing before it")
             try:
@@ -284,16 +311,19 @@ class SQLStore:
 
         Raises:
             Conflict: there is a run of this id; nothing was added.
+            LostReference: a run that it refers to is not there; nothing was added.
             StoreError: the database could not be written; nothing was added.
         """
-        self._patiently(lambda: self._put(run_id, rows))
+        before = referred_by_rows(run_id, rows)
+        self._patiently(lambda: self._put(run_id, rows, before))
         self._tell(run_id)
 
-    def _put(self, run_id: str, rows: Sequence[Row]) -> None:
+    def _put(self, run_id: str, rows: Sequence[Row], before: set[str]) -> None:
         with self._writing() as connection:
             if connection.execute(_FIND, {"run_id": run_id}).one_or_none() is not None:
                 raise Conflict(f"{self!r} has a run {run_id!r} already")
             number = self._new_run(connection, run_id, rows)
+            self._keep(connection, run_id, before)
             self._insert(connection, number, 0, rows)
             self._notify(connection, run_id)
         self._numbers[run_id] = number
@@ -431,6 +461,17 @@ class SQLStore:
         ]
         if values:
             connection.execute(sa.insert(_events), values)
+
+    def _keep(self, connection: sa.Connection, run_id: str, before: Collection[str]) -> None:
+        """Hold the runs that are referred to until this transaction is done: nobody deletes them.
+
+        Raises:
+            LostReference: one is gone.
+        """
+        for each in before:
+            kept = connection.execute(_KEEP, {"run_id": each}).scalar()
+            if kept is None or self._numbers.get(each, kept) != kept:
+                raise LostReference(run_id, each)
 
     # --- telling
 

@@ -23,7 +23,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
-from nbagent.core.journal.history import LostReference, referred_by
+from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import begun_anew, moved_on
 from nbagent.core.journal.rows import Head, Row, check_known, last_of, last_seal, sealed
 
@@ -172,10 +172,7 @@ class SQLiteStore:
                 raise begun_anew(run_id)
             if not texts:
                 return
-            for each in before:
-                found = self._number(connection, each)
-                if found is None or self._numbers.get(each, found) != found:
-                    raise LostReference(run_id, each)
+            self._check_there(connection, run_id, before)
             if number is None:
                 number = _new_number(connection, run_id)
             _insert(connection, (number << _POSITIONS) + expected, sealed(seal, texts))
@@ -266,14 +263,17 @@ class SQLiteStore:
 
         Raises:
             Conflict: there is a run of this id; nothing was added.
+            LostReference: a run that it refers to is not there; nothing was added.
             StoreError: the file could not be written; nothing was added.
         """
-        self._patiently(lambda: self._put(run_id, rows))
+        before = referred_by_rows(run_id, rows)
+        self._patiently(lambda: self._put(run_id, rows, before))
 
-    def _put(self, run_id: str, rows: Sequence[Row]) -> None:
+    def _put(self, run_id: str, rows: Sequence[Row], before: set[str]) -> None:
         with self._made() as handle, _transaction(handle.connection) as connection:
             if self._number(connection, run_id) is not None:
                 raise Conflict(f"{self!r} has a run {run_id!r} already")
+            self._check_there(connection, run_id, before)
             number = _new_number(connection, run_id)
             _insert(connection, number << _POSITIONS, rows)
         self._numbers[run_id] = number
@@ -377,6 +377,19 @@ class SQLiteStore:
         if not isinstance(row[0], int):  # as only damage can make it
             raise self._damaged()
         return int(row[0])
+
+    def _check_there(
+        self, connection: sqlite3.Connection, run_id: str, before: Collection[str]
+    ) -> None:
+        """Refuse what refers to a run that is gone, within the transaction that writes it.
+
+        Raises:
+            LostReference: naming it.
+        """
+        for each in before:
+            found = self._number(connection, each)
+            if found is None or self._numbers.get(each, found) != found:
+                raise LostReference(run_id, each)
 
     def _at(
         self, connection: sqlite3.Connection, number: int | None, position: int

@@ -104,6 +104,7 @@ class NotebookPage:
         """
         self.app, self.received, self._plain = app, 0, kernel
         self.errors = []
+        self.page.bring_to_front()  # a tab that is behind another draws one frame a second
         self.page.set_viewport_size(VIEWPORT)
         if not kernel:
             self.page.route("**/api/kernelspecs*", no_kernels)
@@ -129,6 +130,7 @@ class NotebookPage:
 
     def reload(self) -> None:
         """Reload the page; the kernel goes on."""
+        self.page.bring_to_front()
         self.page.reload()
         self._wait_until_shown()
         self.wait_for_kernel()
@@ -149,6 +151,7 @@ class NotebookPage:
 
     def run_cell(self, index: int) -> None:
         """Start one cell; returns at once."""
+        self.page.bring_to_front()
         self.page.evaluate(
             """index => {
               window.jupyterapp.shell.currentWidget.content.activeCellIndex = index;
@@ -215,6 +218,7 @@ class NotebookPage:
 
     def shot(self, name: str, of: Locator | None = None) -> Path:
         """Take a screenshot of the page, or of one element, as ``shots/NAME.png``."""
+        self.page.bring_to_front()
         SHOTS.mkdir(exist_ok=True)
         path = SHOTS / f"{name}.png"
         (of or self.page).screenshot(path=path, animations="disabled")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 
 import nbagent as nb
-from nbagent.core.base.events import RunStarted
+from nbagent.core.base.events import RunQueued, RunStarted, dump
 from nbagent.core.base.messages import user
 from nbagent.core.journal.history import LostReference
-from nbagent.core.journal.rows import Archive
+from nbagent.core.journal.rows import Archive, sealed
 from nbagent.core.stored import deletion
 from tests.postgres import database
+from tests.until import until
 
 KINDS = ["memory", "sqlite", "postgresql", "sqlite by SQLAlchemy"]
 
@@ -94,13 +99,43 @@ async def test_c263_a_follow_up_that_races_a_deletion_is_whole_whoever_is_first(
     assert [m["role"] for m in kept.read(late.id)[0].messages] == ["user", "assistant", "user"]
 
 
+def queued(after: str, *, elsewhere: bool = False) -> RunQueued:
+    """What was asked of a run that waits for another one."""
+    return RunQueued(at=1.0, agent="a", model="m", after=after, text="more", elsewhere=elsewhere)
+
+
+GOES_ON: dict[str, Callable[[Any, str, str], None]] = {
+    "begins": lambda store, run, after: store.append(run, [refers(after)], 0),
+    "waits": lambda store, run, after: store.append(run, [queued(after)], 0),
+    "is brought in": lambda store, run, after: store.put(run, sealed(run, [dump(refers(after))])),
+    "is brought in, waiting": lambda store, run, after: store.put(
+        run, sealed(run, [dump(queued(after))])
+    ),
+}
+"""By what it does: how a run comes into a store that goes on with another one."""
+
+
+def test_c263_whichever_way_a_run_comes_it_refers_to_none_that_is_gone(store: Archive) -> None:
+    """Through each door of a store; what it needs no more, or what is kept elsewhere, may be gone."""
+    kept: Any = store
+    for go_on in GOES_ON.values():
+        with pytest.raises(LostReference, match="'two' goes on with run 'one'"):
+            go_on(kept, "two", "one")
+    assert kept.run_ids() == []
+    kept.append("apart", [queued("one", elsewhere=True)], 0)
+    begun_since = [queued("one"), begun(user("hi"), user("more"), after="one")]
+    kept.put("old", sealed("old", map(dump, begun_since)))
+    assert kept.run_ids() == ["apart", "old"]
+
+
+@pytest.mark.parametrize("way", GOES_ON)
 def test_who_goes_on_with_a_run_as_it_is_deleted_waits_or_is_waited_for(
-    store: Archive, tmp_path: Path
+    store: Archive, way: str
 ) -> None:
     """From two threads at once, again and again: never a run whose beginning is gone."""
     kept: Any = store
     outcomes = set()
-    for n in range(12):
+    for n in range(4):
         one, two = f"one{n}", f"two{n}"
         kept.append(one, [begun(user("hi"))], 0)
         known = set(kept.run_ids())
@@ -111,15 +146,11 @@ def test_who_goes_on_with_a_run_as_it_is_deleted_waits_or_is_waited_for(
             name: str, do: Callable[[], None], ready: Any = ready, said: Any = said
         ) -> None:
             ready.wait()
-            try:
-                do()
-                said[name] = "done"
-            except (nb.Conflict, LostReference) as error:
-                said[name] = type(error).__name__
+            said[name] = outcome_of(do)
 
         works = {
             "delete": lambda one=one, known=known: store.delete(one, known=known),
-            "go on": lambda one=one, two=two: kept.append(two, [refers(one)], 0),
+            "go on": lambda one=one, two=two: GOES_ON[way](kept, two, one),
         }
         threads = [threading.Thread(target=attempt, args=each) for each in works.items()]
         for thread in threads:
@@ -134,6 +165,63 @@ def test_who_goes_on_with_a_run_as_it_is_deleted_waits_or_is_waited_for(
     }
 
 
+def outcome_of(do: Callable[[], None]) -> str:
+    """``done``, or the name of the refusal."""
+    try:
+        do()
+    except (nb.Conflict, LostReference) as error:
+        return type(error).__name__
+    return "done"
+
+
+@pytest.mark.parametrize("way", GOES_ON)
+@pytest.mark.parametrize("first", ["delete", "go on"])
+def test_of_two_connections_the_second_waits_for_what_the_first_does_to_a_run(
+    postgres: Path, first: str, way: str
+) -> None:
+    """One stands right before its commit; the other, begun then, sees what came of it."""
+    url = database(postgres)
+    with nb.SQLStore(url) as one, nb.SQLStore(url) as two:
+        one.append("run", [begun(user("hi"))], 0)
+        works = {
+            "delete": lambda store: store.delete("run", known={"run"}),
+            "go on": lambda store: GOES_ON[way](store, "next", "run"),
+        }
+        [second] = works.keys() - {first}
+        said: dict[str, str] = {}
+
+        def begin(name: str, store: Any) -> threading.Thread:
+            def work() -> None:
+                said[name] = outcome_of(lambda: works[name](store))
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            return thread
+
+        late: list[threading.Thread] = []
+
+        def before_commit(_connection: Any) -> None:
+            if not late:
+                late.append(begin(second, two))
+                asyncio.run(until(lambda: bool(said) or waits_for_a_lock(url)))
+
+        sa.event.listen(one._engine, "commit", before_commit)
+        begin(first, one).join()
+        late[0].join()
+        refused = {"delete": "Conflict", "go on": "LostReference"}[second]
+        assert said == {first: "done", second: refused}
+        assert one.run_ids() == (["run", "next"] if first == "go on" else [])
+
+
+def waits_for_a_lock(url: str) -> bool:
+    """Whether somebody waits for another one's transaction."""
+    asked = "select exists (select from pg_locks l join pg_database d on d.oid = l.database or l.database is null "
+    asked += "where not l.granted and d.datname = current_database())"
+    with psycopg.connect(url) as connection:
+        found = connection.execute(asked).fetchone()
+    return bool(found and found[0])
+
+
 def test_beats_of_processes_that_are_long_gone_are_forgotten(tmp_path: Path) -> None:
     """A file has those of the last hundred that began; a forgotten one that lives begins again."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
@@ -141,5 +229,5 @@ def test_beats_of_processes_that_are_long_gone_are_forgotten(tmp_path: Path) -> 
             store.beat(f"process {n}")
         store.beat("process 0")
         assert [store.beats(f"process {n}") for n in (0, 1, 150, 151, 249)] == [1, 0, 0, 1, 1]
-    with sqlite3.connect(tmp_path / "runs.db") as file:
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
         assert file.execute("select count(*) from beats").fetchone() == (100,)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core.base.events import Resolved, RunCompleted, StoredEvent
+from nbagent.core.base.events import Resolved, RunCompleted, RunQueued, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Archive, Last, Searching, first_broken
@@ -113,14 +113,14 @@ def valued(type_: Any) -> st.SearchStrategy[Any]:
 
 def built(model: type[BaseModel]) -> st.SearchStrategy[Any]:
     """Events of one type, with any value in any field that is there today."""
-    return st.builds(
-        model,
-        **{
-            name: valued(field.annotation)
-            for name, field in model.model_fields.items()
-            if name not in ("type", "version")
-        },
-    )
+    fields = {
+        name: valued(field.annotation)
+        for name, field in model.model_fields.items()
+        if name not in ("type", "version")
+    }
+    if model is RunQueued:  # the run before is not there
+        fields["elsewhere"] = st.just(True)
+    return st.builds(model, **fields)
 
 
 KINDS = typing.get_args(StoredEvent)

@@ -138,6 +138,13 @@ def begin_and_kill(begin: Begin, calls: Any) -> Any:
     return run
 
 
+def wait_until_finished(folder: Path, run: Any, calls: int) -> None:
+    """Wait for what goes on beside the calls that a test is about, and would be lost with its process too."""
+    with nb.SQLiteStore(folder / "runs.db") as store:
+        while sum(event.type == "tool_finished" for event in store.read(run["id"])) < calls:
+            time.sleep(0.005)
+
+
 def test_a_process_killed_between_two_inner_steps_leaves_them_to_whoever_opens_the_run(
     begin: Begin, tmp_path: Path
 ) -> None:
@@ -147,9 +154,7 @@ def test_a_process_killed_between_two_inner_steps_leaves_them_to_whoever_opens_t
     first = begin()
     run = first.ask("start", calls=nested(LOOK, [GATE]), settle=False)
     wait_for("hangs", tmp_path)
-    with nb.SQLiteStore(tmp_path / "runs.db") as store:  # beside it, another call may still end
-        while sum(event.type == "tool_finished" for event in store.read(run["id"])) < 2:
-            pass
+    wait_until_finished(tmp_path, run, 2)
     first.kill()
     hang.unlink()
     second = begin()
@@ -169,6 +174,7 @@ def test_c136_an_inner_call_whose_process_was_killed_is_asked_about(
     first, second = begin(), begin()
     run = first.ask("start", calls=nested([["slow", {}]]), settle=False)
     wait_for("slow", tmp_path)
+    wait_until_finished(tmp_path, run, 1)
     first.kill()
     second.ask("open", run_id=run["id"])
     asked = second.ask("settle", run_id=run["id"])

@@ -13,7 +13,8 @@ import pytest
 import sqlalchemy as sa
 
 import nbagent as nb
-from nbagent.core.base.events import RunCompleted
+from nbagent.core.base.events import RunCompleted, RunStarted
+from nbagent.core.base.messages import user
 from nbagent.stores import listening
 from tests.postgres import database
 
@@ -89,6 +90,26 @@ def test_c248_who_watches_is_told_what_others_write_over_a_lost_connection(
         assert bell.wait()
         assert len(store.read("run")) == 4
     assert "tells of nothing" in caplog.text
+
+
+def test_a_list_of_many_runs_asks_the_server_a_few_times_and_not_once_for_each(
+    store: nb.SQLStore,
+) -> None:
+    """A thousand questions are read in a fraction of a second, also from a server that is far away."""
+    for number in range(300):
+        asked = RunStarted(at=1.0, agent="a", model="m", messages=[user(f"{number}")], max_turns=2)
+        store.append(f"run {number}", [asked, said(f"{number}")], 0)
+    statements: list[str] = []
+
+    def noted(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        statements.append(statement)
+
+    sa.event.listen(store._engine, "before_cursor_execute", noted)
+    listed = nb.runs(store, limit=250)
+    assert {(run.id, run.prompt) for run in listed} <= {(f"run {n}", f"{n}") for n in range(300)}
+    assert (len(listed), listed.left_out) == (250, 50)
+    assert len(statements) <= 10
+    sa.event.remove(store._engine, "before_cursor_execute", noted)
 
 
 def test_a_run_that_another_holds_is_busy_in_words_and_works_again_afterwards(

@@ -87,6 +87,8 @@ class RunQueued(Event):
     text: str
     content: tuple[dict[str, Any], ...] | None = None
     """The prompt's parts, text and files, where it has files; ``text`` is then a word for each part."""
+    elsewhere: bool = False
+    """Whether the run before is kept in another store: who opens this one finds it in no journal."""
 
     @property
     def said(self) -> Said:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.errors import StoreError, UsageError, suggest
 from nbagent.core.hooks import hooks
 
 from .journal import Store
@@ -115,8 +115,28 @@ def is_default(store: object) -> bool:
         return said is not None and is_same_place(store, said)
 
 
+def is_missing(store: object) -> bool:
+    """Whether a store is a file that is not there yet: a new one, or a path that was mistyped."""
+    place = _place(store)
+    return isinstance(place, Path) and not place.exists()
+
+
+def near_runs(run_id: str, store: Store) -> str:
+    """What to say of an id that a store does not have: which runs may have been meant; not for an event loop."""
+    there = store.run_ids()
+    alike = [one for one in there if one.startswith(run_id)] or [
+        one for one in there if run_id in one
+    ]
+    if run_id and alike:
+        return f"; did you mean {' or '.join(map(repr, alike[:3]))}?"
+    near = suggest(run_id, there)
+    return near or (f"; the last ones are {', '.join(map(repr, there[-3:]))}" if there else "")
+
+
 def place_of(store: object) -> str:
     """Where a store keeps its runs, as people read it: a file from here on, no password of a URL."""
+    if isinstance(store, MemoryStore):
+        return "the memory of this process"
     place = _place(store)
     if isinstance(place, Path):
         with suppress(OSError, ValueError):  # no folder to be in, or it is elsewhere
@@ -165,6 +185,11 @@ def store_at(given: Any) -> Store:
     if "://" not in text and Path(text).expanduser().is_dir():
         raise UsageError(f"{text!r} is a folder: give the path of a file in it, such as runs.db")
     store: Store = hooks.store_at(text)
+    place = _place(store)
+    if isinstance(place, Path) and not place.parent.exists():
+        logger.warning(
+            "there is no folder %r yet: the first run that is kept makes it", str(place.parent)
+        )
     return store
 
 

@@ -10,16 +10,25 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
 from nbagent.core.base.errors import StoreError
-from nbagent.core.base.events import RunStarted, StoredEvent
+from nbagent.core.base.events import (
+    RunCancelled,
+    RunFailed,
+    RunQueued,
+    RunStarted,
+    StoredEvent,
+    parse,
+)
 from nbagent.core.base.messages import Message
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import BEGINNING, RunState
+
+from .rows import Row
 
 Read: TypeAlias = Callable[[str], Sequence[StoredEvent]]
 """The events of a run as they are stored; raises where there is no such run."""
@@ -69,13 +78,32 @@ class LostReference(StoreError):
 
 
 def referred_by(run_id: str, events: Sequence[StoredEvent]) -> set[str]:
-    """The runs that must be there where these events of a run are kept; what is no reference is told who reads it."""
+    """The runs that must be there where these events of a run are kept; what is no reference is told who reads it.
+
+    Those whose messages a history begins with, and the run that it waits for, as long as it has neither begun nor ended.
+    """
     found = set()
+    waits_for: str | None = None
     for event in events:
+        if event.scope:
+            continue
+        if isinstance(event, RunQueued):
+            waits_for = None if event.elsewhere else event.after
+        elif isinstance(event, RunStarted | RunFailed | RunCancelled):
+            waits_for = None
         with suppress(StoreError):
             reference = reference_of(event)
             found |= set() if reference is None else {reference.run_id}
-    return found - {run_id}
+    return (found | ({waits_for} if waits_for else set())) - {run_id}
+
+
+def referred_by_rows(run_id: str, rows: Iterable[Row]) -> set[str]:
+    """The same of rows as they are kept; what is damaged refers to nothing."""
+    events = []
+    for row in rows:
+        with suppress(StoreError):
+            events.append(parse(row.data, row.version))
+    return referred_by(run_id, events)
 
 
 def shortened(event: RunStarted, before: Known, run_id: str) -> RunStarted:

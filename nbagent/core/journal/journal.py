@@ -18,6 +18,7 @@ from nbagent.core.base.events import (
     RunCancelled,
     RunFailed,
     RunImported,
+    RunQueued,
     RunRetried,
     RunStarted,
     RunTaken,
@@ -302,11 +303,14 @@ class Journal:
         with self._turn:
             self._end(event, self._append)
 
-    def catch_up(self) -> None:
-        """Fold in what other processes have written."""
+    def catch_up(self, begun: Sequence[StoredEvent] | None = None) -> None:
+        """Fold in what other processes have written: of a journal that holds nothing yet, maybe what was read already."""
         if self.store is not None:
             with self._turn:
-                self._catch_up(self.store)
+                if begun is None:
+                    self._catch_up(self.store)
+                else:
+                    self._take(self._whole(self.store, begun))
 
     def _now(self, work: Callable[[_Append], T]) -> T:
         """Do this on the caller's thread, if nobody waits before it.
@@ -324,7 +328,7 @@ class Journal:
 
     def _later(self, work: Callable[[_Append], T]) -> Future[T]:
         """Do this in a thread, after all that waits already."""
-        waiting = _Waiting(work, Future())
+        waiting = _Waiting(work, under_way())
         with self._lock:
             is_first = not self._line
             self._line += (waiting,)
@@ -475,7 +479,7 @@ class Journal:
             f"run {self.run_id!r} was deleted from {store!r}; nothing is written to it"
         )
 
-    def _whole(self, store: Store, stored: list[StoredEvent]) -> list[StoredEvent]:
+    def _whole(self, store: Store, stored: Sequence[StoredEvent]) -> list[StoredEvent]:
         """The events with the histories that they refer to."""
         return [self._with_history(store, event) for event in stored]
 
@@ -545,6 +549,8 @@ class Journal:
             try:
                 append(sent, self._stored_length)
             except LostReference:  # the run before was deleted: it is told whole
+                if any(isinstance(event, RunQueued) for event in sent):  # nothing comes of it
+                    raise
                 for gone in referred_by(self.run_id, sent):
                     histories_of(self.store).forget(gone)
                 self._write(events, append)
@@ -634,6 +640,13 @@ def finished(value: T) -> Future[T]:
     """A future of what is done already."""
     future: Future[T] = Future()
     future.set_result(value)
+    return future
+
+
+def under_way() -> Future[Any]:
+    """A future of what is on its way to the store: whoever gives up waiting for it takes nothing back."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
     return future
 
 

@@ -35,9 +35,7 @@ class MemoryStore:
                 raise moved_on(run_id, expected, length, winner)
             if not events:
                 return
-            for before in referred_by(run_id, events):
-                if before not in self._journals:
-                    raise LostReference(run_id, before)
+            self._check_there(run_id, events)
             self._journals.setdefault(run_id, kept).events.extend(events)
             self._changes += 1
         kept.tell()
@@ -83,11 +81,13 @@ class MemoryStore:
 
         Raises:
             Conflict: there is a run of this id; nothing was added.
+            LostReference: a run that it refers to is not there; nothing was added.
         """
         events = events_of(rows)
         with self._lock:
             if run_id in self._journals:
                 raise Conflict(f"{self!r} has a run {run_id!r} already")
+            self._check_there(run_id, events)
             self._journals[run_id] = _Kept()
             self._journals[run_id].events.extend(events)
             self._changes += 1
@@ -107,6 +107,11 @@ class MemoryStore:
             self._changes += 1
         for kept in gone:
             kept.tell()
+
+    def _check_there(self, run_id: str, events: Sequence[StoredEvent]) -> None:
+        lost = next((b for b in referred_by(run_id, events) if b not in self._journals), None)
+        if lost is not None:
+            raise LostReference(run_id, lost)
 
     def _kept(self, run_id: str) -> _Kept:
         if run_id not in self._journals:

@@ -45,6 +45,8 @@ class Head(NamedTuple):
     """Of the last one; None where it cannot be read."""
 
 
+AT_ONCE = 1000
+"""Events that are read in one go, of several runs; a longer run is read by itself."""
 SEALED_FROM = 2
 """The first format whose rows all have seals."""
 
@@ -80,6 +82,7 @@ class Archive(Protocol):
 
         Raises:
             Conflict: there is a run of this id; nothing was added.
+            LostReference: a run that it refers to is not there, as for ``append``; nothing was added.
             StoreError: they could not be written; nothing was added.
         """
 
@@ -118,6 +121,32 @@ class Searching(Protocol):
         Raises:
             StoreError: they could not be read.
         """
+
+
+@runtime_checkable
+class Batching(Protocol):
+    """A store that reads several runs in one go: each time it is asked, it waits for another machine."""
+
+    def read_each(self, run_ids: Sequence[str]) -> dict[str, list[StoredEvent] | StoreError]:
+        """All events of each run that is there, or why it cannot be read.
+
+        Raises:
+            StoreError: none of them could be read.
+        """
+
+
+def in_batches(heads: Iterable[Head]) -> Iterator[list[str]]:
+    """The runs in their order, in groups of few events in all, as they are read in one go."""
+    group: list[str] = []
+    size = 0
+    for head in heads:
+        if group and size + head.length > AT_ONCE:
+            yield group
+            group, size = [], 0
+        group.append(head.run_id)
+        size += head.length
+    if group:
+        yield group
 
 
 def last_of(data: str | bytes) -> Last | None:

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeAlias, cast
 
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import NotPending, RunError, UsageError
 from nbagent.core.base.events import Interrupted, Resolved, RunCancelled, StoredEvent
 from nbagent.core.base.files import Said, check_room, outline
@@ -16,7 +17,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import CallTakenOver, current_runs
 from nbagent.core.call.threads import in_slot
 from nbagent.core.engine.runs import Request, Started, StartedRuns
-from nbagent.core.journal.journal import Listener, RunEvent, Store
+from nbagent.core.journal.journal import Listener, RunEvent, Store, under_way
 from nbagent.core.state.state import CallState, RunState, Status, evolve, status_of
 from nbagent.core.tools.output import OutputDelta
 from nbagent.core.tools.spec import RunSpec
@@ -244,7 +245,7 @@ class NestedSession:
             asked_in.append(state)
             return [event.model_copy(update={"owner": this_process()})]
 
-        after: Future[StoredEvent] = Future()
+        after: Future[StoredEvent] = under_way()
 
         def settle(written: Future[Sequence[StoredEvent]]) -> None:
             try:
@@ -314,6 +315,7 @@ class NestedRun(Run):
         await self._until(settled=False)
         return self.nested.result
 
+    @awaited("run.settled")
     async def settled(self) -> Run:
         """Wait until nothing can go on without an answer, or until the end; gives back the run."""
         await self._until(settled=True)
@@ -333,6 +335,7 @@ class NestedRun(Run):
             runs.here_sync(lambda: runs.wait(started, slot=slot), "waiting for a run")
         return self.nested.result
 
+    @awaited("run.cancel")
     async def cancel(self, *, by: str = "code") -> None:
         """Stop this run for good; the one around it goes on."""
         runs, started = self.nested.runs, self.nested.started

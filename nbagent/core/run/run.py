@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed, StoredEvent
@@ -31,9 +32,9 @@ from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import Status, status_of
 
 from .answers import AnyResolution, id_of, interrupts_of, settles
-from .before import Held
 from .describe import asks, bounded, result_of, unanswered
 from .growing import Growing
+from .queued import Held
 from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
@@ -154,15 +155,16 @@ class Run:
 
     async def _wait(self) -> Result:
         session = self._session
-        with session.stopped_by_keyboard():
+        with session.stopping.by_keyboard():
             while True:  # an answer may have come as the wait ended
                 await session.host.wait(self, session.when_over())
                 if session.is_over():
                     return self._outcome()
 
+    @awaited("run.settled")
     async def settled(self) -> Run:
         """Wait until nothing can go on without an answer, or until the end; gives back the run."""
-        with self._session.stopped_by_keyboard():
+        with self._session.stopping.by_keyboard():
             await self._session.host.wait(self, self._session.when_settled())
         return self
 
@@ -175,7 +177,7 @@ class Run:
         session = self._session
         if not session.leave_loop():
             raise UsageError("this run lives on the loop that runs here: use `await run`")
-        with session.stopped_by_keyboard():
+        with session.stopping.by_keyboard():
             while True:  # an answer may have come as the wait ended
                 session.host.wait_sync(self, session.when_over())
                 if session.is_over():
@@ -275,6 +277,7 @@ class Run:
 
     # --- stopping, and going on
 
+    @awaited("run.cancel")
     async def cancel(self, *, by: str = "code") -> None:
         """Stop for good: finished results are kept, a body that won't stop is left behind."""
         await asyncio.shield(asyncio.wrap_future(self._session.stop(by=by)))
@@ -293,6 +296,7 @@ class Run:
         self._session.retry()
         return self
 
+    @awaited("run.take_over")
     async def take_over(self) -> None:
         """Drive the run here from now on, whichever process does: for one that is stuck, or asleep.
 
@@ -303,7 +307,7 @@ class Run:
         Raises:
             StoreError: it could not be stored.
         """
-        await asyncio.shield(asyncio.wrap_future(self._session.take_over()))
+        await asyncio.shield(asyncio.wrap_future(self._session.follower.take_over()))
 
     def fork(self, *, at: PendingInterrupt | StoredEvent | str | None = None) -> Run:
         """An independent run that goes on from here, from when ``at`` was asked, or from the end of its turn.

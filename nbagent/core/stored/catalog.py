@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from nbagent.core.base.errors import StoreError, UsageError
-from nbagent.core.base.events import Event, RunQueued, RunStarted
+from nbagent.core.base.events import Event, RunQueued, RunStarted, StoredEvent
 from nbagent.core.base.files import in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import dumps, text_of
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, RunEvent, Store
-from nbagent.core.journal.rows import Archive, Head, Last
+from nbagent.core.journal.rows import Archive, Batching, Head, Last, in_batches
 from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import bounded
 from nbagent.core.state.state import RunState, Status, status_of
@@ -89,8 +91,8 @@ class Catalog:
         stamp = self.store.stamp() if isinstance(self.store, Archive) else _NEVER
         heads = self._heads()
         self.count = len(heads)
-        for head in self._to_read(heads, at_most, only_open=only_open):
-            self._read(head.run_id)
+        for run_id, begun in self._begun(self._to_read(heads, at_most, only_open=only_open)):
+            self._read(run_id, begun)
         there = {head.run_id for head in heads}
         for gone in self._found.keys() - there:
             del self._found[gone]
@@ -130,13 +132,26 @@ class Catalog:
             return self.store.heads()
         return [Head(run_id, -1, None) for run_id in self.store.run_ids()]
 
-    def _read(self, run_id: str) -> None:
+    def _begun(self, heads: list[Head]) -> Iterator[tuple[str, Begun]]:
+        """Each run to read, with its events where the store reads several in one go."""
+        store: object = self.store
+        if not isinstance(store, Batching):
+            yield from ((head.run_id, None) for head in heads)
+            return
+        for group in in_batches(heads):
+            new = [run_id for run_id in group if run_id not in self._open]
+            found = store.read_each(new) if len(new) > 1 else {}
+            yield from ((run_id, found.get(run_id)) for run_id in group)
+
+    def _read(self, run_id: str, begun: Begun) -> None:
         journal = self._open.get(run_id) or Journal(run_id, self.store)
         known = self._found.get(run_id)
         events: list[RunEvent] = []
         journal.listeners = (events.append,)
         try:
-            journal.catch_up()
+            if isinstance(begun, StoreError):
+                raise begun
+            journal.catch_up(begun)
             if known is None and not events:  # it had been read when that failed
                 events += journal.read()[:1]
         except (StoreError, UsageError) as error:  # a deleted run, or a damaged one
@@ -156,6 +171,8 @@ class Catalog:
                 del self._open[next(iter(self._open))]
 
 
+Begun: TypeAlias = Sequence[StoredEvent] | StoreError | None
+"""The events of a run that was read already, why it cannot be, or nothing yet."""
 ENDED: tuple[Status, ...] = ("completed", "failed", "cancelled")
 _NEVER = object()
 

@@ -13,7 +13,7 @@ from nbagent.core.base.errors import Conflict, StoreError, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.process import describe_process, has_ended, this_process
-from nbagent.core.journal.default import Kept
+from nbagent.core.journal.default import Kept, near_runs
 from nbagent.core.journal.history import histories_of, reference_of
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.verification import FullArchive, archive_of
@@ -67,7 +67,7 @@ def _doomed(
     """
     _look_before(archive, before)
     if run_id not in before:
-        raise UsageError(f"{archive!r} has no run {run_id!r}")
+        raise UsageError(f"{archive!r} has no run {run_id!r}{near_runs(run_id, archive)}")
     followers = _followers(run_id, before)
     if followers and not with_followers:
         told = ", ".join(map(repr, followers[:5])) + (" and others" if followers[5:] else "")

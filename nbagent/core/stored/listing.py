@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_store, checked_turns
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.keywords import tells
 from nbagent.core.base.model import Usage
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, kept_in, place_of
+from nbagent.core.journal.default import Kept, is_missing, kept_in, place_of
 from nbagent.core.journal.journal import Store
 from nbagent.core.run.host import current_host
 from nbagent.core.run.run import Run
@@ -57,6 +58,7 @@ class StoredRun:
     usage: Usage
     store: Store = field(repr=False)
 
+    @awaited("run.open")
     async def open(self, agent: Agent | Flow[..., Any] | None = None, **options: Any) -> Run:
         """A handle on it, and its card, as ``nb.open_run`` gives it.
 
@@ -108,9 +110,8 @@ class Runs(list[StoredRun]):
 
     def __repr__(self) -> str:
         if not self:
-            path = getattr(self.listing.catalog.store, "path", None)
-            is_missing = isinstance(path, Path) and not path.exists()
-            missing = ": there is no such file yet; is the path right?" if is_missing else ""
+            is_new = is_missing(self.listing.catalog.store)
+            missing = ": there is no such file yet; is the path right?" if is_new else ""
             return f"no runs in {escaped(self.place)}{missing}"
         rows = [COLUMNS, *([_short(cell) for cell in row] for row in self.rows())]
         widths = [max(len(row[n]) for row in rows) for n in range(len(COLUMNS))]
@@ -157,7 +158,9 @@ def row_of(run: StoredRun, now: float) -> tuple[str, ...]:
         run.agent,
         " ".join(run.prompt.split()),
         run.says,
-        ", ".join(dict.fromkeys(run.asks)),
+        ", ".join(
+            name if n == 1 else f"{name} \u00d7 {n}" for name, n in Counter(run.asks).items()
+        ),
         "" if run.moved is None else f"{_span(now - run.moved)} ago",
         "" if run.deadline is None else _deadline(run.deadline - now),
         "" if not cost else f"${cost:.4f}",

@@ -11,6 +11,7 @@ from typing import Any
 
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_store
+from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import (
     Conflict,
     InvalidAnswer,
@@ -18,14 +19,13 @@ from nbagent.core.base.errors import (
     NotPending,
     StoreError,
     UsageError,
-    suggest,
 )
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.interrupts import Respond, token_digest
 from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, kept_in
+from nbagent.core.journal.default import Kept, kept_in, near_runs
 from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.rows import Searching
 from nbagent.core.known import known_named
@@ -90,7 +90,7 @@ def answer_external(
             return Receipt(finished(answer_by_record(journal, event.id, answer, stamp)))
         run = agent._take_up(journal, show=False)  # noqa: SLF001 - the engine's own door
         return run.resolve(event.id, answer, by="external")
-    raise _refusal(sessions, stored, digest)
+    raise _refusal(sessions, stored, digest, place)
 
 
 def _answer(value: Any, error: Any) -> Respond:
@@ -124,7 +124,9 @@ def _stored(place: Store, digest: str) -> list[Journal]:
     return journals
 
 
-def _refusal(sessions: list[Session], stored: list[Journal], digest: str) -> NotPending | Conflict:
+def _refusal(
+    sessions: list[Session], stored: list[Journal], digest: str, place: Store | None
+) -> NotPending | Conflict:
     """Why a token answers nothing: it was used, or nobody knows it."""
     for session in sessions:
         used = _waiting(_asked(session.journal), digest)
@@ -135,6 +137,10 @@ def _refusal(sessions: list[Session], stored: list[Journal], digest: str) -> Not
     for journal in stored:
         if _waiting(_interrupts(journal.read()), digest) is not None:
             return Conflict("this token was used, or its interrupt was settled otherwise")
+    if place is not None:
+        return NotPending(
+            f"no interrupt waits for this token in {place!r}: is it whole, and of this store?"
+        )
     return NotPending(
         "no interrupt waits for this token here; for a run that this process does not hold, give "
         "store=, and agent= to go on with it here"
@@ -159,6 +165,7 @@ async def answer_stored(
     *,
     by: str,
     agent: Agent | Flow[..., Any] | None = None,
+    by_record: bool = False,
 ) -> Resolved:
     """Answer a question of a run that a store holds, and let it go on where it can.
 
@@ -172,6 +179,7 @@ async def answer_stored(
         resolution: the answer.
         by: who answers.
         agent: whose tools and model the run goes on with.
+        by_record: whether another process goes on with it: what this one holds of it only follows.
 
     Returns:
         The event, once it is stored.
@@ -181,7 +189,7 @@ async def answer_stored(
         NotPending, InvalidAnswer: nothing was changed.
         StoreError: it could not be stored.
     """
-    session = held(journal.run_id, journal.store)
+    session = None if by_record else held(journal.run_id, journal.store)
     if session is not None:
         answered = session.resolve(interrupt_id, resolution, by=by)
     elif agent is not None:
@@ -217,13 +225,7 @@ def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
     return found
 
 
-def _near(run_id: str, kept: Store) -> str:
-    """Which runs may have been meant by an id that the store does not have."""
-    there = kept.run_ids()
-    begun = [repr(one) for one in there if run_id and one.startswith(run_id)]
-    return f"; did you mean {' or '.join(begun[:3])}?" if begun else suggest(run_id, there)
-
-
+@awaited("nb.open_run")
 @tells("nb.open_run")
 async def open_run(
     run_id: str,
@@ -266,7 +268,7 @@ async def open_run(
     try:
         await run_in_thread(journal.catch_up)
     except UsageError as error:
-        raise UsageError(f"{error}{await run_in_thread(lambda: _near(run_id, kept))}") from None
+        raise UsageError(f"{error}{await run_in_thread(lambda: near_runs(run_id, kept))}") from None
     agent = _named_by(journal) if agent is None else agent
     if isinstance(agent, Agent):
         try:

@@ -56,6 +56,10 @@ class Source(Protocol):
 
     all: list[Asked]
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no file of them yet."""
+
     def goes_on(self, asked: Asked) -> GoesOn:
         """Where its run goes on once it is answered."""
 
@@ -105,6 +109,7 @@ class InboxView:
         self._known: set[tuple[str, str]] | None = None
         """What has been waiting before; None before the first look."""
         self._trouble = self._refused = ""
+        self._is_missing = False
         self.stranded: list[Stranded] = []
         """The runs that nobody goes on with, as they are told."""
         self._sent: View | None = None
@@ -130,7 +135,7 @@ class InboxView:
             elif key in wanted:
                 made[key] = _followed(drawn, wanted[key], source, busy=busy)
         room = self._room - sum(1 for drawn in made.values() if drawn.waits)
-        stranded = source.stranded()
+        stranded, is_new = source.stranded(), source.is_missing
         fresh = [key for key in wanted if key not in made][: max(0, room)]
         made |= {key: _made(wanted[key], source) for key in fresh}
         with self._lock:
@@ -138,7 +143,7 @@ class InboxView:
             for key, drawn in made.items():
                 made[key] = _with_typed(drawn, typed.get(key))
             self._drawn = dict(sorted(made.items(), key=lambda each: each[1].asked.at))
-            self.stranded = stranded
+            self.stranded, self._is_missing = stranded, is_new
             self._forget_records()
             self._count(chosen, source)
 
@@ -262,7 +267,7 @@ class InboxView:
         return Head(
             run="inbox",
             agent=TEXTS["inbox"],
-            prompt=self._of,
+            prompt=TEXTS["no_file"].format(place=self._of) if self._is_missing else self._of,
             status="interrupted" if self._waiting else "completed",
             status_text=said,
             started_at=0.0,
@@ -290,13 +295,21 @@ class InboxView:
 def _left(stranded: Sequence[Stranded]) -> NoticeItem:
     """Which runs nobody goes on with, and how they go on."""
     ids = [reveal(one.run.id) for one in stranded]
-    told = ", ".join(ids[:NAMED]) + (f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else "")
+    told = ", ".join(_run_in_words(one) for one in stranded[:NAMED])
+    told += f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else ""
     text = TEXTS["inbox_stranded"].format(runs=told)
     here = sum(1 for one in stranded if one.here)
     if not here:
         text = f"{text}\n{TEXTS['inbox_open'].format(run=ids[0])}"
     actions = [NoticeAction(name="go_on", label=TEXTS["inbox_go_on_here"].format(n=here))]
     return NoticeItem(key=STRANDED, tone="warn", text=text, actions=actions[: here > 0])
+
+
+def _run_in_words(stranded: Stranded) -> str:
+    """A run by the id that a person gave it; by its agent and how its id begins, where that was made."""
+    run = stranded.run
+    short = _brief_id(run.id)
+    return reveal(run.id if short == run.id else f"{run.agent} ({short})")
 
 
 def _key(asked: Asked) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from nbagent.core.journal.default import is_missing
 from nbagent.core.stored.listing import COLUMNS, STATUSES, Listing, StoredRun, Wanted, row_of
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
@@ -35,6 +36,8 @@ class RunsView:
         self.choices: dict[str, Any] = {}
         """By name what may be chosen, as value and label; see ``_choices``."""
         self._table: dict[str, Any] = _drawn(self.wanted, [], 0, TEXTS["inbox_reads"])
+        self._is_missing = False
+        """Whether there is no file of them yet."""
         self._count: int | None = None
         """How many runs there are; None before the first look."""
         self._waiting = 0
@@ -73,21 +76,21 @@ class RunsView:
     def look(self, listing: Listing) -> None:
         """Draw the runs as they were read last; not for an event loop, as there may be many."""
         every, count, left = listing.all, listing.count, listing.left
-        choices = _choices(listing)
+        choices, is_new = _choices(listing), is_missing(listing.catalog.store)
         waiting = sum(run.status == "interrupted" for run in every)
         while True:
             with self._lock:
                 wanted, room = self.wanted, self._room
             chosen = listing.chosen(wanted)
             said = _said(len(chosen), len(every), count, left)
-            table = _drawn(wanted, chosen, room, said)
+            table = _drawn(wanted, chosen, room, said) if count else _drawn_empty()
             with self._lock:
                 if (wanted, room) == (
                     self.wanted,
                     self._room,
                 ):  # else somebody wants something else by now
                     self._table, self._count, self._waiting = table, count, waiting
-                    self.choices = choices
+                    self.choices, self._is_missing = choices, is_new
                     return
 
     def tell(self, about: str, text: str) -> None:
@@ -139,12 +142,18 @@ class RunsView:
         return Head(
             run="runs",
             agent=TEXTS["runs"],
-            prompt=self._of,
-            status="interrupted" if self._waiting else "completed",
+            prompt=TEXTS["no_file"].format(place=self._of) if self._is_missing else self._of,
+            status="interrupted" if self._waiting else "completed" if self._count else "cancelled",
             status_text=said,
             started_at=0.0,
             max_turns=0,
+            questions=self._waiting,
         )
+
+
+def _drawn_empty() -> dict[str, Any]:
+    """What stands there where the store has no run: no table."""
+    return _drawn(Wanted(), [], 0, "") | {"columns": [], "none": TEXTS["runs_empty"]}
 
 
 def _drawn(wanted: Wanted, chosen: Sequence[StoredRun], room: int, said: str) -> dict[str, Any]:
@@ -176,7 +185,9 @@ def _drawn(wanted: Wanted, chosen: Sequence[StoredRun], room: int, said: str) ->
 
 
 def _choices(listing: Listing) -> dict[str, Any]:
-    """What there is to choose from, beside what code has chosen: as value and label."""
+    """What there is to choose from, beside what code has chosen: as value and label; nothing of one run."""
+    if listing.count < 2:
+        return {}
     agents = sorted({run.agent for run in listing.all if run.agent})
     there = {run.status for run in listing.all}
     statuses = [status for status in STATUSES if status in there]

@@ -10,6 +10,8 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.stored.listing import Listing, Wanted
+from nbagent.notebook.view.inbox import InboxView
+from nbagent.notebook.view.runs import RunsView
 
 
 async def test_c275_runs_are_listed_with_what_they_ask_and_opened_from_the_list(
@@ -112,3 +114,34 @@ async def test_c275_a_list_is_chosen_and_sorted_among_all_and_read_in_parts(
     ]
     for wanted, found in cases:
         assert ids(listing, **wanted) == found, wanted
+
+
+async def test_a_path_without_a_file_is_told_in_every_list_and_a_missing_folder_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The list and the inbox say so in their headings, until the file is there; an unknown id names near ones."""
+    path = tmp_path / "nodir" / "rnus.db"
+    listing, inbox = nb.runs(path).listing, nb.inbox(path)
+    assert "there is no folder" in caplog.text
+    assert "there is no such file yet" in repr(nb.runs(path))
+    assert "there is no such file yet" in repr(inbox)
+    heads, view = [RunsView("rnus.db"), RunsView("rnus.db")], InboxView("rnus.db")
+    heads[0].look(listing)
+    view.look([], inbox._waiting)
+    store = nb.SQLiteStore(path)
+    agent = nb.Agent(nb.ScriptedModel(["one", "two", "three"]), name="talker", store=store)
+    for name in ("room-1", "room-2", "hall"):
+        await agent.run("Hi.", id=name)
+    heads[1].look(nb.runs(path).listing)
+    shown = [each.snapshot().head.prompt for each in (heads[0], view, heads[1])]
+    assert shown == ["rnus.db · there is no such file yet"] * 2 + ["rnus.db"]
+    for wrong, near in (
+        ("rom-1", "did you mean 'room-1'"),
+        ("oom", "'room-1' or 'room-2'"),
+        ("x", "the last ones are"),
+    ):
+        with pytest.raises(nb.errors.UsageError, match=near):
+            await nb.open_run(wrong, store=path)
+        with pytest.raises(nb.errors.UsageError, match=near):
+            nb.delete_run(wrong, store=path)
+    assert repr(nb.runs(nb.MemoryStore())) == "no runs in the memory of this process"

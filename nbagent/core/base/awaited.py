@@ -1,0 +1,106 @@
+"""What people call in a cell and must await: shown, or dropped, without ``await``, it says so in words."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, ParamSpec, TypeVar
+
+from .controls import escaped
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SHOWN = 40
+"""Characters of an argument that is shown as it is."""
+
+
+class Awaited(Coroutine[Any, Any, T]):
+    """A coroutine that tells what to write where nobody awaits it: as a cell's value, and in the warning.
+
+    Args:
+        made: the coroutine itself.
+        call: how a person wrote the call.
+        at: the file and the line of the call.
+    """
+
+    def __init__(self, made: Coroutine[Any, Any, T], call: str, at: tuple[str, int]) -> None:
+        self._made = made
+        self._call = call
+        self._at = at
+        self._has_begun = self._has_told = False
+        """Whether somebody awaits it, and whether it has said what to write."""
+
+    def __repr__(self) -> str:
+        if self._has_begun:
+            return f"<{self._call}, awaited>"
+        self._has_told = True
+        return f"Nothing has happened yet: write `await {self._call}`"
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._begun().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """As of any coroutine."""
+        return self._begun().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """As of any coroutine."""
+        return self._begun().throw(*error)
+
+    def close(self) -> None:
+        """As of any coroutine."""
+        self._begun().close()
+
+    def __del__(self) -> None:
+        if self._has_begun:  # who awaits it holds what was made, and maybe not this
+            return
+        self._made.close()
+        if not self._has_told and not sys.is_finalizing():
+            call = self._call
+            said = f"nothing has happened: `{call}` was not awaited, write `await {call}`"
+            warnings.warn_explicit(said, RuntimeWarning, *self._at)
+
+    def _begun(self) -> Coroutine[Any, Any, T]:
+        self._has_begun = True
+        return self._made
+
+
+def awaited(
+    label: str,
+) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
+    """A decorator: what the call gives says, where it is not awaited, that it must be.
+
+    Args:
+        label: how people write the call, such as ``nb.open_run``.
+    """
+
+    def decorate(
+        function: Callable[P, Coroutine[Any, Any, T]],
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
+        skipped = next(iter(inspect.signature(function).parameters), "") == "self"
+
+        @functools.wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+            __tracebackhide__ = True
+            frame = sys._getframe(1)  # noqa: SLF001 - the line that a warning names
+            given = [_shown(one) for one in args[skipped:]]
+            given += [f"{name}={_shown(one)}" for name, one in kwargs.items()]
+            call = f"{label}({', '.join(given)})"
+            return Awaited(
+                function(*args, **kwargs), call, (frame.f_code.co_filename, frame.f_lineno)
+            )
+
+        return called
+
+    return decorate
+
+
+def _shown(value: Any) -> str:
+    """An argument as a person may have written it."""
+    is_plain = value is None or isinstance(value, str | bool | int | float)
+    text = escaped(repr(value)) if is_plain else ""
+    return text if 0 < len(text) <= _SHOWN else "…"

@@ -38,6 +38,7 @@ from nbagent.core.tools.values import MAX_OUTPUT, cut, describe
 from .call_events import CallEvents
 from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
 from .threads import in_slot, running_loop, without_slot
+from .work import Work
 
 T = TypeVar("T")
 
@@ -126,6 +127,7 @@ class Questions:
         self._changed = asyncio.Event()
         self._over = False
         self._not_awaited: list[MustAwait[Any]] = []
+        self._works: dict[str, Work] = {}
 
     def wake(self) -> None:
         """Look at the state again."""
@@ -176,6 +178,7 @@ class Questions:
 
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
         """The value of a step, done once."""
+        self._one_work(name, work)
         if name in self._call.steps:
             return self._call.steps[name]
         since = self._step_starts(name)
@@ -211,6 +214,7 @@ class Questions:
 
     def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
         """``step`` in a thread: the work is done in that thread."""
+        self._one_work(name, work)
         if name in self._call.steps:
             return self._call.steps[name]
         since = self._step_starts(name)
@@ -235,7 +239,17 @@ class Questions:
             self._events.output.step(name, now)
         return now
 
+    def _one_work(self, name: str, work: Callable[[], Any]) -> None:
+        """See that a name is for one piece of work: another one would be given the first one's value."""
+        named = Work(work)
+        if not self._works.setdefault(name, named).is_same(named):
+            raise self._misused(
+                f"step {name!r} of {self._call.name!r} is named twice for different work: the second would get "
+                f"the value of the first; in a loop each needs a name of its own, as in ctx.step(f'{name} {{n}}', …)"
+            )
+
     def _step_failed(self, name: str, error: Exception, since: float) -> StepFinished:
+        self._works.pop(name, None)  # it may be tried in another way
         now = self._setup.spec.clock()
         told = cut(f"{type(error).__name__}: {error}", MAX_OUTPUT)
         return self._step_event(name, now, since).model_copy(update={"error": told})

@@ -432,15 +432,19 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
     """A run, or a chat of runs, as one document: its text, also written to ``path``.
 
     Raises:
-        UsageError: there is no such folder.
+        UsageError: there is no such folder, or the path is one.
     """
-    if path is not None and not Path(path).parent.is_dir():
+    if path is None:
+        return Document(hooks.exported(shown, form), form)
+    file = Path(path).expanduser()
+    if not file.parent.is_dir():
         raise UsageError(
-            f"there is no folder {str(Path(path).parent)!r} to write the document to: make it first"
+            f"there is no folder {str(file.parent)!r} to write the document to: make it first"
         )
-    text = Document(hooks.exported(shown, form), form if path is None else str(path))
-    if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+    if file.is_dir():
+        raise UsageError(f"{str(file)!r} is a folder: give the path of a file in it")
+    text = Document(hooks.exported(shown, form), str(path))
+    file.write_text(text, encoding="utf-8")
     return text
 
 

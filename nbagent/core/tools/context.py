@@ -310,7 +310,8 @@ class ToolContext:
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """Do ``work`` (a function, maybe async) once; a later start of this body gets its value again.
 
-        The value must be JSON-able, and comes back as plain JSON.
+        The value must be JSON-able, and comes back as plain JSON. A name is one piece of work: other work
+        under it is refused, so that each round of a loop has a name of its own.
         """
         work = _checked_work(name, work)
         return self._asker.promised("ctx.step", lambda: self._asker.step(name, work))

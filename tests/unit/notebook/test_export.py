@@ -48,7 +48,7 @@ async def paused(store):
     return agent, await run.settled()
 
 
-async def test_a_run_that_waits_and_one_that_ended_are_whole_documents(tmp_path):
+async def test_a_run_that_waits_and_one_that_ended_are_whole_documents(tmp_path, monkeypatch):
     """Of the run itself and of the one that is opened; nothing in them runs, loads, or breaks out."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         agent, run = await paused(store)
@@ -66,6 +66,12 @@ async def test_a_run_that_waits_and_one_that_ended_are_whole_documents(tmp_path)
         assert re.fullmatch(r"<.*run.html, \d+ kB>", repr(page))
         with pytest.raises(nb.errors.UsageError, match=r"there is no folder .*missing"):
             run.to_html(tmp_path / "missing" / "run.html")
+        with pytest.raises(nb.errors.UsageError, match="is a folder: give the path of a file"):
+            run.to_html(tmp_path)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("USERPROFILE", str(tmp_path))
+        run.to_html("~/home.html")
+        assert (tmp_path / "home.html").is_file()
         assert page.startswith("<!doctype html>")
         assert "All paid." in page
         assert "nb.open_run(" not in page

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import inspect
 import json
 import threading
@@ -382,12 +384,45 @@ def async_step(ctx: nb.ToolContext) -> Any:
     ctx.step_sync("s", _later)
 
 
-@pytest.mark.parametrize("misuse", [bad_question, bad_step, ask_on_the_loop, async_step])
+async def steps_of_one_name(ctx: nb.ToolContext) -> Any:
+    """A loop whose second round would get the value of the first."""
+    for n in range(2):
+        await ctx.step("load", lambda n=n: n)
+
+
+async def steps_at_once(ctx: nb.ToolContext) -> Any:
+    """The same at once: they would give their own values now, and all the same after a restart."""
+
+    async def load(n: int) -> int:
+        await asyncio.sleep(0)
+        return n
+
+    await asyncio.gather(*(ctx.step("load", functools.partial(load, n)) for n in range(2)))
+
+
+def sync_steps_of_one_name(ctx: nb.ToolContext) -> Any:
+    """A loop in a thread, whose function holds the variable itself."""
+    for n in range(2):
+        ctx.step_sync("load", lambda: n)  # noqa: B023 - done at once
+
+
+MISUSES = [
+    bad_question,
+    bad_step,
+    ask_on_the_loop,
+    async_step,
+    steps_of_one_name,
+    steps_at_once,
+    sync_steps_of_one_name,
+]
+
+
+@pytest.mark.parametrize("misuse", MISUSES)
 async def test_misuse_fails_the_run_and_never_becomes_text(play, misuse):
     """Also where the tool and the middleware swallow exceptions."""
 
     def define(agent: nb.Agent) -> None:
-        @agent.tool(thread=misuse is async_step)
+        @agent.tool(thread=misuse is not ask_on_the_loop)
         def bad_sync(ctx: nb.ToolContext) -> str:
             try:
                 misuse(ctx)
@@ -516,6 +551,26 @@ async def test_a_step_beside_open_questions_survives_their_answers(play):
     await s.answer(respond={0: "yes"})
     assert s.results == [[{"seat": "2B", "price": 1.0}] * 2 + ["yes"]]
     assert did == [1]
+
+
+async def test_a_step_that_failed_may_be_done_in_another_way_under_its_name(play):
+    """A name is one piece of work while it has a value; a helper may name the same work again."""
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def mixed(ctx: nb.ToolContext) -> Any:
+            async def fetched(server: str) -> Any:
+                return await ctx.step("fetch", lambda: {"a": 1}[server])
+
+            for server in ("b", "a"):
+                with contextlib.suppress(KeyError):
+                    first = await fetched(server)
+                    break
+            return [first, await fetched(server), await ctx.ask("ok?")]
+
+    s = await play([call("mixed"), "done"], define)
+    await s.answer(respond={0: "yes"})
+    assert s.results == [[1, 1, "yes"]]
 
 
 async def test_asks_and_interrupts_in_one_body(play):

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from nbagent.core.base.errors import UsageError
 
@@ -63,7 +62,7 @@ def _unknown(name: str, what: str) -> str:
 
 
 def _of_file(path: str) -> Open:
-    address = f"file:{quote(str(Path(path).absolute()))}?mode=ro"
+    address = f"{Path(path).absolute().as_uri()}?mode=ro"  # as SQLite reads it, with a drive, too
     return lambda: sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)
 
 
@@ -97,7 +96,11 @@ def _shared(connection: sqlite3.Connection) -> bool:
 
 def _copy(connection: sqlite3.Connection) -> sqlite3.Connection:
     copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-    connection.backup(copy)
+    try:
+        connection.backup(copy)
+    except BaseException:
+        copy.close()
+        raise
     return copy
 
 
@@ -129,7 +132,4 @@ def query(open_: Open, sql: str, *, rows: int, seconds: float) -> Table:
         connection = open_()
     except sqlite3.Error as error:
         raise QueryError(f"the database cannot be opened for reading: {error}") from error
-    try:
-        return read(connection, sql, rows=rows, seconds=seconds)
-    finally:
-        connection.close()
+    return read(connection, sql, rows=rows, seconds=seconds)

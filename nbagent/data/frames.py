@@ -46,8 +46,12 @@ def database(frames: Mapping[str, Any], sql: str) -> sqlite3.Connection:
             f"{' and '.join(named)} have {cells:,} values: a query can read {MAX_CELLS:,}; use describe_data or head_data"
         )
     connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-    for name, frame in named.items():
-        _fill(connection, name, frame)
+    try:
+        for name, frame in named.items():
+            _fill(connection, name, frame)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

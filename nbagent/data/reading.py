@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import threading
 import time
+from concurrent.futures import Future, wait
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
@@ -19,6 +21,12 @@ MAX_VALUE = 1_000_000
 """Bytes of one value, on its way too."""
 MAX_READ = 50_000_000
 """Characters and bytes of all values that are given."""
+GRACE = 0.5
+"""Seconds after its time in which a query still ends by itself."""
+MOST_LEFT = 2
+"""Queries that were given up and have not ended; with so many no other begins."""
+_left: list[threading.Thread] = []
+"""Their threads."""
 _STEPS = 500
 """Steps of SQLite's machine between two looks at the clock."""
 _FORBIDDEN = frozenset({"load_extension", "fts3_tokenizer"})
@@ -59,15 +67,48 @@ class MissingName(QueryError):
 def read(connection: sqlite3.Connection, sql: str, *, rows: int, seconds: float) -> Table:
     """What one statement gives that does nothing but read.
 
+    SQLite looks at the clock between its steps, and one function over long texts is one step. What is not done in
+    time is given up: it ends by itself in its thread, and a few such are left to themselves at most.
+
     Args:
-        connection: one of our own, which nobody else uses.
+        connection: one of our own, which nobody else uses; it is closed once that is done.
         sql: of others.
         rows: how many are given at most.
         seconds: how long it may take.
 
     Raises:
-        QueryError: it would do more than read, is no SQL, or took longer.
+        QueryError: it would do more than read, is no SQL, took longer, or others are left that have not ended.
     """
+    _left[:] = [thread for thread in _left if thread.is_alive()]
+    if len(_left) >= MOST_LEFT:
+        connection.close()
+        raise QueryError(
+            f"{MOST_LEFT} queries before still run, in functions that cannot be stopped: try again in a minute"
+        )
+    found: Future[Table] = Future()
+
+    def work() -> None:
+        try:
+            result = _read(connection, sql, rows, seconds)
+        except BaseException as error:
+            found.set_exception(error)
+        else:
+            found.set_result(result)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=work, name="nbagent-query", daemon=True)
+    thread.start()
+    if not wait((found,), seconds + GRACE).done:
+        _left.append(thread)
+        raise QueryError(
+            f"the query took longer than {seconds:g} seconds, in a function that cannot be stopped (such as instr, "
+            "replace or trim over long texts): it was given up; search with LIKE, or ask for less"
+        )
+    return found.result()
+
+
+def _read(connection: sqlite3.Connection, sql: str, rows: int, seconds: float) -> Table:
     guard(connection)
     ends_at = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > ends_at, _STEPS)
@@ -77,8 +118,6 @@ def read(connection: sqlite3.Connection, sql: str, *, rows: int, seconds: float)
         raise _why(error, seconds) from error
     except (sqlite3.Warning, sqlite3.Error, ValueError, OverflowError) as error:
         raise QueryError(f"the query failed: {error}") from error
-    finally:
-        connection.set_progress_handler(None, 0)
 
 
 def guard(connection: sqlite3.Connection) -> None:

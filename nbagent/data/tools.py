@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 from nbagent.core.base.errors import UsageError, suggest
@@ -74,8 +73,8 @@ class Query:
             if database:
                 found = self._database(database)
                 return databases.query(found, sql, rows=rows, seconds=self._seconds)
-            with closing(frames.database(self.frames, sql)) as connection:
-                return read(connection, sql, rows=rows, seconds=self._seconds)
+            connection = frames.database(self.frames, sql)
+            return read(connection, sql, rows=rows, seconds=self._seconds)
         except MissingName as error:
             there = self._columns(sql, database)
             raise QueryError(f"{error}{_there(error, there)}") from error

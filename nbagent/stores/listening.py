@@ -81,7 +81,8 @@ class Listener:
             try:
                 self._listen()
             except Exception as error:  # whatever it was: all look by themselves meanwhile
-                if not self._ended and (self._is_listening or not is_told):  # once, until it hears
+                is_new = self._is_listening or not is_told  # else it has not heard since
+                if is_new and not bool(self._ended):
                     is_told = True
                     logger.warning(
                         "%s tells of nothing that others write (%s); until it does again, runs are "

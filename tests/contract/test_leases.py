@@ -55,7 +55,7 @@ async def looked(run: nb.Run) -> None:
     """Have it look at the journal and at who lives, and do what comes of it."""
     session = session_of(run)
     await asyncio.wrap_future(session.journal.look())
-    session._look()
+    session.follower.look()
     await asyncio.wrap_future(session.journal.look())  # after that look, where it is in a thread
     await turns()
 
@@ -90,7 +90,7 @@ async def test_c314_a_clock_that_jumps_takes_no_run_from_who_lives_and_leaves_no
     await looked(run)
     assert (run.status, run.interrupts) == ("running", [])
     steady.now += 1
-    session_of(run)._look()
+    session_of(run).follower.look()
     await until(lambda: run.status != "running")
     if in_a_body:
         [lost] = run.interrupts

@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 import nbagent as nb
 from nbagent.core.base.events import RunCompleted, ToolFinished
 from nbagent.core.journal.rows import first_broken
+from nbagent.core.run.run import session_of
+from nbagent.stores import listening
 from tests import postgres as servers
 from tests.contract import places
 from tests.contract.test_stores import SHARED
+from tests.until import until
 
 call = nb.ScriptedModel.call
 
@@ -137,6 +140,28 @@ async def test_a_result_that_a_store_cannot_take_is_kept_and_stored_once_it_can(
         stored = store.read(run.id)
         assert [event.output for event in stored if isinstance(event, ToolFinished)] == ["paid 120"]
         assert first_broken(run.id, store.rows(run.id)) is None
+
+
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+async def test_c248_a_server_that_is_away_for_a_while_in_a_pause_is_told_once_and_nothing_is_lost(
+    place: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who awaits the run is told while it is away, and waits again once it is back: for an answer, from anywhere."""
+    monkeypatch.setattr(listening, "AGAIN", 0.05)
+    office = Office(place)
+    run = await office.paused(place.open())
+    with place.away(office.agent.store):
+        await until(lambda: "tells of nothing" in caplog.text)
+        with pytest.raises(nb.errors.StoreError, match="not currently accepting connections"):
+            await run.approve(run.interrupts[0])
+        with pytest.raises(nb.errors.StoreError, match="not currently accepting connections"):
+            await run
+    await until(lambda: session_of(run).error is None)
+    other = await office.opened(run.id)
+    await other.approve(other.interrupts[0])
+    assert ((await run).text, office.paid) == ("All paid.", [120])
+    assert caplog.text.count("tells of nothing") == 1
+    assert "Traceback" not in caplog.text
 
 
 DAMAGE: dict[str, tuple[str, bytes | int | None, str]] = {

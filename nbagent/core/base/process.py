@@ -10,6 +10,7 @@ import time
 import uuid
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 _imported = int(time.time())
 
@@ -102,12 +103,12 @@ def _is_zombie(pid: int) -> bool:
 def _alive_on_windows(pid: int) -> bool:
     import ctypes  # noqa: PLC0415 - for Windows alone, where os.kill(pid, 0) sends Ctrl+C
 
-    kernel: object = getattr(ctypes, "windll").kernel32  # noqa: B009 - there on Windows alone
-    synchronize, timed_out = 0x00100000, 0x102
-    handle = kernel.OpenProcess(synchronize, 0, pid)  # type: ignore[attr-defined]
-    if not handle:
-        return False
+    kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - there on Windows alone
+    synchronize, no_such_process, has_ended_ = 0x00100000, 87, 0
+    handle = kernel.OpenProcess(synchronize, 0, pid)
+    if not handle:  # else it is there, and somebody else's
+        return bool(kernel.GetLastError() != no_such_process)
     try:
-        return bool(kernel.WaitForSingleObject(handle, 0) == timed_out)  # type: ignore[attr-defined]
+        return bool(kernel.WaitForSingleObject(handle, 0) != has_ended_)
     finally:
-        kernel.CloseHandle(handle)  # type: ignore[attr-defined]
+        kernel.CloseHandle(handle)

@@ -328,7 +328,7 @@ class Journal:
 
     def _later(self, work: Callable[[_Append], T]) -> Future[T]:
         """Do this in a thread, after all that waits already."""
-        waiting = _Waiting(work, Future())
+        waiting = _Waiting(work, under_way())
         with self._lock:
             is_first = not self._line
             self._line += (waiting,)
@@ -640,6 +640,13 @@ def finished(value: T) -> Future[T]:
     """A future of what is done already."""
     future: Future[T] = Future()
     future.set_result(value)
+    return future
+
+
+def under_way() -> Future[Any]:
+    """A future of what is on its way to the store: whoever gives up waiting for it takes nothing back."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
     return future
 
 

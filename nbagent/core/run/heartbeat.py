@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 from nbagent.core.base.errors import StoreError
@@ -55,13 +56,13 @@ class Others:
         self._store = store
         self._run_id = run_id
         self._moved_at = time.monotonic()
-        self._heard: dict[str, _Heard] = {}
+        self._heard: Mapping[str, _Heard] = _NOTHING
         self._told: tuple[str, ...] = ()
 
     def moved(self) -> None:
         """The journal has grown."""
         self._moved_at = time.monotonic()
-        self._heard.clear()
+        self._heard = _NOTHING
 
     @property
     def silent(self) -> float:
@@ -76,30 +77,34 @@ class Others:
         known = has_ended(process)
         if known is not None:
             return known
-        silent = self._unheard(process)
-        if silent >= 2 * BEAT and process not in self._told:
-            self._told += (process,)
-            logger.warning(
-                "run %s waits for %s, which cannot be seen from here and is silent for %.0f s; it "
-                "counts as ended after %.0f s",
-                *(self._run_id, describe_process(process), silent, self._limit),
-            )
-        return silent >= self._limit
+        return self._is_silent(process, "which cannot be seen from here and")
 
     def drives_nothing(self, process: str) -> bool:
         """Whether a process drives no run of this store: it has ended, or lives and leaves no beat any more."""
         if has_ended(process) is not False:
             return self.has_ended(process)
-        return isinstance(self._store, Beating) and self._unheard(process) >= self._limit
+        is_beating = isinstance(self._store, Beating)
+        return is_beating and self._is_silent(process, "which lives, but is stuck or asleep: it")
+
+    def _is_silent(self, process: str, known: str) -> bool:
+        """Whether nothing was heard of it for too long; a person is told before."""
+        silent = self._unheard(process)
+        if silent >= 2 * BEAT and process not in self._told:
+            self._told += (process,)
+            logger.warning(
+                "run %s waits for %s, %s is silent for %.0f s; others may go on with the run after %.0f s",
+                *(self._run_id, describe_process(process), known, silent, self._limit),
+            )
+        return silent >= self._limit
 
     @property
     def awaited(self) -> str:
-        """Which processes are waited for that cannot be seen, in words; empty where there is none."""
+        """Which processes are waited for that cannot be seen, or are silent, in words; empty where there is none."""
         now = time.monotonic()
         told = [
             f"{describe_process(p)}, silent for {now - h.at:.0f} s"
             for p, h in self._heard.items()
-            if has_ended(p) is None
+            if has_ended(p) is None or p in self._told
         ]
         return "; ".join(told)
 
@@ -111,7 +116,8 @@ class Others:
         now = time.monotonic()
         heard = self._heard.get(process)
         if heard is None:
-            heard = self._heard[process] = _Heard(self._moved_at)
+            heard = _Heard(self._moved_at)
+            self._heard = {**self._heard, process: heard}
         if isinstance(self._store, Beating) and now - heard.looked >= BEAT / 2:
             heard.looked = now
             with suppress(
@@ -187,6 +193,8 @@ def _beat() -> None:
                 logger.warning("no beat could be left in %r: %s", store, error)
 
 
+_NOTHING: Mapping[str, _Heard] = MappingProxyType({})
+"""What is heard of nobody: a run that is driven here keeps no dict for it."""
 _lock = threading.Lock()
 _held: list[tuple[Beating]] = []
 """The stores of the runs that are driven here, once for each run."""

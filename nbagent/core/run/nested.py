@@ -17,7 +17,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import CallTakenOver, current_runs
 from nbagent.core.call.threads import in_slot
 from nbagent.core.engine.runs import Request, Started, StartedRuns
-from nbagent.core.journal.journal import Listener, RunEvent, Store
+from nbagent.core.journal.journal import Listener, RunEvent, Store, under_way
 from nbagent.core.state.state import CallState, RunState, Status, evolve, status_of
 from nbagent.core.tools.output import OutputDelta
 from nbagent.core.tools.spec import RunSpec
@@ -245,7 +245,7 @@ class NestedSession:
             asked_in.append(state)
             return [event.model_copy(update={"owner": this_process()})]
 
-        after: Future[StoredEvent] = Future()
+        after: Future[StoredEvent] = under_way()
 
         def settle(written: Future[Sequence[StoredEvent]]) -> None:
             try:

@@ -32,9 +32,9 @@ from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import Status, status_of
 
 from .answers import AnyResolution, id_of, interrupts_of, settles
-from .before import Held
 from .describe import asks, bounded, result_of, unanswered
 from .growing import Growing
+from .queued import Held
 from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
@@ -155,7 +155,7 @@ class Run:
 
     async def _wait(self) -> Result:
         session = self._session
-        with session.stopped_by_keyboard():
+        with session.stopping.by_keyboard():
             while True:  # an answer may have come as the wait ended
                 await session.host.wait(self, session.when_over())
                 if session.is_over():
@@ -164,7 +164,7 @@ class Run:
     @awaited("run.settled")
     async def settled(self) -> Run:
         """Wait until nothing can go on without an answer, or until the end; gives back the run."""
-        with self._session.stopped_by_keyboard():
+        with self._session.stopping.by_keyboard():
             await self._session.host.wait(self, self._session.when_settled())
         return self
 
@@ -177,7 +177,7 @@ class Run:
         session = self._session
         if not session.leave_loop():
             raise UsageError("this run lives on the loop that runs here: use `await run`")
-        with session.stopped_by_keyboard():
+        with session.stopping.by_keyboard():
             while True:  # an answer may have come as the wait ended
                 session.host.wait_sync(self, session.when_over())
                 if session.is_over():
@@ -307,7 +307,7 @@ class Run:
         Raises:
             StoreError: it could not be stored.
         """
-        await asyncio.shield(asyncio.wrap_future(self._session.take_over()))
+        await asyncio.shield(asyncio.wrap_future(self._session.follower.take_over()))
 
     def fork(self, *, at: PendingInterrupt | StoredEvent | str | None = None) -> Run:
         """An independent run that goes on from here, from when ``at`` was asked, or from the end of its turn.

@@ -117,7 +117,7 @@ def launch_and_wait(
         check_waitable(runs, "run_sync")
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool)).wait()
     run, begin = _prepared(spec, prompt, options, blocking=True)
-    with session_of(run).stopped_by_keyboard():
+    with session_of(run).stopping.by_keyboard():
         begin()
         return run.wait()
 

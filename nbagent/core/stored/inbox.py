@@ -152,16 +152,16 @@ class Waiting:
     def goes_on(self, asked: Asked) -> GoesOn:
         """Where its run goes on once it is answered, as far as can be known now."""
         journal, owner = self._journals[asked.run.id], self._owner(asked.run.agent)
-        session = held(asked.run.id, journal.store)
         waits_in = _driver_after(journal, asked)
         if waits_in != this_process():
             return GoesOn("there", waits_in)
-        if session is not None:
-            return GoesOn("here", tools=session.spec.tools)
-        driver = journal.driver
+        driver, session = journal.driver, held(asked.run.id, journal.store)
         if driver not in ("", this_process()) and not self._has_ended(driver, journal):
             may_be_taken = journal.is_vacant or is_at_a_stand(journal.state)
-            return GoesOn("there", driver, or_here=may_be_taken and owner is not None)
+            has_agent = owner is not None or session is not None
+            return GoesOn("there", driver, or_here=may_be_taken and has_agent)
+        if session is not None:
+            return GoesOn("here", tools=session.spec.tools)
         return GoesOn("kept") if owner is None else GoesOn("here", tools=owner.tools)
 
     def tool_of(
@@ -188,7 +188,10 @@ class Waiting:
         check_open(journal.state, asked.interrupt.id)
         owner, where = self._owner(asked.run.agent), self.goes_on(asked).place
         agent = owner if where == "here" else None
-        answer = await answer_stored(journal, asked.interrupt.id, resolution, by=by, agent=agent)
+        is_there, interrupt_id = where == "there", asked.interrupt.id
+        answer = await answer_stored(
+            journal, interrupt_id, resolution, by=by, agent=agent, by_record=is_there
+        )
         is_due = not answer.owner and status_of(journal.state) == "running"
         if where == "there" and owner is not None and is_due:  # by whoever takes it first
             await open_run(journal.run_id, agent=owner, store=journal.store, show=False)

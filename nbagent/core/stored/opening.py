@@ -165,6 +165,7 @@ async def answer_stored(
     *,
     by: str,
     agent: Agent | Flow[..., Any] | None = None,
+    by_record: bool = False,
 ) -> Resolved:
     """Answer a question of a run that a store holds, and let it go on where it can.
 
@@ -178,6 +179,7 @@ async def answer_stored(
         resolution: the answer.
         by: who answers.
         agent: whose tools and model the run goes on with.
+        by_record: whether another process goes on with it: what this one holds of it only follows.
 
     Returns:
         The event, once it is stored.
@@ -187,7 +189,7 @@ async def answer_stored(
         NotPending, InvalidAnswer: nothing was changed.
         StoreError: it could not be stored.
     """
-    session = held(journal.run_id, journal.store)
+    session = None if by_record else held(journal.run_id, journal.store)
     if session is not None:
         answered = session.resolve(interrupt_id, resolution, by=by)
     elif agent is not None:

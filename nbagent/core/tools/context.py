@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple, Never, Protocol, TypeVar, cast, get_args, overload
 
 from pydantic import TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.errors import PydanticUserError
 
 from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, value_as
@@ -17,7 +17,7 @@ from nbagent.core.base.messages import Json, Message
 from nbagent.core.base.metadata import Ask, Choose, Confirm
 from nbagent.core.base.secrets import SecretSchema, holds_secret
 
-from .json_schema import adapter_of, usable
+from .json_schema import adapter_of, usable, why_no_schema
 from .output import CallOutput
 
 T = TypeVar("T")
@@ -392,11 +392,10 @@ class _Wanted(NamedTuple):
         try:
             adapter = adapter_of(type_)
             return cls(adapter, adapter.json_schema(schema_generator=SecretSchema))
-        except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        except PydanticUserError as error:
             kind = repr(type_) if get_args(type_) else getattr(type_, "__name__", type_)
             raise Misuse(
-                f"reply= is a type that no JSON can fill, {kind}: ask for a path, an id or plain data, "
-                "and make the object of it in the body"
+                f"reply= is a type that no JSON can fill, {kind}: {why_no_schema(error, 'ask for')}"
             ) from error
 
 

@@ -16,6 +16,7 @@ from pydantic import (
     create_model,
     model_validator,
 )
+from pydantic.errors import PydanticUserError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from nbagent.core.base.errors import NbagentError
@@ -74,6 +75,18 @@ def input_model(schema: dict[str, Any], tool_name: str) -> type[SchemaInput]:
 def adapter_of(type_: Any) -> TypeAdapter[Any]:
     """The adapter of a type, or of a JSON Schema in its place."""
     return SchemaAdapter(type_) if isinstance(type_, dict) else TypeAdapter(type_)
+
+
+def why_no_schema(error: PydanticUserError, instead: str) -> str:
+    """Why no JSON Schema can be made of a type, and what to do, as the end of a sentence.
+
+    Args:
+        error: what pydantic said of the type.
+        instead: what to do with plain data, where a value of the type is no JSON.
+    """
+    if error.code in ("schema-for-unknown-type", "invalid-for-json-schema"):
+        return f"{instead} a path, an id or plain data, and make the object of it in the body"
+    return error.message.split("\n", 1)[0]  # it could be JSON, and is written wrong
 
 
 def form_type(type_: Any) -> Any:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.errors import PydanticUserError
 
 from nbagent.core.base.errors import ToolError
 
 from .context import ToolContext
 from .docstring import described, documented
-from .json_schema import SchemaInput, input_model
+from .json_schema import SchemaInput, input_model, why_no_schema
 
 
 class Signature(NamedTuple):
@@ -52,7 +52,7 @@ class Signature(NamedTuple):
                 **fields,  # type: ignore[call-overload]
             )
             made.model_json_schema()
-        except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        except PydanticUserError as error:
             raise ToolError(self._unfillable(tool_name) or str(error)) from error
         return typing.cast("type[BaseModel]", made)
 
@@ -61,11 +61,11 @@ class Signature(NamedTuple):
         for name, (annotation, _) in self.parameters.items():
             try:
                 TypeAdapter(annotation).json_schema()
-            except (PydanticSchemaGenerationError, PydanticUserError):
+            except PydanticUserError as error:
                 kind = getattr(annotation, "__name__", annotation)
                 return (
-                    f"{tool_name!r} has a parameter that no JSON can fill, {name!r} of type {kind}: take a "
-                    "path, an id or plain data, and make the object of it in the body"
+                    f"{tool_name!r} has a parameter that no JSON can fill, {name!r} of type {kind}: "
+                    f"{why_no_schema(error, 'take')}"
                 )
         return None
 

@@ -35,7 +35,7 @@ class DriverLine:
 
     def follow(self) -> None:
         """Say who goes on with the run now; nothing where that is this process, or nobody."""
-        process = self._session.driven_elsewhere
+        process = self._session.follower.driven_elsewhere
         self._is_sure &= bool(process)
         self._show(self._item(reveal(describe_process(process))) if process else None)
 
@@ -47,7 +47,7 @@ class DriverLine:
             return
         self._is_sure = False
         try:
-            self._session.take_over()
+            self._session.follower.take_over()
         except NbagentError as error:
             text = TEXTS["not_taken"].format(error=reveal(str(error)))
             self._show(NoticeItem(key=KEY, tone="bad", text=text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from contextlib import closing
 
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 import nbagent as nb
+from nbagent.data import reading
 from nbagent.data.frames import MAX_CELLS, database
 from nbagent.data.reading import MAX_READ, MAX_VALUE, QueryError, read
 from nbagent.data.table import MAX_TEXT
@@ -176,6 +178,29 @@ async def test_c239_a_query_without_end_is_stopped_and_a_huge_result_is_bounded(
     assert len(said) < MAX_TEXT + 500
     assert "more rows are too long to be told" in said
     assert "the first 5,000 rows; there are more" in said
+
+
+def test_c239_a_function_that_cannot_be_stopped_is_given_up_and_few_are_left_to_end(monkeypatch):
+    """Whoever asked goes on; no others begin beside two of them, and once they have ended all do."""
+    monkeypatch.setattr(reading, "GRACE", 0.1)
+    ends = threading.Event()
+
+    def asked(sql):
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        connection.create_function("instr_of_long_texts", 0, lambda: int(ends.wait(30)))
+        return read(connection, sql, rows=5, seconds=0.1)
+
+    try:
+        for _ in range(2):
+            with pytest.raises(QueryError, match=r"given up; search with LIKE"):
+                asked("SELECT instr_of_long_texts()")
+        with pytest.raises(QueryError, match="2 queries before still run"):
+            asked("SELECT 1")
+    finally:
+        ends.set()
+    for thread in reading._left:
+        thread.join()
+    assert asked("SELECT 1 AS one").rows == [(1,)]
 
 
 @pytest.mark.parametrize("many", [1, 50])

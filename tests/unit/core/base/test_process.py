@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -104,3 +106,32 @@ def test_a_machine_that_nothing_tells_apart_is_no_machine(
         assert len(process._machine()) == 16
     finally:
         process._machine.cache_clear()
+
+
+class Kernel32:
+    """What Windows says of a process: whether it can be opened, why not, and whether it has ended."""
+
+    def __init__(self, handle: int, error: int = 0, waited: int = 0) -> None:
+        self.OpenProcess = lambda *_: handle
+        self.GetLastError = lambda: error
+        self.WaitForSingleObject = lambda *_: waited
+        self.CloseHandle = lambda _: 1
+
+
+@pytest.mark.parametrize(
+    ("told", "lives"),
+    [
+        (Kernel32(7, waited=0x102), True),
+        (Kernel32(7, waited=0), False),
+        (Kernel32(0, error=87), False),
+        (Kernel32(0, error=5), True),
+    ],
+    ids=["runs", "has ended", "is not there", "may not be opened"],
+)
+def test_on_windows_a_process_of_another_user_lives(
+    told: Kernel32, lives: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is taken from a process only since it may not be looked at."""
+    monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=told), raising=False)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert process._alive(4) is lives

@@ -16,7 +16,7 @@ from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import SECRET_GONE
 from nbagent.core.base.secrets import holds_secret
 from nbagent.core.call.threads import MAX_THREADS
-from nbagent.core.run import session as drive_module
+from nbagent.core.run import driving as drive_module
 from nbagent.core.run.run import session_of
 
 call = nb.ScriptedModel.call

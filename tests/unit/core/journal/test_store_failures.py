@@ -112,7 +112,7 @@ async def test_who_looks_as_a_run_fails_does_not_hide_why(look: str) -> None:
     for _ in range(2):
         with pytest.raises(nb.errors.StoreError, match="no space left"):
             await run
-        session_of(run)._look()
+        session_of(run).follower.look()
 
 
 async def test_nothing_that_comes_of_such_a_run_does_it_again() -> None:

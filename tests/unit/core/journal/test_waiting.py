@@ -21,7 +21,10 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
+from nbagent.core.base.process import this_process
 from nbagent.core.journal.journal import Journal
+from nbagent.core.run.run import session_of
+from nbagent.core.stored.opening import answer_stored
 from tests.until import PATIENCE, turns, until
 
 from .test_storing import APPENDS, make_agent
@@ -291,3 +294,70 @@ async def test_a_result_that_a_locked_file_did_not_take_is_known_to_the_retry_he
         assert failed.error == "StoreError"
         assert (await run.retry()).text == "done"
     assert paid == ["paid"]
+
+
+@pytest.mark.parametrize("how", ["receipt", "by its record"])
+async def test_who_waits_no_more_for_an_answer_on_its_way_takes_nothing_back(how: str) -> None:
+    """The answer is stored, the run goes on with it, and whoever waits for the run is told."""
+    store, done = Far(), list[str]()
+    run = make_agent(done).run("go", store=store, attended=True)
+    await until(lambda: run.status == "interrupted" and "plain" in done)
+    store.held = of(Resolved)
+    if how == "receipt":
+        waits: Any = wait_for(run.restart(run.interrupts[0]))
+    else:
+        journal, asked = Journal(run.id, store), run.interrupts[0]
+        waits = answer_stored(journal, asked.id, nb.Restart(), by="code")
+    waiting = asyncio.create_task(waits)
+    await until(lambda: store.is_held)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    store.released.set()
+    assert (await asyncio.wait_for(run, PATIENCE)).text == "done"
+    assert "gate" in done
+
+
+async def wait_for(receipt: Any) -> None:
+    """As a person does who gives it so much time and no more."""
+    await receipt
+
+
+async def test_a_lost_call_beside_a_deadline_is_asked_about_on_the_runs_loop() -> None:
+    """The store tells in its thread that the question is stored; timers are the loop's."""
+    gone, store = this_process().replace(":", ":1", 1), Far()
+    agent = nb.Agent(nb.ScriptedModel([[call("gate"), call("send")], "done"]), name="office")
+
+    @agent.tool
+    def send() -> str:
+        return "sent"
+
+    @agent.tool
+    async def gate(ctx: nb.ToolContext) -> str:
+        ctx.interrupt({"m": 1}, expires_in=600)
+
+    begun = agent.run("go", attended=True, show=False)
+    await begun.settled()
+    events: list[Any] = [e for e in begun.journal if not isinstance(e, ToolFinished)]
+    store.near.append(
+        "r",
+        [e.model_copy(update={"owner": gone}) if getattr(e, "owner", "") else e for e in events],
+        0,
+    )
+    asyncio.get_running_loop().set_debug(True)  # it refuses a timer from another thread
+    run = await nb.open_run("r", agent=agent, store=store, attended=True, show=False)
+    await until(lambda: "lost" in [i.kind for i in run.interrupts])
+    await run.settled()
+    assert session_of(run).error is None
+    assert sorted(i.kind for i in run.interrupts) == ["lost", "tool"]
+    await run.cancel()
+
+
+async def test_who_gave_up_waiting_is_kept_in_no_list() -> None:
+    """A run that is looked at each second for a day holds no day of looks."""
+    run = make_agent([]).run("go", attended=True, show=False)
+    await run.settled()
+    for _ in range(3):
+        waiting = session_of(run).when_over()
+        assert waiting.cancel()
+    assert len(session_of(run).waiters) == 0
+    await run.cancel()

@@ -106,9 +106,9 @@ def test_a_run_that_nobody_drives_is_whose_it_was_first_and_anybodys_after_a_mom
 
 
 def test_a_living_process_that_leaves_no_beats_drives_nothing(
-    time: Time, monkeypatch: pytest.MonkeyPatch
+    time: Time, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its steps are taken elsewhere after as long as those of one out of sight; a body in it is waited for."""
+    """Its steps are taken elsewhere after as long as those of one out of sight, and that is told; a body is waited for."""
     monkeypatch.setattr(follow, "has_ended", lambda _: False)
     monkeypatch.setattr(heartbeat, "has_ended", lambda _: False)
     due = RunState(calls=Calls([CallState(id="c", name="t", proposed={}, input={})]))
@@ -123,7 +123,9 @@ def test_a_living_process_that_leaves_no_beats_drives_nothing(
     assert turns == ["theirs"] * (2 * MISSED - 1) + ["ours"]
     assert whose_turn(running(LIVES), LIVES, others, is_driven_here=False) == "theirs"
     assert whose_turn(due, LIVES, Others(object(), "run"), is_driven_here=False) == "theirs"
-    assert others.awaited == ""
+    assert others.awaited.endswith("silent for 30 s")
+    [told] = caplog.records
+    assert "which lives, but is stuck or asleep: it is silent for 10 s" in told.getMessage()
 
 
 def test_a_process_out_of_sight_lives_as_long_as_it_is_heard(

@@ -1,6 +1,11 @@
 """What a newcomer got wrong, and what nbagent says now."""
 
+import sys
+import typing
+from typing import Annotated
+
 import pytest
+from pydantic import BaseModel, Field
 
 import nbagent as nb
 from nbagent.core.base.errors import InvalidAnswer, ToolError, UsageError
@@ -233,6 +238,55 @@ def test_a_table_where_plain_data_is_kept_says_what_to_give_instead(do, said):
         do()
     assert "pydantic" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+class Cat(BaseModel):
+    """One of two kinds, that does not say its kind."""
+
+    kind: str
+
+
+class OldDict(typing.TypedDict):
+    """Before Python 3.12 pydantic wants that of typing_extensions."""
+
+    a: int
+
+
+class Dog(Cat):
+    """The other one."""
+
+
+def _taking(type_):
+    def takes(x): ...
+
+    takes.__annotations__ = {"x": type_}
+    return takes
+
+
+def _asking(type_):
+    async def asks(ctx):
+        await ctx.ask("Which?", reply=type_)
+
+    return asks
+
+
+@pytest.mark.parametrize(
+    ("type_", "said"),
+    [
+        (Annotated[Cat | Dog, Field(discriminator="kind")], "kind"),
+        (OldDict, "typing_extensions.TypedDict"),
+    ],
+)
+def test_a_type_that_is_written_wrong_says_what_is_wrong_with_it(type_, said):
+    """What pydantic says of it; not that no JSON is of it, which would be untrue."""
+    if type_ is OldDict and sys.version_info >= (3, 12):
+        assert nb.tool(_taking(type_)).input_schema["properties"]["x"]
+        return
+    for make in (lambda: nb.tool(_taking(type_)), nb.flow(_asking(type_)).run_sync):
+        with pytest.raises(nb.NbagentError, match=said) as caught:
+            make()
+        assert "a path" not in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 async def test_a_number_of_numpy_is_that_number_wherever_a_value_is_kept():

@@ -13,8 +13,12 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.events import RunQueued
+from nbagent.core.call.threads import private_loop
+from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.memory import default_store
+from nbagent.core.run.host import Place, current_host
 from nbagent.core.run.run import session_of
+from nbagent.core.run.session import Session, held
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -223,7 +227,7 @@ async def test_c228_a_line_of_runs_goes_on_where_both_are_opened(tmp_path: Path)
 async def test_c228_a_queued_run_whose_run_before_is_nowhere_says_so_and_can_be_cancelled():
     """It waits for nothing that can be found; nobody begins it with half a conversation."""
     agent = nb.Agent(nb.ScriptedModel(["never"]))
-    queued = RunQueued(at=1.0, agent="agent", model="m", after="nowhere", text="b")
+    queued = RunQueued(at=1.0, agent="agent", model="m", after="nowhere", text="b", elsewhere=True)
     default_store.append("waits", [queued], 0)
     run = await nb.open_run("waits", agent=agent, attended=True)
     with pytest.raises(nb.errors.UsageError, match="nowhere"):
@@ -231,6 +235,55 @@ async def test_c228_a_queued_run_whose_run_before_is_nowhere_says_so_and_can_be_
     assert run.status == "queued"
     await run.cancel()
     assert (kinds(run), run.status) == (["run_queued", "run_cancelled"], "cancelled")
+
+
+async def test_a_run_that_could_not_be_stored_stands_in_no_line():
+    """Its store was full as it was asked for: nothing looks for it there once the run before ends."""
+    told: list[Any] = []
+
+    class Full(nb.MemoryStore):
+        def append(self, run_id: str, events: Any, expected: int) -> None:
+            if isinstance(events[0], RunQueued):
+                raise OSError("no space left on device")
+            super().append(run_id, events, expected)
+
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, what: told.append(what))
+    agent = asking("done", store=Full())
+    first = agent.run("first", attended=True)
+    await first.settled()
+    with pytest.raises(nb.errors.StoreError, match="no space left"):
+        agent.run("second", after=first, attended=True)
+    first.respond(first.interrupts[0], "this")
+    assert (await first).text == "done"
+    await asyncio.sleep(0)
+    assert told == []
+
+
+def test_threads_may_begin_runs_while_another_looks_for_one():
+    """The list of runs here is whole at each look, however many are begun meanwhile."""
+    spec = session_of(nb.Agent(nb.ScriptedModel(["x"])).run("go")).spec
+    stop, failed = threading.Event(), list[BaseException]()
+
+    def look() -> None:
+        try:
+            while not stop.is_set():
+                held("none", None)
+        except BaseException as error:
+            failed.append(error)
+
+    before = sys.getswitchinterval()
+    looking = threading.Thread(target=look)
+    sys.setswitchinterval(1e-6)
+    try:
+        looking.start()
+        place = Place(current_host(), attended=True, loop=private_loop())
+        sessions = [Session(spec, Journal(f"r{n}", None), place) for n in range(300)]
+    finally:
+        sys.setswitchinterval(before)
+        stop.set()
+        looking.join()
+    assert failed == []
+    assert len(sessions) == 300
 
 
 _BOTH = """

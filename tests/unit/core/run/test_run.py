@@ -19,7 +19,7 @@ from nbagent.core.base.model import TextDelta
 from nbagent.core.base.process import this_process
 from nbagent.core.call import threads
 from nbagent.core.call.threads import MAX_THREADS, private_loop, run_in_thread
-from nbagent.core.run import session as drive_module
+from nbagent.core.run import driving as drive_module
 from nbagent.core.run.host import ScriptHost
 from nbagent.core.run.result import Result
 from nbagent.core.run.run import session_of
@@ -731,11 +731,11 @@ async def test_ctrl_c_stops_what_is_driven_here_and_no_more_than_the_waiting_els
     model = nb.ScriptedModel([lambda _messages: asyncio.Event().wait()])
     session = session_of(nb.Agent(model).run("go", attended=True))
     if owner == "another":
-        session._is_active, session.journal.driver = False, "elsewhere:1:1:far"
-    with pytest.raises(KeyboardInterrupt), session.stopped_by_keyboard():
+        session.driving.is_active, session.journal.driver = False, "elsewhere:1:1:far"
+    with pytest.raises(KeyboardInterrupt), session.stopping.by_keyboard():
         raise KeyboardInterrupt
     assert session.status == ("running" if owner == "another" else "cancelled")
-    session._is_active, session.journal.driver = True, this_process()
+    session.driving.is_active, session.journal.driver = True, this_process()
     await asyncio.wrap_future(session.stop(by="code"))
 
 

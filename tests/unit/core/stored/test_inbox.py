@@ -14,6 +14,7 @@ import nbagent as nb
 from nbagent.core.base.events import RunTaken
 from nbagent.core.base.process import this_process
 from nbagent.core.run import follow, heartbeat
+from nbagent.core.run.session import held
 from nbagent.core.stored.inbox import Waiting
 from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
@@ -70,6 +71,31 @@ def looked(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
     view.look(waiting.chosen(), waiting)
     items = view.snapshot().items
     return view, {item.tool: item for item in items if isinstance(item, FormItem)}
+
+
+async def test_c282_quick_answers_leave_a_run_to_the_living_process_that_drives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes while this process looks after the first: it makes nobody the driver, either."""
+    store = nb.SQLiteStore(tmp_path / "begun.db")
+    run = await asker(store, "quick").run("Ask", attended=True).settled()
+    machine, _, _, host = this_process().split(":", 3)
+    lives = f"{machine}:1:{_start_of(1)}:{host}"
+    run_id, other = await moved(store, tmp_path / "moved.db", lives)
+    await run.cancel()
+    del run
+    gc.collect()  # its session held the run of that id
+    monkeypatch.setattr(follow, "MOMENT", 3600.0)  # that process takes its time
+    waiting = Waiting(other, agents=[asker(other, "quick")])
+    waiting.look()
+    answers: dict[Any, Any] = {"pay": nb.Restart({"to": "Bob"}), "menu": nb.Respond("Fish")}
+    by_tool = {asked.interrupt.tool_name: asked for asked in waiting.chosen()}
+    owners = [
+        (await waiting.answer(by_tool[tool], answer, by="form")).owner
+        for tool, answer in answers.items()
+    ]
+    assert owners == ["", ""]
+    assert held(run_id, other) is not None  # it waits whether that one takes it
 
 
 @pytest.mark.parametrize("where", ["there", "here", "kept"])

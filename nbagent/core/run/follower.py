@@ -1,0 +1,331 @@
+"""Keeps up with what others write to a run, and takes the run where nobody else drives it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Protocol
+
+from nbagent.core.base.errors import StoreError
+from nbagent.core.base.events import Resolved, StoredEvent
+from nbagent.core.base.process import this_process
+from nbagent.core.call.threads import running_loop
+from nbagent.core.journal.journal import Decide, Journal
+from nbagent.core.state.state import RunState, Status, status_of
+from nbagent.core.tools.spec import RunSpec
+
+from .driving import Driving, is_driven_here
+from .follow import (
+    POLL,
+    Lost,
+    Turn,
+    about_lost,
+    lost_calls,
+    owners_elsewhere,
+    runs_elsewhere,
+    taken_over,
+    whose_turn,
+)
+from .heartbeat import Others
+from .queued import Line
+from .rounds import Planned, when_written
+from .writes import Writes
+
+
+class FollowedRun(Protocol):
+    """What a ``Follower`` needs of the run that it follows."""
+
+    spec: RunSpec
+    journal: Journal
+    line: Line
+    driving: Driving
+    writes: Writes
+    error: BaseException | None
+
+    @property
+    def state(self) -> RunState:
+        """Where the run stands."""
+
+    @property
+    def status(self) -> Status:
+        """The run's status."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the run's journal outlives this process."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run is being cancelled."""
+
+    def home(self) -> asyncio.AbstractEventLoop:
+        """The loop the run lives on."""
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        """Do something on the run's loop; from any thread."""
+
+    def go_on(self) -> None:
+        """Let a driver look at the state; from any thread."""
+
+    def lost(self, why: BaseException | None) -> None:
+        """Note why the run cannot go on, or that it does; called on its loop."""
+
+    def submit(
+        self,
+        decide: Decide,
+        go_on: Callable[[Sequence[StoredEvent]], None],
+        failed: Callable[[BaseException], None],
+    ) -> Future[None]:
+        """Write what a person decides."""
+
+
+class Follower:
+    """One handle's look at what others do with its run.
+
+    It is told of by the store, or looks again and again while that is needed; not once nobody has the run.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_follows",
+        "_is_told",
+        "_run",
+        "_seen",
+        "_timer",
+        "_unreadable",
+        "others",
+    )
+
+    def __init__(self, run: FollowedRun) -> None:
+        self.others = Others(run.journal.store, run.journal.run_id)
+        """What is known of the other processes that hold the run."""
+        self._run = run
+        self._follows = False
+        self._is_told = False
+        """Whether the store tells of what others write."""
+        self._timer: Planned | None = None
+        self._seen = -1
+        """How long the journal was when it was last looked at."""
+        self._unreadable: BaseException | None = None
+        """Why the store could not be read at the last look that failed."""
+
+    def follow(self) -> None:
+        """Look now, and go on looking while it is needed; from any thread."""
+        run = self._run
+        if run.journal.store is None or run.state.outcome is not None:
+            return
+        with _lock:
+            if not self._follows:
+                self._follows, self._is_told = True, run.journal.watch(self.follow)
+        try:
+            run.home().call_soon_threadsafe(self._next_look)
+        except RuntimeError:
+            if not run.home().is_closed():
+                raise
+        # a loop that closed meanwhile: whoever next waits for the run calls this again
+
+    def look(self) -> None:
+        """Take in what others wrote and react; only ever called on the run's loop."""
+        run = self._run
+        if running_loop() is not run.home():  # it has left that one
+            self.follow()
+            return
+        self.leave()
+        try:
+            looked = run.journal.look()
+        except StoreError as error:
+            self._unread(error)
+            return
+        if looked.done():
+            self._looked()
+        else:
+            run.writes.then(looked, lambda _: run.call_soon(self._looked), self._unread)
+
+    def watch_on(self) -> None:
+        """A driver is at work, and the run may be taken from it; called on the run's loop."""
+        run = self._run
+        if run.is_stored and self._timer is None:
+            look = partial(_look, weakref.ref(self))
+            self._timer = when_written(run.journal.store, look, run.home())
+
+    def forget(self) -> None:
+        """The loop is closed, and what was planned on it is gone."""
+        self._timer = None
+
+    def seen(self) -> None:
+        """What the journal has by now is no news."""
+        self._seen = self._run.state.position
+
+    def leave(self) -> None:
+        """Plan no look any more; called on the loop that has the plan."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def was_taken(self) -> bool:
+        """Whether another process has taken the run over, and drives it."""
+        journal = self._run.journal
+        return journal.taken is not None and not journal.is_driven_here
+
+    @property
+    def is_theirs(self) -> bool:
+        """Whether another process, as far as is known a living one, goes on with the run."""
+        run, driver = self._run, self._run.journal.driver
+        if driver in ("", this_process()) or run.driving.is_active or run.status != "running":
+            return False
+        return not self.others.has_ended(driver)
+
+    @property
+    def driven_elsewhere(self) -> str:
+        """The other living process that drives the run now, or runs a body of it; empty where there is none."""
+        run = self._run
+        if run.state.outcome is not None:
+            return ""
+        drives = [run.journal.driver] if run.status == "running" else []
+        owners = [*drives, *owners_elsewhere(run.state)]
+        others = (one for one in owners if one not in ("", this_process()))
+        return next((one for one in others if not self.others.has_ended(one)), "")
+
+    def take_over(self) -> Future[None]:
+        """Drive the run here from now on, whoever does; what ran there is asked about as lost."""
+        run = self._run
+
+        def decide(state: RunState) -> Sequence[StoredEvent]:
+            is_over = state.outcome is not None or status_of(state) == "queued"
+            is_mine = run.journal.is_driven_here and not runs_elsewhere(state)
+            return [] if is_over or is_mine else taken_over(state, run.spec)
+
+        return run.submit(decide, self._took_over, run.lost)
+
+    # --- looking
+
+    @property
+    def _next_look(self) -> Callable[[], None]:
+        """Looks again, as long as anybody has the run; one that nobody drives is taken whoever has it still."""
+        is_due = self._run.journal.is_vacant and self._run.status == "running"
+        return self.look if is_due else partial(_look, weakref.ref(self))
+
+    def _unread(self, error: BaseException) -> None:
+        """Note that the store cannot be read, and look again once it may be."""
+        run, self._unreadable = self._run, error
+        run.lost(error)
+        if self._timer is None and not self._is_told:
+            self._timer = when_written(run.journal.store, self._next_look, run.home())
+
+    def _looked(self) -> None:
+        run, state = self._run, self._run.state
+        if run.error is not None and run.error is self._unreadable:  # it can be read again
+            run.lost(None)
+        moved = state.position != self._seen
+        if moved:
+            self._seen = state.position
+            self.others.moved()
+        if run.driving.is_active or run.is_stopping:
+            is_timed, again = self._beside_driver(state, moved=moved)
+        else:
+            again = self._take_turn(state, moved=moved) or runs_elsewhere(run.state)
+            is_timed = run.status != "interrupted" or runs_elsewhere(run.state)
+        if again and self._timer is None:
+            loop, look = run.home(), self._next_look
+            self._timer = (
+                loop.call_later(POLL, look)
+                if is_timed
+                else when_written(run.journal.store, look, loop)
+            )
+
+    def _beside_driver(self, state: RunState, *, moved: bool) -> tuple[bool, bool]:
+        """React while a driver is at work here; whether to look again by the clock, and at all."""
+        run = self._run
+        if moved:
+            run.go_on()
+        if self.was_taken:
+            run.driving.give_up()
+        is_theirs = not run.journal.is_driven_here
+        can_be_taken = run.is_stored and not self._is_told
+        is_timed = runs_elsewhere(state) or is_theirs
+        again = can_be_taken or is_timed
+        if again and self._whose_turn(state) == "ours" and is_theirs:
+            self._take()
+        return is_timed, again
+
+    def _take_turn(self, state: RunState, *, moved: bool) -> bool:
+        """Go on with the run where it is this handle's turn; whether to look again later."""
+        run = self._run
+        if status_of(state) == "queued":
+            return run.line.look() or not self._is_told
+        whose = self._whose_turn(state)
+        if whose == "ours":
+            if run.journal.is_driven_here:
+                run.go_on()
+            else:
+                self._take()
+        elif moved and whose != "lost":
+            run.lost(run.error if self.was_taken else None)
+        return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_told)
+
+    def _whose_turn(self, state: RunState) -> Turn:
+        """Who makes the run go on; what became of calls whose process is gone is asked."""
+        journal = self._run.journal
+        here = is_driven_here(journal.run_id, journal.store)
+        whose = whose_turn(
+            *(state, journal.driver, self.others), is_driven_here=here, is_vacant=journal.is_vacant
+        )
+        if whose == "lost":
+            self._ask_about(lost_calls(state, self.others, is_driven_here=here))
+        return whose
+
+    # --- taking
+
+    def _take(self) -> None:
+        """Drive a run that nobody drives, once that is written; of several handles that do, one counts."""
+        run, journal = self._run, self._run.journal
+        last = (journal.driver, journal.is_vacant)
+
+        def decide(state: RunState) -> Sequence[StoredEvent]:
+            driver, is_vacant = now = (journal.driver, journal.is_vacant)
+            if now != last or state.outcome is not None:
+                return []
+            return taken_over(state, run.spec, "vacancy" if is_vacant else "silence", driver)
+
+        try:
+            run.writes.then(journal.submit(decide), self._took_over)
+        except StoreError as error:
+            run.lost(error)
+
+    def _took_over(self, written: Sequence[StoredEvent]) -> None:
+        if written:
+            self._run.go_on()
+        else:
+            self.follow()
+
+    def _ask_about(self, lost: Sequence[Lost]) -> None:
+        """Ask what became of calls whose process is gone; see ``about_lost``."""
+        run = self._run
+
+        def asked(written: Sequence[StoredEvent]) -> None:
+            run.call_soon(partial(run.lost, None))
+            if any(isinstance(event, Resolved) for event in written):
+                run.go_on()
+
+        try:
+            run.writes.then(
+                run.journal.submit(lambda state: about_lost(state, lost, run.spec)), asked
+            )
+        except StoreError as error:
+            run.lost(error)
+
+
+_lock = threading.RLock()
+"""Held for a moment while a session begins to follow."""
+
+
+def _look(follower: Callable[[], Follower | None]) -> None:
+    """Look what others wrote, unless nobody has the run any more."""
+    found = follower()
+    if found is not None:
+        found.look()

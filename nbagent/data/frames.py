@@ -40,6 +40,8 @@ def database(frames: Mapping[str, Any], sql: str) -> sqlite3.Connection:
             raise QueryError(
                 f"{name} has {len(frame.columns):,} columns: {MAX_COLUMNS:,} can be read"
             )
+        if not column_names(frame):
+            raise QueryError(f"{name} has no columns: there is nothing to read in it")
     cells = sum(len(frame) * len(frame.columns) for frame in named.values())
     if cells > MAX_CELLS:
         raise QueryError(

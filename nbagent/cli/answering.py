@@ -30,7 +30,15 @@ from nbagent.core.stored.opening import answer_external, answer_stored
 from . import driving
 from .output import CONFLICT, LEFT, NOTHING, OK, USAGE, CommandError, tell, tell_json
 from .runs import how_to_answer, question_json, text_of
-from .stored import add_options, asked_by, opened, question_of, run_of, to_answer
+from .stored import (
+    add_options,
+    asked_by,
+    opened,
+    question_of,
+    run_of,
+    to_answer,
+    told_place,
+)
 
 BY = "command line"
 _MISSING: Any = object()
@@ -418,9 +426,10 @@ def _who_goes_on(where: str, driver: str, journal: Journal, options: argparse.Na
                 f"The {describe_process(driver)} had the run last: it goes on if it is still there."
             )
         case _:
+            place = None if options.store is None else told_place(options.store, journal.store)
             return (
                 "Nobody drives this run yet: open it in Python with "
-                f"await nb.open_run({journal.run_id!r}, agent=agent, store={options.store!r}), "
+                f"await nb.open_run({journal.run_id!r}, agent=agent, store={place!r}), "
                 f"or go on with `{to_answer(journal, options)} --agent module:name`."
             )
 

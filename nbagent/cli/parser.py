@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _write_anything() -> None:
-    """Have a terminal, or a file, that lacks a character get its code; where there is no output, none is made."""
+    """Have an encoding without a letter write its number; where there is no output at all, make none."""
     if sys.stdout is None:  # closed by whoever started this
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  as long as the process
     for stream in (sys.stdout, sys.stderr):

@@ -21,7 +21,7 @@ from nbagent.core.stored.catalog import Catalog, Entry
 from nbagent.core.stored.listing import driven_by
 
 from .output import OK, tell, tell_json
-from .stored import add_options, asked_by, opened, run_of, shortened, to_answer
+from .stored import add_options, asked_by, opened, run_of, shortened, to_answer, told_place
 
 _COLORS = {"interrupted": 33, "running": 36, "completed": 32, "failed": 31}
 _WORDS = ("waiting", "idle")
@@ -72,7 +72,8 @@ def runs(options: argparse.Namespace) -> int:
     found.sort(key=lambda each: each.moved, reverse=True)
     listed = found[: options.limit] if options.limit else found
     if options.json:
-        listing = {"store": options.store, "runs": [entry_json(each) for each in listed]}
+        place = told_place(options.store, catalog.store)
+        listing = {"store": place, "runs": [entry_json(each) for each in listed]}
         tell_json({**listing, "more": len(found) - len(listed), "unreadable": catalog.unreadable})
         return OK
     short = shortened(catalog.store.run_ids())

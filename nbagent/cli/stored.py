@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.interrupts import PendingInterrupt
@@ -116,13 +117,22 @@ def to_answer(journal: Journal, options: argparse.Namespace, *question: str) -> 
     """The command that answers this run, or this question of it: its id short, and the store as it was given."""
     assert journal.store is not None  # it was read from one
     words = ["nbagent", "answer", shortened(journal.store.run_ids())[journal.run_id]]
-    return " ".join([shlex.join([*words, *question]), *_given(options)])
+    return " ".join([shlex.join([*words, *question]), *_given(options, journal.store)])
 
 
-def _given(options: argparse.Namespace) -> list[str]:
+def told_place(given: str, store: Store | None) -> str:
+    """Where runs are kept, as it was given; without the password that may stand in a database's URL."""
+    parts = urlsplit(given) if "://" in given else None
+    if parts is None or (parts.password is None and "password" not in parts.query.lower()):
+        return given
+    return str(getattr(store, "url", None) or f"{parts.scheme}://…")
+
+
+def _given(options: argparse.Namespace, place: Store) -> list[str]:
     """The options that another command needs to find the same store, and to go on with the same agent."""
     store, agent = options.store, getattr(options, "agent", None)
-    named = [] if store in (None, os.environ.get(VARIABLE)) else [f"--store {shlex.quote(store)}"]
+    is_said = store not in (None, os.environ.get(VARIABLE))
+    named = [f"--store {shlex.quote(told_place(store, place))}"] if is_said else []
     return named + ([] if agent is None else [f"--agent {shlex.quote(agent)}"])
 
 

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 import nbagent as nb
+from nbagent.cli import main
 from nbagent.core.base.events import RunCompleted, RunStarted
 from nbagent.core.base.messages import user
 from nbagent.stores import listening
@@ -55,6 +56,26 @@ class Bell:
         heard = self.rung.wait(PATIENCE)
         self.rung.clear()
         return heard
+
+
+def test_a_shell_tells_no_password_of_the_databases_url(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in JSON, nor in the hints and errors: what it prints is kept by cron, CI and terminals."""
+    secret = url.replace("tester@", "tester:correct-horse@")
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay")]), store=nb.SQLStore(secret))
+    agent.tool(lambda: "paid", name="pay", approval=True)
+    run = agent.run("Pay", id="bill", show=False, attended=False)
+    with pytest.raises(nb.HumanInputRequired):
+        run.wait()
+    agent.store.close()
+    assert main(["show", "bill", "--store", secret]) == 0
+    assert main(["runs", "--json", "--store", secret]) == 0
+    monkeypatch.setenv("NBAGENT_STORE", secret)
+    assert main(["answer", "bill", "--approve"]) == 0
+    told = "".join(capsys.readouterr())
+    assert "tester:***@" in told
+    assert "correct-horse" not in told
 
 
 def test_c248_who_watches_is_told_what_others_write_over_a_lost_connection(

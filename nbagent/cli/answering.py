@@ -28,15 +28,13 @@ from nbagent.core.state.state import status_of
 from nbagent.core.stored.opening import answer_external, answer_stored
 
 from . import driving
-from .output import CONFLICT, NOTHING, OK, USAGE, CommandError, tell, tell_json
+from .output import CONFLICT, LEFT, NOTHING, OK, USAGE, CommandError, tell, tell_json
 from .runs import how_to_answer, question_json, text_of
 from .stored import add_options, asked_by, opened, question_of, run_of, to_answer
 
 BY = "command line"
 _MISSING: Any = object()
 """An option that was not given; null is an answer."""
-LEFT = 130
-"""The exit code where a person leaves without an answer, as after Ctrl+C."""
 _EXAMPLES = """\
 examples:
   nbagent answer 3f2a                                  ask here, in the terminal

@@ -12,7 +12,7 @@ from nbagent.core.stored.deletion import delete_run, prune
 from nbagent.core.stored.document import export_run, import_run
 from nbagent.stores.sqlite import SQLiteStore
 
-from .output import FAILED, OK, USAGE, CommandError, tell, tell_json
+from .output import FAILED, LEFT, OK, USAGE, CommandError, tell, tell_json
 from .stored import add_options, opened, run_of
 
 _STILL = "what a run has is deleted for good, prompts and results with it"
@@ -117,7 +117,8 @@ def delete(options: argparse.Namespace) -> int:
             if not terminal.agrees(f"Delete {run_id} for good?"):
                 return OK
         except Left:
-            raise CommandError("nothing was deleted") from None
+            terminal.say("\nNothing was deleted.")
+            return LEFT
     return _deleted(options, delete_run(run_id, store=store, with_followers=options.with_followers))
 
 

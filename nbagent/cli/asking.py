@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from nbagent.core.base.errors import InvalidAnswer
 from nbagent.core.base.interrupts import PendingInterrupt, Restart
@@ -32,7 +32,7 @@ def asked(
     Raises:
         Left: the input has ended, or Ctrl+C was pressed.
     """
-    shown = question.item(interrupt.id, "", " ▸ ".join(interrupt.path[:-1]))
+    shown = question.item(interrupt.id, "", " ▸ ".join(interrupt.path[1:-1]))
     terminal.say(plain.item_text(shown.model_copy(update={"spec": None})))
     if interrupt.restartable:
         whole = json.dumps(interrupt.input, ensure_ascii=False, indent=2, default=str)
@@ -55,6 +55,8 @@ def asked(
             return resolution
 
 
+_LONG = 2_000
+"""Characters of a text that are shown before an answer is sent."""
 _LETTERS = {"approve": "a", "reject": "r", "submit": "s", "answer": "i"}
 
 
@@ -83,20 +85,40 @@ def _pressed(
         return None
     filling = Filling(terminal, form)
     filled = _filled(filling, question, "approve" if picked == "change" else picked, check)
+    if filled is None:
+        return None
     value = filled.input if isinstance(filled, Restart) else getattr(filled, "output", None)
-    said = json.dumps(question.public(value), ensure_ascii=False, indent=2, default=str)
+    said = json.dumps(_short(question.public(value)), ensure_ascii=False, indent=2, default=str)
     terminal.say(textwrap.indent(said, "    "))
     return filled if terminal.agrees("Send this?") else None
 
 
-def _filled(filling: Filling, question: Question, action: str, check: Check) -> AnyResolution:
-    """The answer, once nothing in it is wrong."""
+def _short(value: Any) -> Any:
+    """What was filled in, for a last look: of a long text, a file's bytes above all, the beginning."""
+    match value:
+        case dict():
+            return {key: _short(each) for key, each in value.items()}
+        case list():
+            return [_short(each) for each in value]
+        case str() if len(value) > _LONG:
+            return f"{value[:_LONG]}… ({len(value):,} characters)"
+        case _:
+            return value
+
+
+def _filled(
+    filling: Filling, question: Question, action: str, check: Check
+) -> AnyResolution | None:
+    """The answer, once nothing in it is wrong; None where no field of it can be mended."""
     errors: list[FieldError] = []
     while True:
         found = question.resolve(action, filling.drafts(errors))
         errors = found if isinstance(found, list) else check(found)
         if not isinstance(found, list) and not errors:
             return found
+        if not any(each.field for each in errors):
+            filling.tell(errors)
+            return None
 
 
 def field_errors(error: InvalidAnswer) -> list[FieldError]:

@@ -10,6 +10,8 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import Conflict, InvalidAnswer, NbagentError, NotPending, UsageError
 
 OK, FAILED, USAGE, NOTHING, CONFLICT = range(5)
+LEFT = 130
+"""The exit code where a person leaves without an answer, as after Ctrl+C in any shell."""
 EXIT_CODES = """\
 exit codes:
   0  it was done

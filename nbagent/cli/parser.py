@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nbagent import __version__
 
 from . import answering, archive, demo, recordings, runs
-from .output import EXIT_CODES, KNOWN, OK, tell_error
+from .output import EXIT_CODES, KNOWN, LEFT, OK, CommandError, tell_error
 
 _EXAMPLES = """\
 examples:
@@ -19,15 +19,11 @@ examples:
   nbagent runs --store runs.db      the runs of a store, and what they ask
   nbagent show 3f2a                 one run, by the beginning of its id
   nbagent answer 3f2a               answer what it asks, here in the terminal"""
-INTERRUPTED = 130
-"""The exit code after Ctrl+C, as shells have it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    for stream in (sys.stdout, sys.stderr):  # an encoding without a letter writes its number
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    _write_anything()
     options = _parser().parse_args(argv)
     try:
         code: int = options.run(options)
@@ -36,11 +32,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         return tell_error(error, as_json=getattr(options, "json", False))
     except KeyboardInterrupt:
         print(file=sys.stderr)
-        return INTERRUPTED
+        return LEFT
     except BrokenPipeError:  # whoever read has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         return OK
+    except OSError as error:  # a full disk, a file that cannot be written
+        _say_no_more()
+        return tell_error(CommandError(str(error)), as_json=getattr(options, "json", False))
     return code
+
+
+def _write_anything() -> None:
+    """Have a terminal, or a file, that lacks a character get its code; where there is no output, none is made."""
+    if sys.stdout is None:  # closed by whoever started this
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _say_no_more() -> None:
+    """Nothing that is still to be written to standard output is an error as the process ends."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import shlex
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.process import has_ended
+from nbagent.core.base.user import named
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import VARIABLE
 from nbagent.core.journal.journal import Journal, Store
@@ -99,9 +101,10 @@ def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterru
     if not waiting:
         ended = journal.state.outcome
         how = _goes_on(journal, options) if ended is None else f"it has ended ({ended.type[4:]})"
+        answered = _last_answer(journal)
         raise CommandError(
-            f"nothing of run {journal.run_id!r} waits for an answer: {how}",
-            CONFLICT if ended else NOTHING,
+            f"nothing of run {journal.run_id!r} waits for an answer{answered}: {how}",
+            CONFLICT if ended or answered else NOTHING,
         )
     if len(waiting) > 1:
         listed = ", ".join(f"{each.id} ({each.tool_name or 'the run'})" for each in waiting)
@@ -121,6 +124,15 @@ def _given(options: argparse.Namespace) -> list[str]:
     store, agent = options.store, getattr(options, "agent", None)
     named = [] if store in (None, os.environ.get(VARIABLE)) else [f"--store {shlex.quote(store)}"]
     return named + ([] if agent is None else [f"--agent {shlex.quote(agent)}"])
+
+
+def _last_answer(journal: Journal) -> str:
+    """Who answered last, and when; empty where nobody has."""
+    last = max(journal.state.settled.values(), key=lambda each: each.at, default=None)
+    if last is None:
+        return ""
+    when = datetime.datetime.fromtimestamp(last.at, tz=datetime.UTC).isoformat("T", "seconds")
+    return f" any more; the last was given by {named(last.by, last.user)} at {when}"
 
 
 def _goes_on(journal: Journal, options: argparse.Namespace) -> str:

@@ -106,12 +106,14 @@ class Filling:
             Left: the person has left.
         """
         self._wrong = list(errors)
+        self.tell(errors)
+        return self._field(self._root, self._root.id, 0)
+
+    def tell(self, errors: Sequence[FieldError]) -> None:
+        """Say what is wrong with the whole of it."""
         for error in errors:
             if error.field is None:
                 self._terminal.say(f"  ! {error.message}")
-        if errors and not any(error.field for error in errors):
-            self._kept.clear()
-        return self._field(self._root, self._root.id, 0)
 
     def _field(self, node: Node, at: str, depth: int) -> Draft:
         if node.read_only or isinstance(node, Const):

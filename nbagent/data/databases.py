@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from .table import Table
 
 Open = Callable[[], sqlite3.Connection]
 """Opens the database anew, for reading."""
+_WAIT_S, _LOOK_S = 1.0, 0.05
+"""How long a copy waits for a transaction that is open, and between two looks."""
 _MAX_SCHEMA = 500
 """Tables and columns that are told."""
 _TABLES = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
@@ -75,7 +78,7 @@ def _of_connection(connection: sqlite3.Connection, name: str) -> Open:
             f"{name} is in memory, and only the thread that opened it may use it: open it with "
             "sqlite3.connect(':memory:', check_same_thread=False)"
         )
-    return lambda: _copy(connection)
+    return lambda: _copy(connection, name)
 
 
 def _shared(connection: sqlite3.Connection) -> bool:
@@ -94,9 +97,27 @@ def _shared(connection: sqlite3.Connection) -> bool:
     return not refused
 
 
-def _copy(connection: sqlite3.Connection) -> sqlite3.Connection:
+def _copy(connection: sqlite3.Connection, name: str) -> sqlite3.Connection:
+    """The database as it is; ``backup`` alone waits without end for a transaction that is open.
+
+    Raises:
+        QueryError: it has changes that are not committed.
+    """
+    ends_at = time.monotonic() + _WAIT_S
+
+    def look(status: int, _remaining: int, _total: int) -> None:
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() > ends_at:
+            raise QueryError(
+                f"{name} has changes that are not committed yet, and cannot be read before they are: "
+                f"call {name}.commit() in the notebook"
+            )
+
     copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-    connection.backup(copy)
+    try:
+        connection.backup(copy, progress=look, sleep=_LOOK_S)
+    except BaseException:
+        copy.close()
+        raise
     return copy
 
 

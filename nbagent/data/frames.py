@@ -40,14 +40,20 @@ def database(frames: Mapping[str, Any], sql: str) -> sqlite3.Connection:
             raise QueryError(
                 f"{name} has {len(frame.columns):,} columns: {MAX_COLUMNS:,} can be read"
             )
+        if not column_names(frame):
+            raise QueryError(f"{name} has no columns: there is nothing to read in it")
     cells = sum(len(frame) * len(frame.columns) for frame in named.values())
     if cells > MAX_CELLS:
         raise QueryError(
             f"{' and '.join(named)} have {cells:,} values: a query can read {MAX_CELLS:,}; use describe_data or head_data"
         )
     connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-    for name, frame in named.items():
-        _fill(connection, name, frame)
+    try:
+        for name, frame in named.items():
+            _fill(connection, name, frame)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -4,7 +4,17 @@
 
 import { h, setText } from "./dom.js";
 import { keepKeysInside } from "./focus.js";
-import { every, lifeWithin, makeTimer, on, onAbort, onChange, onInput } from "./lifetime.js";
+import {
+  every,
+  lifeWithin,
+  makeTimer,
+  nextFrame,
+  on,
+  onAbort,
+  onChange,
+  onInput,
+} from "./lifetime.js";
+import { whenLost } from "./lost.js";
 import { drawRuns, STYLE as TABLE_STYLE } from "./runs-table.js";
 
 /** @typedef {import("./wire.js").Model} Model */
@@ -13,7 +23,11 @@ import { drawRuns, STYLE as TABLE_STYLE } from "./runs-table.js";
 const SHOWN = 15_000;
 /** Milliseconds after the last key until it is looked for. */
 const LOOK_AFTER = 150;
+/** Frames in which the card beside a bar may be drawn. */
+const FRAMES = 240;
 const STYLE = `
+.nba-chooser[hidden] { display: none; }
+.nbagent > .nba-chooser { padding: 0 16px 12px; }
 .nba-chooser { display: flex; flex-wrap: wrap; gap: 6px 16px; padding: 2px 0 8px; font: 13px/1.4 var(--jp-ui-font-family, system-ui, sans-serif); color: var(--jp-ui-font-color1, CanvasText); }
 .nba-chooser label { display: flex; align-items: center; gap: 6px; white-space: nowrap; color: var(--jp-ui-font-color1, CanvasText); }
 .nba-heard { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
@@ -21,6 +35,16 @@ const STYLE = `
 .nba-chooser :is(select, input) { box-sizing: border-box; font: inherit; min-height: 28px; max-width: 16em; padding: 2px 6px; border: 1px solid color-mix(in srgb, currentColor 45%, transparent); border-radius: 4px; background: var(--jp-layout-color1, Canvas); color: inherit; }
 .nba-chooser :is(select, input):focus-visible { outline: 2px solid var(--jp-brand-color1, Highlight); outline-offset: 1px; }
 `;
+
+/**
+ * Puts the bar below the head of the card that stands beside it, once that is drawn.
+ * @param {HTMLElement} bar @param {HTMLElement} el where it was drawn @param {AbortSignal} signal
+ */
+function standInside(bar, el, signal, frames = FRAMES) {
+  const header = el.closest(".widget-vbox")?.querySelector("section.nbagent > .nba-header");
+  if (header) header.after(bar);
+  else if (frames > 0) nextFrame(signal, () => standInside(bar, el, signal, frames - 1));
+}
 
 /** The filters of a list, and the runs, as anywidget defines them. */
 export default {
@@ -38,7 +62,7 @@ export default {
     const controls = new Map();
     const draw = () => {
       const { labels, ...choices } = model.get("choices");
-      bar.hidden = !labels;
+      bar.hidden = !labels; // there is nothing to choose from
       if (labels?.text && !controls.has("text")) addText(labels.text);
       for (const [name, options] of Object.entries(choices)) {
         const select = controls.get(name) ?? addSelect(name, labels[name]);
@@ -96,6 +120,14 @@ export default {
       if (document.visibilityState !== "visible" || !bar.isConnected) return;
       send({ type: "shown" });
     };
+    /** @type {() => void} */
+    let lose = () => {};
+    const cut = () => {
+      told.abort();
+      for (const control of controls.values()) control.disabled = true;
+      lose();
+    };
+    whenLost(model, signal, cut);
     model.on("change:choices", draw);
     model.on("change:said", say);
     every(told.signal, SHOWN, tell);
@@ -110,6 +142,7 @@ export default {
       const root = h("div", "nbagent nba-runs");
       const runs = drawRuns({ send, signal });
       const update = () => runs.update(model.get("table"));
+      lose = runs.lose;
       style.textContent += TABLE_STYLE;
       el.append(root);
       root.append(bar, runs.el);
@@ -117,7 +150,10 @@ export default {
       onAbort(signal, () => model.off("change:table", update));
       update();
       keepKeysInside(root, signal);
-    } else keepKeysInside(bar, signal);
+    } else {
+      keepKeysInside(bar, signal);
+      standInside(bar, el, signal);
+    }
     tell();
   },
 };

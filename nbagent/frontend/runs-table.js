@@ -31,10 +31,11 @@ const narrow = (/** @type {string} */ root, /** @type {number} */ width) => `
   ${root} {
     & :is(table, tbody) { display: block; }
     & thead { display: block; position: sticky; top: 0; z-index: 1; background: color-mix(in srgb, var(--nba-ink) 5%, var(--nba-page)); border-bottom: 1px solid var(--nba-line); }
-    & thead tr { display: flex; flex-wrap: wrap; padding: 0 2px; }
+    & thead tr { display: flex; padding: 0 4px; overflow-x: auto; scrollbar-width: none; }
+    & thead :is(th, td) { flex: none; }
     & thead :is(th, td)[data-of] { position: static; width: auto; border: 0; background: none; }
     & thead [data-of="open"] { display: none; }
-    & .nba-sort { padding: 3px 5px; }
+    & .nba-sort { padding: 3px 6px; }
     & tbody tr { display: flex; flex-wrap: wrap; column-gap: 10px; align-items: baseline; position: relative; padding: 8px 76px 8px 10px; border-bottom: 1px solid var(--nba-line); }
     & tbody tr:last-child { border-bottom: 0; }
     & tbody td[data-of] { display: block; width: auto; max-width: 100%; padding: 0; border: 0; text-align: start; font-size: 12px; line-height: 18px; }
@@ -43,6 +44,7 @@ const narrow = (/** @type {string} */ root, /** @type {number} */ width) => `
     & tbody tr td[data-of][data-of="prompt"] { order: -2; font-size: 13px; line-height: 20px; }
     & tbody tr:has([data-of="prompt"]:empty) td[data-of][data-of="agent"] { width: 100%; order: -2; color: inherit; font-size: 13px; line-height: 20px; }
     & tbody td[data-of]:is(:empty, [hidden]) { display: none; }
+    & tbody td[data-of="id"] { max-width: 10ch; }
     & tbody tr td[data-of][data-of="open"] { position: absolute; top: 8px; right: 10px; }
   }
 }`;
@@ -51,7 +53,8 @@ ${ROOT} {
   display: flex; flex-direction: column; gap: 10px; margin-top: 0; padding: 2px 16px 12px; border-top: 0; border-radius: 0 0 10px 10px;
   & .nba-chooser { padding: 0; }
   & .nba-scroll { max-height: 356px; overflow: auto; border: 1px solid var(--nba-line); border-radius: 6px; }
-  & table { display: table; width: 100%; margin: 0; border: 0; border-collapse: separate; border-spacing: 0; table-layout: fixed; font: 13px/20px var(--nba-font); }
+  & table { display: table; width: 100%; margin: 0; border: 0; border-collapse: separate; border-spacing: 0; table-layout: auto; font: 13px/20px var(--nba-font); }
+  & .nba-scroll:has(> table[hidden]) { border: 0; }
   & :is(th, td) { padding: 5px 8px; border: 0; border-bottom: 1px solid var(--nba-line); text-align: start; vertical-align: middle; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; background: none; color: inherit; max-width: none; min-width: 0; }
   & tbody tr:last-child td { border-bottom: 0; }
   & thead :is(th, td) { position: sticky; top: 0; z-index: 1; padding: 0; background: color-mix(in srgb, var(--nba-ink) 5%, var(--nba-page)); color: var(--nba-soft); font: 12px/20px var(--nba-font); }
@@ -62,14 +65,13 @@ ${ROOT} {
   & .nba-sort { display: flex; gap: 4px; width: 100%; min-height: 0; margin: 0; padding: 5px 8px; border: 0; background: none; color: inherit; font: inherit; text-align: start; cursor: pointer; }
   & .nba-sort:hover { text-decoration: underline; }
   & :is(.nba-sort, .nba-button, input, select):focus-visible { outline: 2px solid var(--nba-accent); outline-offset: -2px; }
-  & [data-of="id"] { width: 10%; }
-  & td[data-of="id"] { font: 12px/20px var(--nba-mono); }
-  & :is([data-of="agent"], [data-of="asks"]) { width: 12%; }
-  & [data-of="status"] { width: 25%; }
-  & [data-of="moved"] { width: 82px; }
-  & [data-of="deadline"] { width: 78px; }
-  & [data-of="cost"] { width: 72px; }
-  & [data-of="open"] { width: 72px; text-align: end; }
+  & td[data-of="id"] { max-width: max(74px, 10cqi); font: 12px/20px var(--nba-mono); }
+  & td:is([data-of="agent"], [data-of="asks"]) { max-width: 15cqi; }
+  & td[data-of="status"] { max-width: 26cqi; }
+  & [data-of="prompt"] { width: 99%; max-width: 0; }
+  & th[data-of="prompt"] { min-width: 90px; }
+  & td[data-of="open"] { text-align: end; }
+  & [hidden] { display: none; }
   & td:is([data-of="moved"], [data-of="deadline"], [data-of="cost"]) { font-variant-numeric: tabular-nums; }
   & td[data-of="cost"] { text-align: end; }
   & th[data-of="cost"] .nba-sort { justify-content: flex-end; }
@@ -78,6 +80,8 @@ ${ROOT} {
   & tr[data-status="completed"] [data-of="status"] { color: var(--nba-good-ink); }
   & tr[data-status="running"] [data-of="status"] { color: var(--nba-link); }
   & .nba-button { min-height: 0; margin: 0; padding: 1px 9px; font: 12px/20px var(--nba-font); }
+  & button:disabled { color: var(--nba-soft); border-style: dashed; cursor: default; text-decoration: none; }
+  & table[hidden] + .nba-none { padding: 0; text-align: start; }
   & .nba-none { margin: 0; padding: 18px; color: var(--nba-soft); text-align: center; }
   & .nba-foot { display: flex; align-items: center; gap: 12px; min-height: 24px; margin-top: 8px; color: var(--nba-soft); font: 12px/20px var(--nba-font); }
   & .nba-foot [role="alert"] { color: var(--nba-bad); }
@@ -99,7 +103,8 @@ export function drawRuns({ send, signal }) {
   const said = span({ role: "status" });
   const more = makeButton("nba-button");
   const lost = span({ role: "alert", hidden: true });
-  const el = div("", div("nba-scroll", table, none), div("nba-foot", said, more, lost));
+  const foot = div("nba-foot", said, more, lost);
+  const el = div("", div("nba-scroll", table, none), foot);
   /** @type {Map<string, {row: HTMLTableRowElement, button: HTMLButtonElement, cells: HTMLElement[]}>} */
   const rows = new Map();
   /** @type {Map<string, {th: HTMLElement, button: HTMLButtonElement, label: HTMLElement, mark: HTMLElement}>} */
@@ -111,8 +116,13 @@ export function drawRuns({ send, signal }) {
 
   const tell = (/** @type {object} */ message) => {
     const heard = send(message);
-    showText(lost, heard ? "" : (shown?.gone ?? ""));
+    if (!heard) lose();
     return heard;
+  };
+  /** Nobody hears what is pressed any more. */
+  const lose = () => {
+    showText(lost, shown?.gone ?? "");
+    for (const button of el.querySelectorAll("button")) button.disabled = true;
   };
   const open = (/** @type {string} */ run) => {
     stop(run);
@@ -217,8 +227,10 @@ export function drawRuns({ send, signal }) {
     if (active instanceof HTMLElement && body.contains(active)) active.focus();
     if (!there.has(at)) stop(next.rows[0]?.[0] ?? "");
     showText(none, next.rows.length ? "" : next.none);
+    table.hidden = !next.columns.length;
     setText(said, next.said);
+    foot.hidden = !next.said;
     showText(more, next.more);
   };
-  return { el, update };
+  return { el, update, lose };
 }

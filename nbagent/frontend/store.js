@@ -3,6 +3,7 @@
 
 import { groupDigits } from "./format.js";
 import { onAbort } from "./lifetime.js";
+import { whenLost } from "./lost.js";
 import { apply, changes } from "./reduce.js";
 
 /**
@@ -21,8 +22,6 @@ import { apply, changes } from "./reduce.js";
 
 /** Loads what finds in a card. @typedef {() => Promise<typeof import("./find.js")>} LoadFinder */
 
-/** How a kernel stands that has lost all it had; JupyterLab tells. */
-const LOST = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 /** Milliseconds after which a gap asks for a snapshot once more. */
 const ASK_AGAIN = 1000;
 
@@ -58,23 +57,12 @@ export class Store {
       if (this.#live === null) this.#fromTrait(model.get("snapshot"));
     };
     const message = (/** @type {FromKernel} */ content) => this.#receive(content);
-    // Jupyter cuts all comms when it restarts a kernel; that a kernel died it only tells of the kernel.
-    const cut = () => this.#lost();
-    const status = (/** @type {unknown} */ _, /** @type {string} */ now) => {
-      if (LOST.has(now)) this.#lost();
-    };
-    const kernel = model.widget_manager?.kernel;
     model.on("change:snapshot", synced);
     model.on("msg:custom", message);
-    model.on("comm_live_update", cut);
-    kernel?.statusChanged?.connect(status);
-    kernel?.disposed?.connect(cut);
+    whenLost(model, signal, () => this.#lost());
     onAbort(signal, () => {
       model.off("change:snapshot", synced);
       model.off("msg:custom", message);
-      model.off("comm_live_update", cut);
-      kernel?.statusChanged?.disconnect(status);
-      kernel?.disposed?.disconnect(cut);
       this.#listeners.clear();
     });
     synced();

@@ -19,6 +19,7 @@ from nbagent.core.base.keywords import tells
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import Kept, kept_in, place_of
+from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.run.describe import asks
 from nbagent.core.stored.inbox import Asked, Owner, Waiting
 
@@ -172,6 +173,8 @@ def _named(store: Any, agent: str | None, tool: str | None, older_than: float | 
 
 def near(store: Any) -> str:
     """Where a store keeps its runs, as people in this folder call it."""
+    if isinstance(store, MemoryStore):
+        return TEXTS["in_memory"]
     place = place_of(store)
     near = os.path.relpath(place) if os.path.isabs(place) else place
     return place if near.startswith("..") else near

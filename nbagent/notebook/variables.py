@@ -55,8 +55,7 @@ def mentioned(text: str) -> list[File]:
 
 def summary(value: Any) -> str:
     """What a value is, in bounded words."""
-    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-    told = f"{kind}{_size(value)}\n{_inside(value)}"
+    told = f"{_kind(value)}{_size(value)}\n{_inside(value)}"
     return told if len(told) <= MAX_SUMMARY else f"{told[: MAX_SUMMARY - 1]}…"
 
 
@@ -77,10 +76,20 @@ def _file(name: str, value: Any) -> File:
     return File(told.encode("utf-8", "replace"), "text/plain", name=f"@{name}")
 
 
+def _kind(value: Any) -> str:
+    """What a person calls it, and its type, where that tells more."""
+    name = f"{type(value).__module__.partition('.')[0]}.{type(value).__qualname__}"
+    word = _WORDS.get(name)
+    return name.removeprefix("builtins.") if word is None else f"{word} ({name})"
+
+
+_WORDS = {"pandas.DataFrame": "table", "pandas.Series": "column", "numpy.ndarray": "array"}
+
+
 def _size(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and all(isinstance(each, int) for each in shape):
-        return f" of {' by '.join(map(str, shape))}"
+        return " of " + " \u00d7 ".join(map(str, shape))
     if isinstance(value, str | bytes | list | tuple | dict | set | frozenset):
         return f" of {len(value)}"
     return ""

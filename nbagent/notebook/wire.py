@@ -285,6 +285,9 @@ class Head(_Wire):
     questions: int = 0
     """What a person is asked; what an outside system answers is none of it."""
     decisions: int = Field(default=0, exclude=True)
+    """What people have decided, whichever way."""
+    decisions_by_you: int = Field(default=0, exclude=True)
+    """Those of them at this card, or at one like it."""
     stopping: bool = False
     """Whether somebody pressed Stop and what still runs has not ended yet."""
     chat: bool = False

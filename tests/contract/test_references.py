@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -228,5 +229,5 @@ def test_beats_of_processes_that_are_long_gone_are_forgotten(tmp_path: Path) -> 
             store.beat(f"process {n}")
         store.beat("process 0")
         assert [store.beats(f"process {n}") for n in (0, 1, 150, 151, 249)] == [1, 0, 0, 1, 1]
-    with sqlite3.connect(tmp_path / "runs.db") as file:
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
         assert file.execute("select count(*) from beats").fetchone() == (100,)

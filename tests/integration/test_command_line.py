@@ -24,7 +24,6 @@ from unittest.mock import patch
 
 import pytest
 
-import nbagent as nb
 from nbagent.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -193,13 +192,15 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(folder: Folder) -> Non
         (2, ["answer", travel, "--approve"], "nothing to approve: give --value JSON"),
         (2, ["answer", bank, "--input", '{"amuont": 1}'], "has no 'amuont': the names are amount"),
         (2, ["answer", bank, "--input", '{"to": "Eve"}'], "cannot be changed in to"),
-        (2, ["answer", travel, "--value", '{"when": "soon", "seat": "aisle", "legs": []}'], "date"),
+        (2, ["answer", travel, "--value", '{"when": "soon", "seat": "x", "legs": []}'], "when: "),
+        (2, ["answer", bank, "--input", '{"amount": "much"}'], "amount: Should be"),
         (2, ["answer", vault, "--text", "hunter2"], "no secret is kept"),
         (2, ["answer", bank, "--approve", "--agent", "bank.py:nobody"], "has no 'nobody'"),
         (2, ["prune", "--older-than", "soon"], "soon"),
         (2, ["delete", bank], "give --yes"),
         (3, ["answer", bank, "zzz", "--approve"], "there is no question 'zzz'"),
-        (3, ["answer", "--token", "wrong", "--value", "1"], "no interrupt waits for this token"),
+        (3, ["answer", "--token", "wrong", "--value", "1"], "token in SQLiteStore('runs.db')"),
+        (1, ["export", bank, "--output", "none/run.json"], "none/run.json"),
     ]:
         told = folder.nbagent(*arguments, "--json")
         said = json.loads(told.stderr)
@@ -244,7 +245,14 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
     assert (code, "Nothing was changed." in said) == (130, True)
     code, said = folder.typed(["answer", bank], [("leaves it:", "c\n"), ("Amount", "\x04")])
     assert (code, "Nothing was changed." in said) == (130, True)
+    code, said = folder.typed(["delete", bank], [("for good?", "\x03")])
+    assert (code, "Nothing was deleted." in said) == (130, True)
     assert len(folder.json("runs", "--waiting", "--agent", "bank")["runs"]) == 1
+    code, said = folder.typed(
+        ["answer", folder.ids["vault"]],
+        [("leaves it:", "s\n"), ("Answer", "hunter2\n"), ("leaves it:", "\n")],
+    )
+    assert (code, "no secret is kept" in said, "hunter2" in said) == (0, True, False), said
     code, said = folder.typed(
         ["answer", folder.ids["travel"]],
         [
@@ -276,10 +284,9 @@ def test_an_answer_is_kept_or_the_run_goes_on_here_and_the_second_is_told(folder
     assert "goes on when opened" in idle
     second = folder.nbagent("answer", fresh, kept["question"], "--approve")
     assert (second.returncode, "command line" in second.stderr) == (4, True)
-    (folder.path / "rest.py").write_text(
-        BANK.replace('[nb.ScriptedModel.call("pay", amount=5, to="Bob"), "Paid."]', '["Paid."]')
-    )
-    went = folder.json("answer", fresh, "--agent", "rest.py:agent")
+    late = folder.nbagent("answer", fresh, "--approve")  # the same script, run twice
+    assert (late.returncode, "given by command line" in late.stderr) == (4, True), late.stderr
+    went = folder.json("answer", fresh, "--agent", "bank.py:agent")
     assert (went["goes_on"], went["status"], went["text"]) == ("here", "completed", "Paid.")
     assert "paid 4 to Bob" in folder.nbagent("show", fresh).stdout
 
@@ -361,15 +368,22 @@ def test_the_blocks_of_the_page_run(tmp_path: Path) -> None:
     assert "paid 4 to Bob" in told.stdout
 
 
-def test_letters_that_an_output_cannot_write_are_told_by_number(tmp_path: Path) -> None:
-    """As where Windows pipes in the encoding of its country: the list is there, and no traceback."""
-    with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        agent = nb.Agent(nb.ScriptedModel(["Done."]), name="office", store=store)
-        agent.run_sync("Pay 円 now.")
-    out = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
-    with contextlib.redirect_stdout(out):
-        assert main(["runs", "--store", str(tmp_path / "runs.db")]) == 0
-    assert "Pay \\u5186 now." in out.buffer.getvalue().decode("cp1252")  # type: ignore[attr-defined]
+def test_output_that_cannot_be_written_is_told_in_a_line_and_no_character_stops_it(
+    folder: Folder,
+) -> None:
+    """A full disk, a closed output, a terminal that knows ASCII alone."""
+    run = f'"{sys.executable}" -m nbagent'
+    travel = folder.ids["travel"]
+    told = folder._run(
+        ["bash", "-c", f"{run} show {travel} >/dev/full; echo $?; {run} runs >&-; echo $?"]
+    )
+    assert told.stdout.split() == ["1", "0"], told.stderr
+    assert told.stderr.count("\n") == 1
+    assert "No space left" in told.stderr
+    plain = {**folder.environment, "PYTHONIOENCODING": "ascii"}
+    told = folder._run([sys.executable, "-m", "nbagent", "show", travel], env=plain)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "travel \\xb7 waiting for you" in told.stdout
 
 
 def test_a_closed_pipe_is_quiet_and_nothing_heavy_is_loaded(folder: Folder) -> None:

@@ -7,6 +7,7 @@ import gc
 import json
 import sqlite3
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +239,7 @@ async def test_each_file_is_kept_once_in_the_store(tmp_path: Path):
     files = sum(len(part["data"]) for part in _files(run.messages))
     assert files > 2_500_000
     assert sum(sizes) < files * 1.01
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db:
         (pages,), (size,) = db.execute("pragma page_count"), db.execute("pragma page_size")
     assert pages[0] * size[0] < files * 1.05
     again = await nb.open_run(run.id, agent=agent)

@@ -124,11 +124,27 @@ _TEXTS = {
 
 def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
     """A file in words: ``image scan.png, 120 kB``, or without its size, which for a figure is any."""
+    if is_mention(part):
+        return f"{part['name']}, {_first_line(part)}"
     kind = part["media_type"].partition("/")[0]
     noun = kind if kind in ("image", "audio", "video") else "file"
     name = part.get("name") or (part["media_type"] if noun == "file" else "")
     size = f", {in_bytes(size_of(part))}" if sized else ""
     return f"{noun} {name}".rstrip() + size
+
+
+def is_mention(part: Mapping[str, Any]) -> bool:
+    """Whether it tells of a variable that a message named: what it is stands in its first line."""
+    return part["media_type"] == "text/plain" and str(part.get("name") or "").startswith("@")
+
+
+def _first_line(part: Mapping[str, Any]) -> str:
+    begun = base64.b64decode(part["data"][:_BEGUN])
+    return begun.decode("utf-8", "replace").partition("\n")[0][:_BRIEF]
+
+
+_BEGUN, _BRIEF = 400, 80
+"""Characters of a file's data that are read for its first line, and of that line."""
 
 
 def stand_in(part: Mapping[str, Any], *, sized: bool = True) -> str:

@@ -494,8 +494,14 @@ def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: s
 def _check_schema(schema: Json, value: Json, what: str) -> None:
     errors = hooks.schema_errors(schema, value, formats=True)
     if errors:
-        reasons = "; ".join(error["msg"] for error in errors[:5])
+        reasons = "; ".join(_at(error) for error in errors[:5])
         raise InvalidAnswer(f"the {what} does not fit: {reasons}", errors=errors)
+
+
+def _at(error: Mapping[str, Any]) -> str:
+    """What is wrong, after the field that it is wrong in."""
+    place = ".".join(map(str, error["loc"]))
+    return f"{place}: {error['msg']}" if place else str(error["msg"])
 
 
 def expiry_of(event: Interrupted) -> AnyResolution:

@@ -65,6 +65,8 @@ class Decision:
     """What the person made of the input: by name, the value before and the one after."""
     interrupt: str
     """The question's id."""
+    question: str = ""
+    """What was asked, in its words; empty where only the call itself was shown."""
 
     @property
     def waited(self) -> float:
@@ -105,7 +107,7 @@ class Decisions(list[Decision]):
                 f"{one.user} ({one.by})" if one.user else one.by,
                 f"{one.answered_at:%Y-%m-%d %H:%M:%S}",
                 f"{one.waited:.0f} s",
-                _changes(one) or _shown(one),
+                _on(one),
             )
             for one in self
         ]
@@ -192,11 +194,22 @@ def _decision(
         decision=_word(asked, answer, _changed(shown, given.get("input"))),
         reason=given.get("reason") or given.get("error") or "",
         shown=shown,
-        digest=asked.digest or question_digest(asked),
+        digest=question_digest(asked) if asked.kind == "ask" or not asked.digest else asked.digest,
         answer=given.get("output", given.get("data")),
         changed=_changed(shown, given.get("input")),
         interrupt=asked.id,
+        question=_question(question.get("metadata")),
     )
+
+
+def _question(metadata: Any) -> str:
+    """The words of a question, of what a tool or a rule said as it asked."""
+    said = metadata if isinstance(metadata, dict) else {"message": metadata}
+    return next((said[name] for name in ("message", "question") if _is_text(said.get(name))), "")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _word(asked: Interrupted, answer: Resolved, changed: dict[str, Any]) -> str:
@@ -220,6 +233,12 @@ def _changed(before: dict[str, Any], after: dict[str, Any] | None) -> dict[str, 
     names = dict.fromkeys((*before, *after))
     both = {name: (before.get(name), after.get(name)) for name in names}
     return {name: (old, new) for name, (old, new) in both.items() if old != new}
+
+
+def _on(one: Decision) -> str:
+    """What was asked, and shown or changed."""
+    asked = shortened(one.question) if one.question else ""
+    return " · ".join(filter(None, (asked, _changes(one) or _shown(one))))
 
 
 def _shown(one: Decision) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -157,7 +158,9 @@ def row_of(run: StoredRun, now: float) -> tuple[str, ...]:
         run.agent,
         " ".join(run.prompt.split()),
         run.says,
-        ", ".join(dict.fromkeys(run.asks)),
+        ", ".join(
+            name if n == 1 else f"{name} \u00d7 {n}" for name, n in Counter(run.asks).items()
+        ),
         "" if run.moved is None else f"{_span(now - run.moved)} ago",
         "" if run.deadline is None else _deadline(run.deadline - now),
         "" if not cost else f"${cost:.4f}",

@@ -90,7 +90,7 @@ def answer_external(
             return Receipt(finished(answer_by_record(journal, event.id, answer, stamp)))
         run = agent._take_up(journal, show=False)  # noqa: SLF001 - the engine's own door
         return run.resolve(event.id, answer, by="external")
-    raise _refusal(sessions, stored, digest)
+    raise _refusal(sessions, stored, digest, place)
 
 
 def _answer(value: Any, error: Any) -> Respond:
@@ -124,7 +124,9 @@ def _stored(place: Store, digest: str) -> list[Journal]:
     return journals
 
 
-def _refusal(sessions: list[Session], stored: list[Journal], digest: str) -> NotPending | Conflict:
+def _refusal(
+    sessions: list[Session], stored: list[Journal], digest: str, place: Store | None
+) -> NotPending | Conflict:
     """Why a token answers nothing: it was used, or nobody knows it."""
     for session in sessions:
         used = _waiting(_asked(session.journal), digest)
@@ -135,6 +137,10 @@ def _refusal(sessions: list[Session], stored: list[Journal], digest: str) -> Not
     for journal in stored:
         if _waiting(_interrupts(journal.read()), digest) is not None:
             return Conflict("this token was used, or its interrupt was settled otherwise")
+    if place is not None:
+        return NotPending(
+            f"no interrupt waits for this token in {place!r}: is it whole, and of this store?"
+        )
     return NotPending(
         "no interrupt waits for this token here; for a run that this process does not hold, give "
         "store=, and agent= to go on with it here"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,8 +18,12 @@ MAX_TEXT = 8_000
 """Characters of a rich value's text that the model is told."""
 MAX_LEAF_TEXT = 1_000
 """Characters of such a value's text inside of data."""
+MAX_DEPTH = 100
+"""Levels of data that is looked through for what is none."""
 MAX_ARRAY = 1_000
 """Numbers of an array that the model is told one by one; a larger one is text."""
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def checked_value(value: Any, adapter: TypeAdapter[Any] | None, what: str) -> Json:
@@ -89,7 +94,7 @@ def for_model(value: Any, limit: int | None = None, words: Any = None) -> Json:
         return _plain(odd, MAX_TEXT if odd is value else MAX_LEAF_TEXT)
 
     try:
-        data = to_json_bytes(value, inf_nan_mode="strings", fallback=leaf)
+        data = _json(value, leaf)
         if limit is not None and len(data) > limit:
             text = data.decode()
             if len(text) > limit:
@@ -98,6 +103,40 @@ def for_model(value: Any, limit: int | None = None, words: Any = None) -> Json:
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return _bounded(value, MAX_TEXT)
     return freeze(plain)
+
+
+def _json(value: Any, leaf: Callable[[Any], Any]) -> bytes:
+    """The value as JSON; what pydantic knows and fails at all the same (a date that is none, as NaT) is text alone."""
+    try:
+        return to_json_bytes(value, inf_nan_mode="strings", fallback=leaf)
+    except (PydanticSerializationError, ValueError, TypeError):
+        apart = _apart(value, leaf, MAX_DEPTH)
+        return to_json_bytes(apart, inf_nan_mode="strings", fallback=leaf)
+
+
+def _apart(value: Any, leaf: Callable[[Any], Any], depth: int) -> Any:
+    """The same data, in which each part that cannot be written is its text; one look at each part."""
+    if type(value) in _PLAIN:
+        return value
+    if not depth:
+        raise RecursionError
+    if isinstance(value, Mapping):
+        return {_key(key, leaf): _apart(each, leaf, depth - 1) for key, each in value.items()}
+    if isinstance(value, list | tuple | Set):
+        return [_apart(each, leaf, depth - 1) for each in value]
+    try:
+        return from_json(to_json_bytes(value, inf_nan_mode="strings", fallback=leaf))
+    except (PydanticSerializationError, ValueError, TypeError):
+        return _bounded(value, MAX_LEAF_TEXT)
+
+
+def _key(key: Any, leaf: Callable[[Any], Any]) -> str:
+    if type(key) is str:
+        return key
+    try:
+        return str(*from_json(to_json_bytes({key: None}, fallback=leaf)))
+    except (PydanticSerializationError, ValueError, TypeError):
+        return _bounded(key, MAX_LEAF_TEXT)
 
 
 def cut(text: str, limit: int | None) -> str:

@@ -51,7 +51,8 @@ class InboxCard(AskingCard):
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._drawn_at = float("-inf")
         self._looking = Looking(self._loop, self._read, self._looked)
-        self.bar = ListBar(choices=self._choices(), chosen={"agent": "", "tool": "", "age": ""})
+        self.bar = ListBar(chosen={"agent": "", "tool": "", "age": ""})
+        self.bar.choices = self._choices()
         self.bar.observe(lambda _change: self._later(self._chosen), names="chosen")
         self.bar.on_msg(lambda *_: self._later(self._looking.seen))
         super().__init__()
@@ -132,7 +133,9 @@ class InboxCard(AskingCard):
         self._looking.soon()
 
     def _choices(self) -> dict[str, Any]:
-        """What there is to choose from, beside what code has chosen."""
+        """What there is to choose from, beside what code has chosen; nothing where one question waits."""
+        if len(self.waiting.all) < 2 and not any(self.bar.chosen.values()):
+            return {}
         agent, tool, _ = self._given
         agents = [] if agent else sorted({one.run.agent for one in self.waiting.all})
         tools = [] if tool else sorted({one.interrupt.tool_name for one in self.waiting.all})

@@ -20,6 +20,15 @@ def cost(head: Head) -> str:
     return said.format(n=money(head.known_cost)) if head.known_cost > 0 else ""
 
 
+def decided(head: Head) -> str:
+    """What people have decided, and how much of it you; nothing where nobody has."""
+    if head.decisions == head.decisions_by_you:
+        return count("decisions_by_you", head.decisions)
+    said = count("decisions", head.decisions)
+    yours = head.decisions_by_you
+    return TEXTS["decisions_some"].format(said=said, n=f"{yours:,}") if yours else said
+
+
 def counted(head: Head) -> Head:
     """With all that was counted, in words, as the footer of a live card has it."""
     if head.status in ENDED or not head.max_turns:
@@ -32,7 +41,7 @@ def counted(head: Head) -> Head:
         Count(text=turns),
         Count(text=count("tokens", head.tokens), about=about),
         Count(text=cost(head)),
-        Count(text=count("decisions", head.decisions)),
+        Count(text=decided(head)),
     ]
     return head.model_copy(update={"counts": [each for each in counts if each.text]})
 

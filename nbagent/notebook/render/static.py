@@ -225,7 +225,7 @@ def _strip(head: Head) -> Html:
 def _footer(head: Head, how: _How) -> Html:
     measures = [amounts.count("tokens", head.tokens), amounts.cost(head)] if how.measured else []
     turns = amounts.count("turns", head.turns if head.max_turns else 0)
-    parts = [turns, *measures, amounts.count("decisions", head.decisions)]
+    parts = [turns, *measures, amounts.decided(head)]
     spans = (_el("span", {}, part) for part in parts if part)
     return _row("footer", {"class": "nba-footer"}, *_dotted(*spans))
 

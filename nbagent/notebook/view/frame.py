@@ -73,6 +73,10 @@ def _joined(spans: list[tuple[Lane, float, float]]) -> list[tuple[Lane, float, f
         gap = gap * 2 or 0.001
 
 
+BY_PEOPLE = ("form", "command line")
+"""Ways in which a person answers; all others are code, a deadline or another system."""
+
+
 class Frame:
     """The header and the footer."""
 
@@ -119,7 +123,8 @@ class Frame:
             cached=state.usage.cached,
             reasoning=state.usage.reasoning,
             questions=asked,
-            decisions=sum(
+            decisions=sum(answer.by in BY_PEOPLE for answer in state.settled.values()),
+            decisions_by_you=sum(
                 answer.by == "form" and not is_somebody_else(answer.user)
                 for answer in state.settled.values()
             ),

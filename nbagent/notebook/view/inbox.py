@@ -295,13 +295,21 @@ class InboxView:
 def _left(stranded: Sequence[Stranded]) -> NoticeItem:
     """Which runs nobody goes on with, and how they go on."""
     ids = [reveal(one.run.id) for one in stranded]
-    told = ", ".join(ids[:NAMED]) + (f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else "")
+    told = ", ".join(_run_in_words(one) for one in stranded[:NAMED])
+    told += f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else ""
     text = TEXTS["inbox_stranded"].format(runs=told)
     here = sum(1 for one in stranded if one.here)
     if not here:
         text = f"{text}\n{TEXTS['inbox_open'].format(run=ids[0])}"
     actions = [NoticeAction(name="go_on", label=TEXTS["inbox_go_on_here"].format(n=here))]
     return NoticeItem(key=STRANDED, tone="warn", text=text, actions=actions[: here > 0])
+
+
+def _run_in_words(stranded: Stranded) -> str:
+    """A run by the id that a person gave it; by its agent and how its id begins, where that was made."""
+    run = stranded.run
+    short = _brief_id(run.id)
+    return reveal(run.id if short == run.id else f"{run.agent} ({short})")
 
 
 def _key(asked: Asked) -> str:

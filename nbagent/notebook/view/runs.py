@@ -83,7 +83,7 @@ class RunsView:
                 wanted, room = self.wanted, self._room
             chosen = listing.chosen(wanted)
             said = _said(len(chosen), len(every), count, left)
-            table = _drawn(wanted, chosen, room, said)
+            table = _drawn(wanted, chosen, room, said) if count else _drawn_empty()
             with self._lock:
                 if (wanted, room) == (
                     self.wanted,
@@ -143,11 +143,17 @@ class RunsView:
             run="runs",
             agent=TEXTS["runs"],
             prompt=TEXTS["no_file"].format(place=self._of) if self._is_missing else self._of,
-            status="interrupted" if self._waiting else "completed",
+            status="interrupted" if self._waiting else "completed" if self._count else "cancelled",
             status_text=said,
             started_at=0.0,
             max_turns=0,
+            questions=self._waiting,
         )
+
+
+def _drawn_empty() -> dict[str, Any]:
+    """What stands there where the store has no run: no table."""
+    return _drawn(Wanted(), [], 0, "") | {"columns": [], "none": TEXTS["runs_empty"]}
 
 
 def _drawn(wanted: Wanted, chosen: Sequence[StoredRun], room: int, said: str) -> dict[str, Any]:
@@ -179,7 +185,9 @@ def _drawn(wanted: Wanted, chosen: Sequence[StoredRun], room: int, said: str) ->
 
 
 def _choices(listing: Listing) -> dict[str, Any]:
-    """What there is to choose from, beside what code has chosen: as value and label."""
+    """What there is to choose from, beside what code has chosen: as value and label; nothing of one run."""
+    if listing.count < 2:
+        return {}
     agents = sorted({run.agent for run in listing.all if run.agent})
     there = {run.status for run in listing.all}
     statuses = [status for status in STATUSES if status in there]

@@ -213,6 +213,7 @@ class ThreadView:
                 "cached": sum(head.cached for head in heads),
                 "reasoning": sum(head.reasoning for head in heads),
                 "decisions": sum(head.decisions for head in heads),
+                "decisions_by_you": sum(head.decisions_by_you for head in heads),
             }
         )
         return counted(whole).model_copy(update={"turns": turns})

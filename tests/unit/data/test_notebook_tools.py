@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import nbagent as nb
-from nbagent.data import reading
+from nbagent.data import databases, reading
 from nbagent.data.frames import MAX_CELLS, database
 from nbagent.data.reading import MAX_READ, MAX_VALUE, QueryError, read
 from nbagent.data.table import MAX_TEXT
@@ -261,6 +261,32 @@ async def test_a_database_in_memory_is_read_and_stays_as_it_is():
         con.execute("INSERT INTO t VALUES (8)")
         con.commit()
         assert await told(tools, "query_data", sql="SELECT max(a) AS a FROM t") == "a\n8"
+
+
+async def test_a_database_in_memory_with_changes_that_are_not_committed_is_told_and_not_waited_for(
+    monkeypatch,
+):
+    """SQLite cannot copy it before that, and a copy waits for ever by itself: each tool says what to do."""
+    monkeypatch.setattr(databases, "_WAIT_S", 0.0)
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as con:
+        con.execute("CREATE TABLE t (a)")
+        con.execute("INSERT INTO t VALUES (7)")  # begins a transaction, and leaves it open
+        tools = nb.notebook_tools(con)
+        for name, arguments in (
+            ("list_data", {}),
+            ("describe_data", {"name": "con"}),
+            ("query_data", {"sql": "SELECT a FROM t"}),
+        ):
+            assert "con has changes that are not committed" in await told(tools, name, **arguments)
+        con.commit()
+        assert await told(tools, "query_data", sql="SELECT a FROM t") == "a\n7"
+
+
+async def test_a_frame_without_columns_is_told_in_words(sales):
+    """It is no table of SQL; what is read beside it is read all the same."""
+    tools = nb.notebook_tools(sales, nothing=pd.DataFrame())
+    assert "nothing has no columns" in await told(tools, "query_data", sql="SELECT * FROM nothing")
+    assert await told(tools, "query_data", sql="SELECT 1 AS one FROM sales LIMIT 1") == "one\n1"
 
 
 def test_odd_frames_are_tables_all_the_same():

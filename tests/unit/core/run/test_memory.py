@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import tracemalloc
 
 import nbagent as nb
@@ -20,7 +21,7 @@ RUNS = 200
 
 
 async def test_many_paused_runs_are_little_more_than_their_messages():
-    """A live paused run takes some 6 KiB: a person may leave hundreds of questions open."""
+    """A live paused run takes some 6 KiB, since Python 3.13 some 7: a person may leave hundreds of questions open."""
     model = nb.ScriptedModel(lambda _messages: nb.ScriptedModel.call("pay", amount=12.5))
     agent = nb.Agent(model)
 
@@ -42,7 +43,8 @@ async def test_many_paused_runs_are_little_more_than_their_messages():
     finally:
         tracemalloc.stop()
     assert {run.status for run in [*first, *held]} == {"interrupted"}
-    assert size < 6.25 * 1024  # twice as much with pydantic's own dicts and sets
+    # with pydantic's own dicts and sets 10 KiB; from 3.13 on CPython leaves room for 30 names in each
+    assert size < (6.25 if sys.version_info < (3, 13) else 7) * 1024
 
 
 def test_a_slim_event_is_the_same_event():

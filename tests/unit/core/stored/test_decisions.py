@@ -77,6 +77,24 @@ async def test_c300_evidence_tells_who_decided_what_on_what_was_shown(as_user):
     assert "hunter2" not in events.to_csv()
 
 
+async def test_each_question_of_a_body_is_told_in_its_words_and_by_its_own_digest():
+    """Several questions of one call are not taken for one another; nor is an approval for what the tool asks."""
+
+    @nb.flow(store=(store := nb.MemoryStore()))
+    async def plan(ctx: nb.ToolContext) -> str:
+        await ctx.ask(nb.Choose("Which\nhotel?", ["Roma", "Stella"]))
+        await ctx.ask("How many nights?", reply=int)
+        return "fine" if await ctx.ask(nb.Confirm("Book it?")) else ""
+
+    await plan.with_options(answers=["Roma", 2, True], show=False).run()
+    found = nb.decisions(store)
+    assert [one.question for one in found] == ["Which\nhotel?", "How many nights?", "Book it?"]
+    assert len({one.digest for one in found}) == len(found)
+    assert "'Which hotel?'" in repr(found)
+    with pytest.raises(TypeError, match="here it is of="):
+        nb.decisions(store=store)
+
+
 async def test_c301_a_loser_is_told_which_person_won(as_user):
     """Another one than who runs this process is named, in the error and in the events."""
     run = await transferring(nb.MemoryStore()).run("go", attended=True, show=False).settled()

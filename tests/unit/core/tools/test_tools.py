@@ -8,6 +8,7 @@ import functools
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -584,7 +585,7 @@ def test_a_restart_made_by_hand_with_what_is_no_json_is_refused(data):
 
 async def test_an_object_of_one_thread_fails_with_the_way_out():
     """A sqlite3 connection made in a cell: the error names thread=False, and that works."""
-    with sqlite3.connect(":memory:") as connection:
+    with closing(sqlite3.connect(":memory:")) as connection:
 
         @nb.tool
         def query() -> int:

@@ -8,6 +8,7 @@ import json
 import pytest
 
 import nbagent as nb
+from nbagent.core.base.files import label
 from nbagent.core.chat import Chat, thread_after
 from nbagent.notebook import kernel, variables
 from nbagent.notebook.cards import chat_card
@@ -167,7 +168,9 @@ def test_a_table_is_told_by_its_columns_and_first_rows():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({f"c{n}": range(100_000) for n in range(100)})
     told = variables.summary(table)
-    assert "DataFrame of 100000 by 100" in told
+    assert told.startswith("table (pandas.DataFrame) of 100000 \u00d7 100\n")
+    told_as = nb.File(told.encode(), "text/plain", name="@orders").part
+    assert label(told_as) == "@orders, table (pandas.DataFrame) of 100000 \u00d7 100"
     assert "  c0: int64" in told
     assert "… 40 more columns" in told
     assert len(told) <= variables.MAX_SUMMARY

@@ -31,7 +31,7 @@ from nbagent.core.base.interrupts import Restart
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import ModelDelta, TextDelta
 from nbagent.core.tools.output import MAX_PRINTED, OutputDelta, Printed
-from nbagent.notebook.render import facts, plain, static
+from nbagent.notebook.render import amounts, facts, plain, static
 from nbagent.notebook.view.board import Board
 from nbagent.notebook.view.deltas import Deltas
 from nbagent.notebook.view.view import RunView
@@ -255,13 +255,23 @@ def test_the_record_of_a_lasting_approval_tells_how_far_it_goes(scope: Any, said
     assert said in plain.render(snapshot)
 
 
-@pytest.mark.parametrize(("by", "said"), [("form", True), ("code", False), ("expiry", False)])
-def test_only_what_was_answered_in_a_form_is_a_decision_by_you(by: str, said: bool) -> None:
-    """An answer that code gave, or a deadline, is none; live, static and as text."""
+@pytest.mark.parametrize(
+    ("by", "said"), [("form", True), ("command line", None), ("code", False), ("expiry", False)]
+)
+def test_only_what_was_answered_in_a_form_is_a_decision_by_you(by: str, said: bool | None) -> None:
+    """One from a shell is a decision alone; an answer that code gave, or a deadline, is none; live, static and as text."""
     yes = Resolved(at=103.0, id="i", call_id="c", resolution=Restart(), by=by)
     snapshot = view_of(STARTED, RESPONDED, ASKED, yes).snapshot()
-    assert snapshot.head.decisions == said
-    assert ("by you" in static.render(snapshot, style=False)) == said
+    assert snapshot.head.decisions_by_you == bool(said)
+    assert snapshot.head.decisions == (said is not False)
+    footer = static.render(snapshot, style=False).partition("<footer")[2]
+    assert ("1 decision by you" in footer, "1 decision" in footer) == (
+        bool(said),
+        said is not False,
+    )
+    both = snapshot.head.model_copy(update={"decisions": 2})
+    if said:
+        assert amounts.decided(both) == "2 decisions, 1 by you"
     assert "by you" not in plain.render(snapshot)
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Protocol
 
-from nbagent.core.base.errors import Conflict, Expired, NotPending
+from nbagent.core.base.errors import Conflict, Expired, NotPending, StoreError
 from nbagent.core.base.events import Interrupted, RunFailed, StoredEvent
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import RunState, status_of
 from nbagent.core.tools.spec import RunSpec
 
 from .answers import AnyResolution, expiry_of
+
+logger = logging.getLogger("nbagent")
 
 LOOK = 60.0
 """Seconds between looks at the clock while a question has a deadline."""
@@ -54,16 +57,22 @@ class Deadlines:
         """When the clock is looked at again."""
 
     def apply(self, asking: Asking) -> None:
-        """Settle the questions whose time is over."""
+        """Settle the questions whose time is over; what the store does not take is tried again by ``look``.
+
+        It raises nothing of that: whoever moved the run has another failure to tell, or none.
+        """
         now = asking.spec.clock()
         for event in asking.state.open:
             if not event.is_late(now):
                 continue
-            if event.on_expire == "fail":
-                asking.fail_expired(event)
-            else:
-                with suppress(Conflict, NotPending):
-                    asking.resolve(event.id, expiry_of(event), by="expiry")
+            try:
+                if event.on_expire == "fail":
+                    asking.fail_expired(event)
+                else:
+                    with suppress(Conflict, NotPending):
+                        asking.resolve(event.id, expiry_of(event), by="expiry")
+            except StoreError as error:
+                logger.warning("the end of the time of %r is not stored yet: %s", event.id, error)
 
     def watch(self, asking: Asking, event: Interrupted, *, if_late: float = 0.0) -> None:
         """Apply the end of this question's time when it comes; only called on the run's loop.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import selectors
@@ -45,7 +46,9 @@ class Listener:
         self._ended = False
         self._pid = os.getpid()
         self._bell, self._rung = socket.socketpair()
-        threading.Thread(target=self._work, name="nbagent-listen", daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name="nbagent-listen", daemon=True)
+        self._thread.start()
+        _listening.add(self)
 
     @property
     def heard(self) -> object:
@@ -74,6 +77,10 @@ class Listener:
         if self._pid == os.getpid():
             with suppress(OSError):
                 self._bell.send(b"!")
+
+    def join(self) -> None:
+        """Wait until it has let go of the driver, for a moment at most: an interpreter that ends must not cut it off."""
+        self._thread.join(AGAIN)
 
     def _work(self) -> None:
         is_told = False
@@ -162,3 +169,15 @@ class Listener:
             else:
                 self.tell(key)
         return is_own
+
+
+_listening: weakref.WeakSet[Listener] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    listeners = list(_listening)
+    for each in listeners:
+        each.end()
+    for each in listeners:
+        each.join()

@@ -139,9 +139,9 @@ def _sentence(error: Any) -> str:
 
 @cache
 def _warm_up() -> None:
-    """Load jsonschema while the person reads: its URI grammar takes the better part of a second."""
+    """Load jsonschema while the person reads; no daemon: compiled code that is just loaded must not be cut off."""
     name = f"{__package__}.json_schema"
-    threading.Thread(target=import_module, args=(name,), name="nbagent-forms", daemon=True).start()
+    threading.Thread(target=import_module, args=(name,), name="nbagent-forms").start()
 
 
 _PANIC = "PanicException"

@@ -139,8 +139,12 @@ class Agent:
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             if isinstance(one, Hosted):
                 self._add_hosted(one)
+            elif isinstance(one, ToolSource):
+                self.add(one)
             else:
-                self.add(one if isinstance(one, ToolSource) else as_tool(one, local_names))
+                made = as_tool(one, local_names)
+                self._refuse_second(made.name, self.tools)  # in one list no cell was run again
+                self.add(made)
         check_hosted(self.model, self.hosted.values(), self.policy)
         know(self)
 

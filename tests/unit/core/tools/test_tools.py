@@ -328,6 +328,8 @@ def test_two_tools_of_one_name_are_refused_outside_of_a_notebook():
     exec(text.format(n=1), cell)
     exec(text.format(n=2), cell)
     assert agent.tools["again"]() == 2
+    with pytest.raises(ToolError, match="has a tool 'again' already"):  # in one list it is a slip
+        exec("nb.Agent(agent.model, tools=[again, nb.tool(name='again')(lambda: 3)])", cell)
     assert agent.tools["question"].description == "2"
 
 

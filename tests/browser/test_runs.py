@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.card import Card
 from tests.browser.form_page import AXE
+from tests.browser.notebook_page import VIEWPORT
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MANY = """
@@ -137,7 +138,9 @@ def picture_for_the_guide(notebook, out, table):
     table.get_by_label("Find").fill("")
     expect(table.locator("tbody tr")).to_have_count(50)
     table.get_by_role("button", name="prompt").click()
+    notebook.page.set_viewport_size({**VIEWPORT, "height": 1100})  # all of it stands in the notebook
     shot = notebook.shot("runs-open", of=out)
+    notebook.page.set_viewport_size(VIEWPORT)
     if os.environ.get("NBAGENT_UPDATE_IMAGES"):
         shutil.copy(shot, IMAGES / "runs.png")
     table.get_by_label("Find").fill("bills may")

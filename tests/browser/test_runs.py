@@ -138,7 +138,9 @@ def picture_for_the_guide(notebook, out, table):
     table.get_by_label("Find").fill("")
     expect(table.locator("tbody tr")).to_have_count(50)
     table.get_by_role("button", name="prompt").click()
-    notebook.page.set_viewport_size({**VIEWPORT, "height": 1100})  # all of it stands in the notebook
+    notebook.page.set_viewport_size(
+        {**VIEWPORT, "height": 1100}
+    )  # all of it stands in the notebook
     shot = notebook.shot("runs-open", of=out)
     notebook.page.set_viewport_size(VIEWPORT)
     if os.environ.get("NBAGENT_UPDATE_IMAGES"):

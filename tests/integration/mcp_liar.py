@@ -64,8 +64,10 @@ def tools() -> list[dict[str, Any]]:
     return [plain]
 
 
-def say(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+def say(*messages: dict[str, Any]) -> None:
+    """Messages that come together: nothing is read between them."""
+    lines = (json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
+    sys.stdout.write("".join(lines))
     sys.stdout.flush()
 
 
@@ -123,8 +125,8 @@ def answer(name: str, number: Any) -> None:  # noqa: C901 - a case for each lie
             return
         case "asks":
             params = {"message": "Your card?", "requestedSchema": OBJECT}
-            say({"id": 77, "method": "elicitation/create", "params": params})
-            say({"id": number, "result": text})
+            asked = {"id": 77, "method": "elicitation/create", "params": params}
+            say(asked, {"id": number, "result": text})  # so that nobody waits for its answer
         case "bad picture":
             parts = [
                 {"type": "image", "data": "%%%", "mimeType": "image/png"},

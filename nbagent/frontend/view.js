@@ -392,9 +392,12 @@ export class RunView {
       },
       true,
     );
-    const finder = await this.#store.finder?.();
-    life.abort();
-    finder?.default(this.#card, this.#items, typed);
+    try {
+      const finder = await this.#store.finder?.();
+      finder?.default(this.#card, this.#items, typed);
+    } finally {
+      life.abort(); // also where it did not come: keys go where they went
+    }
   }
 
   /** What a chat has besides: a box to write in, and a height beyond which its items scroll. */

@@ -27,9 +27,10 @@ def _kept() -> Any:
 
 CALLS: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
     "nb.open_run('abc', take_over=True)": lambda: nb.open_run("abc", take_over=True),
+    "nb.open_run('abc', store=…)": lambda: nb.open_run("abc", store="postgresql://u:pw@h/d"),
     "run.open()": lambda: _kept().open(),
     "run.settled()": lambda: _run().settled(),
-    "run.cancel(by='me')": lambda: _run().cancel(by="me"),
+    "run.cancel(by=…)": lambda: _run().cancel(by="me"),
     "run.take_over()": lambda: _run().take_over(),
     "chat.stop()": lambda: nb.Agent(nb.ScriptedModel([])).chat().stop(),
     "agent.generate('Hi.', tools=…)": lambda: nb.Agent(nb.ScriptedModel([])).generate(

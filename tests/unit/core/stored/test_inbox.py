@@ -73,18 +73,24 @@ def looked(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
     return view, {item.tool: item for item in items if isinstance(item, FormItem)}
 
 
+async def asked_elsewhere(folder: Path, agent: str) -> tuple[str, nb.SQLiteStore, str]:
+    """A run that waits for answers, its store, and the living process that drives it."""
+    store = nb.SQLiteStore(folder / "begun.db")
+    run = await asker(store, agent).run("Ask", attended=True).settled()
+    machine, _, _, host = this_process().split(":", 3)
+    lives = f"{machine}:1:{_start_of(1)}:{host}"
+    run_id, other = await moved(store, folder / "moved.db", lives)
+    await run.cancel()
+    del run
+    gc.collect()  # its session held the run of that id
+    return run_id, other, lives
+
+
 async def test_c282_quick_answers_leave_a_run_to_the_living_process_that_drives_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second comes while this process looks after the first: it makes nobody the driver, either."""
-    store = nb.SQLiteStore(tmp_path / "begun.db")
-    run = await asker(store, "quick").run("Ask", attended=True).settled()
-    machine, _, _, host = this_process().split(":", 3)
-    lives = f"{machine}:1:{_start_of(1)}:{host}"
-    run_id, other = await moved(store, tmp_path / "moved.db", lives)
-    await run.cancel()
-    del run
-    gc.collect()  # its session held the run of that id
+    run_id, other, _ = await asked_elsewhere(tmp_path, "quick")
     monkeypatch.setattr(follow, "MOMENT", 3600.0)  # that process takes its time
     waiting = Waiting(other, agents=[asker(other, "quick")])
     waiting.look()
@@ -153,18 +159,12 @@ async def test_c282_where_a_living_process_let_go_of_a_run_it_goes_on_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The inbox says both; the answer names nobody, and after a moment this process takes the run."""
-    store = nb.SQLiteStore(tmp_path / "begun.db")
-    run = await asker(store, "dropped").run("Ask", attended=True).settled()
-    machine, _, _, host = this_process().split(":", 3)
-    lives = f"{machine}:1:{_start_of(1)}:{host}"
-    run_id, other = await moved(store, tmp_path / "moved.db", lives)
-    await run.cancel()
-    del run
-    gc.collect()  # its session held the run of that id
+    run_id, other, lives = await asked_elsewhere(tmp_path, "dropped")
     monkeypatch.setattr(follow, "MOMENT", 0.1)
     waiting = Waiting(other, agents=[asker(other, "dropped", has_asked=True)])
     _, forms = looked(waiting)
     told = {form.facts[-1].value for form in forms.values()}
+    host = lives.split(":", 3)[3]
     assert told == {f"in process 1 on {host}, or here if that one has let go of it"}
     for asked in waiting.chosen():
         assert (await waiting.answer(asked, nb.Reject("no"), by="form")).owner == ""

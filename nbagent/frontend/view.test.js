@@ -1,5 +1,16 @@
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
-import { fixture, form, HEAD, open, press, type, WIRE } from "./test-support/fake-host.js";
+import card from "./card.js";
+import {
+  FakeModel,
+  fixture,
+  form,
+  HEAD,
+  open,
+  press,
+  snapshot,
+  type,
+  WIRE,
+} from "./test-support/fake-host.js";
 
 const ITEMS = WIRE.from_kernel.snapshot.view.items;
 const [text, reasoning, call, , record, notice, message] = ITEMS;
@@ -422,3 +433,29 @@ test.each([...kinds, ["group", alike], ...specs])(
     expect(vi.getTimerCount()).toBe(0);
   },
 );
+
+test("what is typed before the code that finds has come is kept for it, and then keys go where they went", async () => {
+  const model = new FakeModel();
+  const life = new AbortController();
+  onTestFinished(() => life.abort());
+  /** @type {(found: any) => void} */
+  let come = () => {};
+  const widget = card();
+  const finder = () => new Promise((done) => (come = done));
+  widget.initialize({ model, signal: life.signal, finder });
+  const el = document.createElement("div");
+  widget.render({ model, el, signal: life.signal });
+  const calls = Array.from({ length: 9 }, (_, n) => ({ ...call, id: `call ${n}` }));
+  model.tell(snapshot(calls));
+  const buttons = [...el.querySelectorAll("button")];
+  const button = buttons.find((one) => one.textContent === "Find…");
+  if (!button) throw new Error(`no Find… among ${buttons.map((one) => one.textContent)}`);
+  button.click();
+  expect([..."pay"].map((key) => press(button, key).defaultPrevented)).toEqual([true, true, true]);
+  expect(press(button, "Escape").defaultPrevented).toBe(false);
+  const find = vi.fn();
+  come({ default: find });
+  await vi.advanceTimersByTimeAsync(1);
+  expect(find.mock.calls.map(([, , first]) => first)).toEqual(["pay"]);
+  expect(press(button, "s").defaultPrevented).toBe(false);
+});
